@@ -1,0 +1,66 @@
+"""What holds for every test: what it may need, and that a machine declared complete may skip nothing.
+
+Mark a test with what it needs, `@pytest.mark.needs("root", "ip")`: where that is missing it is skipped with the reason.
+With CI=true in the environment every skip is a failure, however it came about, so that no test can quietly stop running
+there. The one exception carries its reason: `@pytest.mark.may_skip("RDMA netlink: no CI machine has it")`.
+"""
+
+import os
+import shutil
+from collections.abc import Generator
+from typing import TypeVar
+
+import hypothesis
+import pytest
+
+_Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
+_IN_CI = os.environ.get("CI") == "true"
+
+# The same examples at every run where a failure must be reproducible; no deadline, because the machine is shared.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
+hypothesis.settings.register_profile("here", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("ci" if _IN_CI else "here")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in (
+        "needs(*what): what the machine must offer: 'root', or the name of a program on PATH",
+        "may_skip(reason): this test may be skipped even where the machine is declared complete (CI=true)",
+        "slow: takes longer than a second; it has a faster sibling",
+    ):
+        config.addinivalue_line("markers", line)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    wanted = [what for marker in item.iter_markers("needs") for what in marker.args]
+    missing = [what for what in wanted if not _is_here(what)]
+    if missing:
+        pytest.skip(f"needs {' and '.join(missing)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    allowed = item.get_closest_marker("may_skip") is not None or hasattr(report, "wasxfail")
+    return report if allowed else _fail_if_skipped(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _fail_if_skipped((yield))
+
+
+def _is_here(what: str) -> bool:
+    return os.geteuid() == 0 if what == "root" else shutil.which(what) is not None
+
+
+def _fail_if_skipped(report: _Report) -> _Report:
+    if _IN_CI and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but CI=true says that this machine has all it needs: {_reason(report)}"
+    return report
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    place = report.longrepr  # of a skip: file, line, reason
+    return str(place[2]) if isinstance(place, tuple) else str(place)

@@ -1,0 +1,181 @@
+"""The rules of the house that are checked by a program rather than by a reader."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = (ROOT / "pyproject.toml").read_text()
+PROJECT = tomllib.loads(PYPROJECT)
+PACKAGE = ROOT / "src" / "trackbed"
+
+
+@pytest.mark.parametrize("library", ["jinja2", "lightkube", "pydantic", "rich", "yaml"])
+def test_asking_for_help_does_not_import(library: str) -> None:
+    program = f"""
+import sys
+from trackbed.cli.main import main
+sys.argv = ["trackbed", "--help"]
+try:
+    main()
+finally:
+    print("imported" if {library!r} in sys.modules else "left out")
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=30)
+    assert done.stdout.startswith("Usage: ")
+    assert done.stdout.endswith("left out\n")
+
+
+def test_the_module_and_the_command_are_one_program() -> None:
+    by_module, by_command = (
+        subprocess.run([*command, "--version"], check=True, capture_output=True, timeout=30).stdout
+        for command in ([sys.executable, "-m", "trackbed"], [f"{sys.prefix}/bin/trackbed"])
+    )
+    assert by_module == by_command
+    assert by_module.startswith(b"trackbed, version ")
+
+
+def test_every_import_goes_the_right_way() -> None:
+    done = subprocess.run(
+        [f"{sys.prefix}/bin/lint-imports", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_contract_names_every_package() -> None:
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    alone = next(c for c in PROJECT["tool"]["importlinter"]["contracts"] if "stands alone" in c["name"])
+    assert {f"trackbed.{name}" for name in packages - {"cni"}} == set(alone["forbidden_modules"])
+
+
+def test_the_cni_executable_needs_only_the_standard_library() -> None:
+    imported = {name for path in (PACKAGE / "cni").glob("**/*.py") for name in _imported(path)}
+    assert imported - set(sys.stdlib_module_names) == set()
+
+
+def test_every_package_says_what_it_knows() -> None:
+    silent = [
+        str(path) for path in PACKAGE.glob("**/__init__.py") if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    groups = [PROJECT["project"]["dependencies"], PROJECT["dependency-groups"]["dev"]]
+    wanted = {re.split(r"[<>=~! \[;]", requirement)[0].lower() for group in groups for requirement in group}
+    told = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
+    assert {name.lower() for name in told} == wanted
+
+
+def test_every_rule_switched_off_says_why() -> None:
+    lint = PYPROJECT.partition("[tool.ruff.lint]")[2].partition("[tool.ruff.lint.flake8-type-checking]")[0]
+    rules = re.findall(r'^ +"[A-Z]+[0-9]*",.*$', lint, re.MULTILINE)
+    assert [rule for rule in rules if not re.search(r"# \S+ \S+", rule)] == []
+    assert len(rules) > 1
+
+
+def test_every_suppression_in_the_code_says_why() -> None:
+    bare = re.compile(r"# (?:noqa|type: ignore)(?:: ?[A-Z0-9, ]+|\[[a-z-, ]+\])? *$")
+    lines = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for folder in ("src", "tests", "bench", "scripts")
+        for path in sorted((ROOT / folder).glob("**/*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if bare.search(line)
+    ]
+    assert lines == []
+
+
+def test_no_file_is_longer_than_600_lines() -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / "src").glob("**/*.py")}
+    assert {str(path): lines for path, lines in lengths.items() if lines > 600} == {}
+
+
+@pytest.mark.parametrize("script", ["bench", "check", "docs", "lab", "test"])
+def test_a_script_can_be_run_and_says_how(script: str) -> None:
+    path = ROOT / "scripts" / script
+    assert os.access(path, os.X_OK)
+    assert path.read_text().splitlines()[2].startswith(f"# Use: scripts/{script}")
+
+
+def test_a_changelog_fragment_is_one_sentence_named_by_issue_and_kind() -> None:
+    fragments = [path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"]
+    wrong = [
+        path.name
+        for path in fragments
+        if not re.fullmatch(r"\d+(\.\d+)?\.(added|changed|fixed|removed)\.md", path.name)
+        or not re.fullmatch(r"[^\n]+\.\n", path.read_text())
+    ]
+    assert wrong == []
+
+
+SKIPS = {
+    "itself": "import pytest\ndef test(): pytest.skip('no wrench')\n",
+    "marker": "import pytest\n@pytest.mark.skipif(True, reason='no wrench')\ndef test(): pass\n",
+    "needs": "import pytest\n@pytest.mark.needs('wrench')\ndef test(): pass\n",
+    "module": "import pytest\npytest.skip('no wrench', allow_module_level=True)\n",
+}
+EXCUSED = {
+    "may_skip": "import pytest\n@pytest.mark.may_skip('why')\ndef test(): pytest.skip('no wrench')\n",
+    "xfail": "import pytest\n@pytest.mark.xfail(reason='why')\ndef test(): assert False\n",
+}
+
+
+@pytest.fixture(scope="module")
+def summaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return, for CI=true and CI=false, the summary pytest prints of the tests above under our conftest."""
+    folder = tmp_path_factory.mktemp("skips")
+    shutil.copy(ROOT / "tests" / "conftest.py", folder)
+    for name, source in (SKIPS | EXCUSED).items():
+        (folder / f"test_{name}.py").write_text(source)
+    options = [
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(folder),
+        "-rA",
+        "--no-fold-skipped",
+        "--continue-on-collection-errors",
+    ]
+    return {
+        ci: subprocess.run(
+            [sys.executable, "-m", "pytest", *options, "--import-mode=importlib", str(folder)],
+            env={**os.environ, "CI": ci, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        ).stdout
+        for ci in ("true", "false")
+    }
+
+
+@pytest.mark.parametrize("name", SKIPS)
+@pytest.mark.parametrize(("ci", "outcome"), [("true", "FAILED|ERROR"), ("false", "SKIPPED")])
+def test_a_skip_is_a_failure_in_ci_only(summaries: dict[str, str], name: str, ci: str, outcome: str) -> None:
+    assert re.search(rf"^({outcome}) .*test_{name}.py", summaries[ci], re.MULTILINE), summaries[ci]
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("may_skip", "SKIPPED"), ("xfail", "XFAIL")])
+def test_in_ci_a_reason_given_is_no_failure(summaries: dict[str, str], name: str, outcome: str) -> None:
+    assert re.search(rf"^{outcome} .*test_{name}.py", summaries["true"], re.MULTILINE), summaries["true"]
+
+
+def _imported(path: Path) -> set[str]:
+    """Return the top-level names that a file imports from outside its own package."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    froms = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
+    return {name.partition(".")[0] for name in plain | froms}
