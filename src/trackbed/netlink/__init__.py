@@ -1,0 +1,1 @@
+"""Netlink messages packed and parsed; imports nothing of Trackbed."""

@@ -1,0 +1,38 @@
+"""Network namespaces for tests: unnamed, held by a descriptor, gone when it is closed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trackbed.netlink import netns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def fresh_netns() -> Iterator[int]:
+    """A new network namespace as a descriptor; skips where namespaces may not be made (fails with CI=true)."""
+    found: list[int | OSError] = []
+
+    def make() -> None:
+        try:
+            netns.unshare()
+            found.append(os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=make, name="fresh-netns")
+    thread.start()
+    thread.join()
+    if isinstance(found[0], OSError):
+        pytest.skip(f"no network namespaces here: {found[0]}")
+    try:
+        yield found[0]
+    finally:
+        os.close(found[0])
