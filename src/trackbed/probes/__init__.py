@@ -1,0 +1,1 @@
+"""Questions asked of the network itself: is this address taken, does this gateway answer."""

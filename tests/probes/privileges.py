@@ -1,0 +1,33 @@
+"""What a process without CAP_NET_RAW sees, tried in a thread that gives it up and ends."""
+
+import ctypes
+import os
+import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+_VERSION_3 = 0x20080522  # include/uapi/linux/capability.h
+_CAP_NET_RAW = 13
+_DATA = struct.Struct("6I")  # effective, permitted, inheritable of capabilities 0-31, then of 32-63
+
+_Result = TypeVar("_Result")
+
+
+def without_raw_sockets(work: Callable[[], _Result]) -> _Result:
+    """Return (or raise) what `work` does in a thread whose effective capabilities lack CAP_NET_RAW."""
+    with ThreadPoolExecutor(max_workers=1, initializer=_give_up) as pool:
+        return pool.submit(work).result(timeout=10)
+
+
+def _give_up() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, data = struct.pack("Ii", _VERSION_3, 0), ctypes.create_string_buffer(_DATA.size)
+    _check(libc.capget(header, data))
+    effective, *rest = _DATA.unpack(data.raw)
+    _check(libc.capset(header, _DATA.pack(effective & ~(1 << _CAP_NET_RAW), *rest)))
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
