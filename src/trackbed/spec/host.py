@@ -1,0 +1,88 @@
+"""What hosts are set to beyond addresses: routing, QoS, VFs, RDMA, names; with the defaults an expert takes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from trackbed.spec.model import Model, fail
+
+
+class Routing(Model):
+    """Source routing: each rail has a table of its own, so traffic leaves by the rail whose address it carries."""
+
+    cross_rail: Literal["routed", "isolated"] | None = None
+    """Whether rail a reaches rail b. Default: routed where rails have gateways, else isolated."""
+    table_base: int = Field(default=1000, ge=256, le=4_000_000_000)
+    """Rail r uses table tableBase + r. 0 to 255 belong to the kernel and the distribution."""
+    rule_priority: int = Field(default=1000, ge=2, le=32_000)
+    """Rail r's rule has this priority + r; the fence rule comes just before. Must stay below main's 32766."""
+
+
+class Qos(Model):
+    """Lossless RoCE: which traffic class it rides in. The same values go to hosts, switches and NCCL."""
+
+    dscp: int = Field(default=26, ge=0, le=63)
+    """DSCP of RDMA traffic (RFC 2474); 26 is what RoCE guides use, Spectrum-X uses 24."""
+    priority: int = Field(default=3, ge=0, le=7)
+    """802.1Qbb priority (PFC) that RDMA traffic maps to."""
+    cnp_dscp: int = Field(default=48, ge=0, le=63)
+    """DSCP of congestion notification packets, served strictly first."""
+    pfc: bool = True
+    """Priority flow control on `priority`."""
+    ecn: bool = True
+    """ECN with DCQCN on `priority`."""
+
+
+class Vfs(Model):
+    """SR-IOV virtual functions of each port."""
+
+    count: int = Field(default=0, ge=0, le=256)
+    """VFs a port; 0 leaves SR-IOV off."""
+    mtu: int | None = Field(default=None, ge=1280, le=65535)
+    """MTU of the VFs in bytes. Default: the port's."""
+    trust: bool = False
+    """Whether a VF may change its MAC address and become promiscuous."""
+    spoof_check: bool = True
+    """Whether the port drops frames of a VF with a foreign MAC address."""
+
+
+class Rdma(Model):
+    """RDMA core settings."""
+
+    namespace_mode: Literal["exclusive", "shared"] | None = None
+    """exclusive: an RDMA device belongs to one netns. Default: shared for pods.mode macvlan, else exclusive."""
+    path_mtu: Literal[256, 512, 1024, 2048, 4096] = 4096
+    """Path MTU that RDMA shall reach, bytes of payload; the port's MTU must leave room for it."""
+
+    @field_validator("path_mtu", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            return int(value)
+        return value
+
+
+class Names(Model):
+    """Name templates; {rail} is the rail's index, {unit} the scalable unit's."""
+
+    netdev: str = "rail{rail}"
+    """Interface name of a port. A port given by name only keeps that name; `keep` keeps all."""
+    rdma: str = "rail{rail}"
+    """RDMA device name of a port."""
+    resource: str = "trackbed.dev/rail{rail}"
+    """Kubernetes resource name of a rail."""
+    leaf: str = "leaf-u{unit}-r{rail}"
+    """Name of the leaf switch of a unit and rail, as its LLDP says it."""
+
+    @field_validator("netdev", "rdma", "resource", "leaf")
+    @classmethod
+    def _template(cls, value: str) -> str:
+        try:
+            first, second = (value.format(rail=rail, unit=0) for rail in (0, 1))
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            raise fail("bad-template", f"template {value!r} may use {{rail}} and {{unit}} only") from error
+        if first == second and value != "keep":
+            raise fail("bad-template", f"template {value!r} gives all rails one name, put {{rail}} in it")
+        return value
