@@ -1,0 +1,1 @@
+"""Everything computed from a Fabric: addresses, names, tables, for every node and port."""

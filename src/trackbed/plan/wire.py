@@ -1,0 +1,146 @@
+"""A plan as a document for machines, and back: addresses as text, keys in camelCase.
+
+plan document   {"fabric": {common}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
+node document   {"fabric": {common}, "node": {...}}        what an agent or a host is given; `read_node` reads it back
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from trackbed.plan.plan import Addressed, Common, NodePlan, Plan, PortPlan
+from trackbed.spec.problems import Problem, SpecError
+from trackbed.spec.ranges import parse_address, parse_range, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class AddressedDocument(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """One port's addressing in one IP version."""
+
+    address: str
+    gateway: str | None = None
+    pods_first: str | None = None
+    pods_count: int = 0
+
+
+class PortDocument(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """One port."""
+
+    rail: int
+    netdev: str
+    leaf: str
+    gpus: tuple[int, ...]
+    kernel_name: str | None = None
+    pci: str | None = None
+    mac: str | None = None
+    ipv4: AddressedDocument | None = None
+    ipv6: AddressedDocument | None = None
+
+
+class NodeDocument(msgspec.Struct, frozen=True, rename="camel"):
+    """One node."""
+
+    name: str
+    slot: int
+    unit: int
+    ports: tuple[PortDocument, ...]
+
+
+class PlanDocument(msgspec.Struct, frozen=True, rename="camel"):
+    """A whole plan."""
+
+    fabric: dict[str, Any]
+    nodes: list[NodeDocument]
+
+
+class _OneNode(msgspec.Struct, frozen=True, rename="camel"):
+    fabric: dict[str, Any]
+    node: NodeDocument
+
+
+def plan_document(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> PlanDocument:
+    """The document of some nodes of a plan, of one rail if given."""
+    return PlanDocument(_common(plan.common), [node_document(node, rail) for node in nodes])
+
+
+def node_document(node: NodePlan, rail: int | None = None) -> NodeDocument:
+    """The document of one node."""
+    ports = tuple(_port(port) for port in node.ports if rail is None or port.rail == rail)
+    return NodeDocument(node.name, node.slot, node.unit, ports)
+
+
+def write_node(node: NodePlan) -> bytes:
+    """One node's plan as JSON, complete in itself."""
+    return msgspec.json.format(msgspec.json.encode(_OneNode(_common(node.common), node_document(node))), indent=1)
+
+
+def read_node(raw: bytes) -> NodePlan:
+    """Read what `write_node` wrote; SpecError (code bad-node-plan) on anything else."""
+    try:
+        document = msgspec.json.decode(raw, type=_OneNode)
+        common = msgspec.convert(_ranges_read(document.fabric), Common)
+        ports = tuple(_read_port(port) for port in document.node.ports)
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
+        raise SpecError([Problem("bad-node-plan", f"this is no node plan of Trackbed: {error}")]) from error
+    return NodePlan(document.node.name, document.node.slot, document.node.unit, ports, common)
+
+
+def _common(common: Common) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(common)
+    for holder, key, value in _range_fields(common, document):
+        holder[key] = str(value) if value else None
+    return document
+
+
+def _range_fields(common: Common, document: dict[str, Any]) -> Iterable[tuple[dict[str, Any], str, object]]:
+    yield document, "supernet4", common.supernet4
+    yield document, "supernet6", common.supernet6
+    for rail, entry in zip(common.rails, document["rails"], strict=True):
+        yield entry, "v4", rail.v4
+        yield entry, "v6", rail.v6
+
+
+def _ranges_read(document: dict[str, Any]) -> dict[str, Any]:
+    def parsed(entry: dict[str, Any], *keys: str) -> dict[str, Any]:
+        return entry | {key: parse_range(str(entry[key])) if entry[key] else None for key in keys}
+
+    rails = [parsed(rail, "v4", "v6") for rail in document["rails"]]
+    return parsed(document, "supernet4", "supernet6") | {"rails": rails}
+
+
+def _port(port: PortPlan) -> PortDocument:
+    return PortDocument(
+        port.rail,
+        port.netdev,
+        port.leaf,
+        port.gpus,
+        port.kernel_name,
+        port.pci,
+        port.mac,
+        _addressed(port.v4) if port.v4 else None,
+        _addressed(port.v6) if port.v6 else None,
+    )
+
+
+def _addressed(own: Addressed) -> AddressedDocument:
+    version = own.version
+    gateway = text(version, own.gateway) if own.gateway else None
+    pods = text(version, own.pods_first) if own.pods_count else None
+    return AddressedDocument(str(own), gateway, pods, own.pods_count)
+
+
+def _read_port(port: PortDocument) -> PortPlan:
+    v4, v6 = (_read_addressed(own) if own else None for own in (port.ipv4, port.ipv6))
+    return PortPlan(port.rail, port.netdev, port.kernel_name, port.pci, port.mac, port.gpus, port.leaf, v4, v6)
+
+
+def _read_addressed(own: AddressedDocument) -> Addressed:
+    address, _, prefix = own.address.partition("/")
+    version, number = parse_address(address)
+    gateway = parse_address(own.gateway)[1] if own.gateway else 0
+    pods = parse_address(own.pods_first)[1] if own.pods_first else 0
+    return Addressed(version, number, int(prefix), gateway, pods, own.pods_count)
