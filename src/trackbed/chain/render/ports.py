@@ -1,0 +1,67 @@
+"""What the settings of a node want of each port: the same facts, gathered by port as files need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.chain import settings
+from trackbed.chain.setting import Address, Mtu, Name, RouteOn, Setting, Sysctl
+from trackbed.plan.routes import Rule
+from trackbed.spec.ranges import V4, V6
+
+if TYPE_CHECKING:
+    from trackbed.plan.plan import Addressed, NodePlan
+    from trackbed.plan.routes import Route
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port: how to recognise it, and everything its file says. The fence stands with the first port."""
+
+    name: Name
+    mtu_bytes: int
+    infiniband: bool
+    addresses: tuple[Addressed, ...]
+    routes: tuple[Route, ...]
+    rules: tuple[Rule, ...]
+
+    @property
+    def renamed(self) -> bool:
+        """Whether the port can be recognised by hardware, so that a file can give it its name."""
+        return bool(self.name.pci or self.name.mac)
+
+
+def ports(node: NodePlan) -> tuple[Port, ...]:
+    """All ports of the node, in rail order."""
+    wanted = settings(node)
+    names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, Name)]
+    return tuple(_port(node, wanted, name, rail, first=rail == names[0][0]) for rail, name in names)
+
+
+def sysctls(node: NodePlan) -> tuple[Sysctl, ...]:
+    """All kernel parameters of the node."""
+    return tuple(setting.want for setting in settings(node) if isinstance(setting.want, Sysctl))
+
+
+def rule_version(rule: Rule) -> int:
+    """The IP version a rule is for."""
+    selector = rule.source or rule.unless_to
+    return selector.version if selector else V4
+
+
+def versions(port: Port) -> tuple[int, ...]:
+    """The IP versions in which the port has an address."""
+    return tuple(version for version in (V4, V6) if any(own.version == version for own in port.addresses))
+
+
+def _port(node: NodePlan, wanted: tuple[Setting, ...], name: Name, rail: int | None, *, first: bool) -> Port:
+    mine = [s.want for s in wanted if s.rail == rail or (first and s.rail is None)]
+    return Port(
+        name,
+        next(want.mtu_bytes for want in mine if isinstance(want, Mtu)),
+        node.common.link_type == "infiniband",
+        tuple(want.own for want in mine if isinstance(want, Address)),
+        tuple(want.route for want in mine if isinstance(want, RouteOn)),
+        tuple(want for want in mine if isinstance(want, Rule)),
+    )

@@ -1,0 +1,1 @@
+"""The machine's edge: reads, compares, writes, persists and undoes each kind of setting."""

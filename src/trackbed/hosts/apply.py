@@ -1,0 +1,242 @@
+"""Making a machine as planned: all of it, or nothing.
+
+    compare ── nothing to do ──> done
+       │
+    record on disk ──> change step by step ──> compare again ──> files ──> record finished ──> done
+                            │ a failure                │ still different: once more, three rounds at most
+                            └──> the record is put back, the error says what failed and why
+
+Setting one thing can undo another (the kernel flushes routes when a port goes down to be renamed, or when an address
+gets another prefix length), hence the rounds. A kill at any point leaves the record: the next apply goes on from where
+things are, and undo leads back to before the first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from errno import EBUSY, EEXIST
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trackbed.chain.setting import Name
+from trackbed.hosts import carriers
+from trackbed.hosts import files as hostfiles
+from trackbed.hosts import record as records
+from trackbed.hosts.change import NOTHING, Change, Comparison, SysctlWrite
+from trackbed.hosts.compare import compare
+from trackbed.hosts.state import read
+from trackbed.hosts.undo import GONE, restore
+from trackbed.hosts.view import view
+from trackbed.netlink.addresses import RTM_DELADDR
+from trackbed.netlink.codec import Message, NetlinkError
+from trackbed.netlink.routes import RTM_DELROUTE
+from trackbed.netlink.rules import RTM_DELRULE
+from trackbed.netlink.sockets import BatchError, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from trackbed.chain.setting import Setting
+    from trackbed.hosts.files import FileChange
+    from trackbed.hosts.machine import Machine
+
+ROUNDS = 3
+"""A rename that flushes routes takes two; what is not settled after three does not settle."""
+
+
+class HostError(Exception):
+    """Something went wrong on a machine; the message says what, why, and what to do."""
+
+
+class ApplyError(HostError):
+    """A setting could not be made; everything was put back, except for what the message names."""
+
+
+class BusyError(HostError):
+    """Another apply or undo is under way on this machine."""
+
+
+class NothingToUndoError(HostError):
+    """There is no record of an apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done (changes, files), and what is still different because only a person can mend it."""
+
+    changes: tuple[Change, ...]
+    files: tuple[FileChange, ...]
+    left: Comparison
+
+
+class _RefusedError(Exception):
+    """The kernel refused one change."""
+
+
+def diff(machine: Machine, settings: Sequence[Setting]) -> tuple[Change, ...]:
+    """How the machine differs from its settings, in the order of the steps."""
+    return compare(machine, settings).changes
+
+
+def apply(
+    machine: Machine, settings: Sequence[Setting], folder: Path, files: Mapping[str, str] | None = None
+) -> Applied:
+    """Make the machine as its settings say, and its own files as `files` says (None: leave files alone).
+
+    `folder` keeps the record for `undo`. Raises ApplyError after everything was put back, BusyError where another apply
+    is under way.
+    """
+    with _alone(folder):
+        applied = _apply(machine, settings, folder, files)
+        names = frozenset(s.want.netdev for s in settings if isinstance(s.want, Name))
+        carriers.save(machine, names, folder)
+        return applied
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One apply or undo at a time on a machine; the kernel lets go of the lock when the process ends."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"another trackbed apply is under way here ({folder / 'lock'} is held); wait for it"
+            ) from error
+        yield
+
+
+def _apply(machine: Machine, settings: Sequence[Setting], folder: Path, files: Mapping[str, str] | None) -> Applied:
+    found = compare(machine, settings)
+    rewritten = hostfiles.differences(machine, files) if files is not None else ()
+    if not rewritten and not any(change.do for change in found.changes):
+        _finish(folder)
+        return Applied((), (), found)
+    record = _begin(machine, settings, rewritten, folder)
+    try:
+        done, left = _rounds(machine, settings, found)
+        for change in rewritten:
+            _rewrite(machine, change)
+    except (Exception, KeyboardInterrupt) as error:  # whatever it was, the machine must not stay half done
+        wrong = restore(machine, record)
+        records.drop(folder)
+        if not isinstance(error, _RefusedError | NetlinkError | OSError):
+            raise
+        raise ApplyError(_told(error, wrong)) from error
+    _finish(folder)
+    return Applied(done, rewritten, left)
+
+
+def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
+    """Put the machine back to before the last apply; returns what could not be put back.
+
+    Raises NothingToUndoError where no apply has been recorded.
+    """
+    with _alone(folder):
+        record = records.load(folder)
+        if record is None:
+            raise NothingToUndoError(f"there is nothing to undo: {folder / records.FILE} is not there")
+        wrong = restore(machine, record)
+        records.drop(folder)
+        return wrong
+
+
+def _begin(
+    machine: Machine, settings: Sequence[Setting], rewritten: Sequence[FileChange], folder: Path
+) -> records.Record:
+    """The record of now, or that of an apply that was killed, completed by what this one may touch besides."""
+    record = records.take(machine, view(read(machine), settings), rewritten)
+    old = records.load(folder)
+    if old is not None and not old.finished:
+        record = records.merged(old, record) if records.here(machine, old) else records.with_files(record, old)
+    records.save(folder, record)
+    return record
+
+
+def _finish(folder: Path) -> None:
+    record = records.load(folder)
+    if record is not None and not record.finished:
+        records.save(folder, msgspec.structs.replace(record, finished=True))
+
+
+def _rounds(machine: Machine, settings: Sequence[Setting], found: Comparison) -> tuple[tuple[Change, ...], Comparison]:
+    done: list[Change] = []
+    for _ in range(ROUNDS):
+        todo = [change for change in found.changes if change.do]
+        if not todo:
+            return tuple(done), found
+        _execute(machine, todo)
+        done += [change for change in todo if change not in done]
+        found = compare(machine, settings)
+    rest = [change for change in found.changes if change.do]
+    if rest:
+        listed = "; ".join(f"{change.what} is {change.have}, not {change.want}" for change in rest[:3])
+        raise _RefusedError(f"settings do not stay as they are set: {listed}. Does another program set them?")
+    return tuple(done), found
+
+
+def _execute(machine: Machine, changes: Sequence[Change]) -> None:
+    """Make changes in order, all netlink messages of a step that follow each other in one batch."""
+    operations = [(change, operation) for change in changes for operation in change.do]
+    for (_, network), group in groupby(operations, key=lambda pair: (pair[0].step, isinstance(pair[1], Message))):
+        listed = list(group)
+        if network:
+            _send(machine, [(change, message) for change, message in listed if isinstance(message, Message)])
+        else:
+            for change, write in listed:
+                _write(machine, change, write)
+
+
+def _send(machine: Machine, batch: Sequence[tuple[Change, Message]]) -> None:
+    with machine.socket() as sock:
+        try:
+            sock.send([message for _, message in batch])
+        except BatchError as error:
+            bad = [(batch[failure.index], failure) for failure in error.failures]
+            told = [_words(change, failure) for (change, message), failure in bad if not _gone(message, failure)]
+            if told:
+                raise _RefusedError("; ".join(dict.fromkeys(told))) from error
+
+
+def _gone(message: Message, failure: Failure) -> bool:
+    """Whether only a removal failed, of what the kernel had removed with something else (routes with an address)."""
+    return message.type in {RTM_DELADDR, RTM_DELROUTE, RTM_DELRULE} and failure.errno in GONE
+
+
+def _rewrite(machine: Machine, change: FileChange) -> None:
+    try:
+        hostfiles.write(machine, change.path, change.want)
+    except OSError as error:
+        raise _RefusedError(f"cannot write {change.path}: {error.strerror}") from error
+
+
+def _write(machine: Machine, change: Change, write: object) -> None:
+    if isinstance(write, SysctlWrite):
+        try:
+            machine.write_sysctl(write.key, write.value)
+        except OSError as error:
+            raise _RefusedError(f"{change.what}: cannot write {write.value}: {error.strerror}") from error
+
+
+def _words(change: Change, failure: Failure) -> str:
+    kernel = f": {failure.text}" if failure.text else ""
+    hint = ""
+    if change.step == "names" and failure.errno == EEXIST:
+        hint = f" (an interface has the name or alternative name {change.want}; ip link property del takes one away)"
+    if change.step == "names" and failure.errno == EBUSY:
+        hint = " (the interface is in use; set it down first)"
+    doing = f"setting {change.want}" if change.want != NOTHING else "removing it"
+    return f"{change.what}: {doing} was refused: {os.strerror(failure.errno)}{kernel}{hint}"
+
+
+def _told(error: BaseException, wrong: Sequence[str]) -> str:
+    if not wrong:
+        return f"{error}; everything was put back"
+    return f"{error}; put back, except: {'; '.join(wrong)}"

@@ -1,0 +1,27 @@
+"""Small Fabrics that the tests of the chain and the hosts plan."""
+
+from trackbed.plan.compute import plan
+from trackbed.plan.plan import NodePlan
+from trackbed.spec.load import load
+
+P2P = "{scheme: point-to-point, layout: spectrum-x-2tier, ipv6: 'fd00:10::/48'}"
+NODE_SUBNET = "{scheme: node-subnet, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48'}"
+SHARED = "{scheme: shared-subnet, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48', gateway: last}"
+FLAT = "{scheme: shared-subnet, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48'}"
+NONE = "{scheme: none}"
+SCHEMES = {"point-to-point": P2P, "node-subnet": NODE_SUBNET, "shared-subnet": SHARED, "flat": FLAT}
+
+
+def node_plan(addressing: str, ports: str = "", nodes: int = 4, more: str = "") -> NodePlan:
+    """The second node of a Fabric with two rails."""
+    group = f'hosts: "gpu-[0-{nodes - 1}]"' + (f", hostPorts: {{gpu-1: {ports}}}" if ports else "")
+    text = f"""
+apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {{name: train}}
+spec:
+  nodes: [{{{group}}}]
+  rails: 2
+  addressing: {addressing}
+{more}"""
+    return plan(load(text.encode(), "fabric.yaml").fabric, {}).nodes[1]
