@@ -1,0 +1,45 @@
+"""What a runtime is told when a call fails (CNI specification 1.1, section 5, "Error").
+
+Codes below 100 are the specification's: 1 version, 2 unsupported field, 3 unknown container, 4 environment, 5 input or
+output, 6 not decodable, 7 invalid configuration, 11 try again later, 50 not available. The others are ours.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Code(enum.IntEnum):
+    """Why a call failed."""
+
+    VERSION = 1
+    UNSUPPORTED_FIELD = 2
+    UNKNOWN_CONTAINER = 3
+    ENVIRONMENT = 4
+    INPUT = 5
+    DECODE = 6
+    CONFIG = 7
+    TRY_AGAIN = 11
+    NOT_AVAILABLE = 50
+    KERNEL = 100
+    """The kernel refused; everything was undone."""
+    EXHAUSTED = 101
+    """A rail has no free address on this node."""
+    DIFFERS = 102
+    """CHECK found something else than was attached."""
+    EXISTS = 104
+    """The pod's namespace has an interface with a rail's name already."""
+    JOURNAL = 103
+    """What was to be done could not be written down, so it was not done."""
+    BUG = 110
+    """The agent failed in a way it does not know; its log has the traceback."""
+
+
+class CniError(Exception):
+    """A call that failed: a code, a message that says what and where, and details that say what to do."""
+
+    def __init__(self, code: Code, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = details

@@ -1,0 +1,1 @@
+"""The executable a container runtime calls; standard library only."""
