@@ -1,0 +1,1 @@
+"""What is there against what is wanted: findings with evidence, cause and fix."""

@@ -1,0 +1,66 @@
+"""The faults that doctor knows: texts of `faults.yaml`, and findings made from them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import yaml
+
+from trackbed.spec.ranges import text
+from trackbed.verify.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trackbed.plan.plan import NodePlan, PortPlan
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault of the catalogue."""
+
+    id: str
+    step: str
+    verdict: Literal["warn", "fail"]
+    title: str
+    cause: str
+    fix: str
+
+
+@cache
+def catalogue() -> Mapping[str, Fault]:
+    """All faults by id, in the order of the chain."""
+    raw = files("trackbed.verify").joinpath("faults.yaml").read_bytes()
+    return {fault.id: fault for fault in msgspec.convert(yaml.load(raw, yaml.CSafeLoader), list[Fault])}
+
+
+def judged(fault_id: str, node: NodePlan, port: PortPlan | None, *, ok: bool | None, evidence: str = "") -> Finding:
+    """A finding: pass, the fault's own verdict, or (ok is None) unknown; cause and fix come from the catalogue."""
+    fault, rail = catalogue()[fault_id], port.rail if port else None
+    if ok:
+        return Finding(fault.id, fault.step, "pass", fault.title, evidence, node=node.name, rail=rail)
+    if ok is None:
+        return Finding(fault.id, fault.step, "unknown", fault.title, evidence, node=node.name, rail=rail)
+    fix = fault.fix.format_map(_facts(node, port))
+    return Finding(fault.id, fault.step, fault.verdict, fault.title, evidence, fault.cause, fix, node.name, rail)
+
+
+def _facts(node: NodePlan, port: PortPlan | None) -> Mapping[str, object]:
+    facts: dict[str, object] = {"node": node.name, "mtu": node.common.mtu_bytes}
+    if port is None:
+        return _Blank(facts)
+    own = port.addressed[0] if port.addressed else None
+    facts |= {"netdev": port.netdev, "rail": port.rail, "leaf": port.leaf, "mac": port.mac or "its MAC address"}
+    facts |= {"table": node.common.rails[port.rail].table, "priority": node.common.rule_priority + port.rail}
+    if own:
+        facts |= {"address": own, "gateway": text(own.version, own.gateway) if own.gateway else "none"}
+    return _Blank(facts)
+
+
+class _Blank(dict[str, object]):
+    """Facts that say what is missing instead of failing."""
+
+    def __missing__(self, key: str) -> str:
+        return f"<{key}>"

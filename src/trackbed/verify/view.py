@@ -1,0 +1,158 @@
+"""Everything a check may look at, gathered before any check runs: checks are pure and judge a View.
+
+    View
+      node, state       the node's plan, and what its kernel says (hosts.state)
+      sysctls, files    what was read of the sysctls and files that the plan wants
+      baseline          carrier counts at the last apply
+      away              rails whose port is inside a pod, in mode move
+      peers             the same of other nodes, where they were collected
+      pods              attachments of this node's agent, each with the state of its namespace
+      observed          what probes found: gateway, LLDP, peers, full-size packets
+      switches          what the leaves say of themselves, where they can be asked
+
+What could not be looked at is absent (None, or no key), and a check answers unknown for it.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trackbed.spec.ranges import V4, Range, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from trackbed.hosts.state import HostState
+    from trackbed.netlink.addresses import Address
+    from trackbed.netlink.links import Link
+    from trackbed.netlink.routes import Route
+    from trackbed.netlink.rules import Rule
+    from trackbed.plan.plan import Addressed, NodePlan, PortPlan
+    from trackbed.probes.lldp import Advertisement
+    from trackbed.probes.nftables import BaseChain
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """Outcome of one probe of a peer: `answered`, or the words of whoever refused."""
+
+    answered: bool
+    towards: str
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What probes found on one rail; None means not probed."""
+
+    gateway: bool | None = None
+    lldp: Advertisement | None = None
+    lldp_heard: bool | None = None
+    same_rail: tuple[Echo, ...] = ()
+    cross_rail: tuple[Echo, ...] = ()
+    full_size: Echo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One attachment: the pod's netns as its kernel shows it."""
+
+    name: str
+    rails: Mapping[int, tuple[str, tuple[Addressed, ...]]]
+    """Rail -> (interface name, addressing in the pod)."""
+    state: HostState
+    sysctls: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An attach that the agent refused."""
+
+    pod: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchView:
+    """One leaf: its addresses as ints."""
+
+    name: str
+    addresses: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What was gathered of one node."""
+
+    node: NodePlan
+    state: HostState
+    sysctls: Mapping[str, str | None] = field(default_factory=dict)
+    unpersisted: tuple[str, ...] | None = None
+    """Own files that are missing or differ from the plan; None where they could not be read."""
+    baseline: Mapping[str, tuple[int, int]] | None = None
+    """Interface -> (carrier_changes, carrier_down_count) at the last apply."""
+    away: frozenset[int] = frozenset()
+    moved: frozenset[str] = frozenset()
+    """Ports that have been in a pod and come back: they lost their carrier by that."""
+    peers: tuple[View, ...] | None = None
+    pods: tuple[PodView, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    observed: Mapping[int, Observed] = field(default_factory=dict)
+    chains: tuple[BaseChain, ...] | None = None
+    switches: Mapping[str, SwitchView] | None = None
+    management: tuple[int, ...] = ()
+    """IPv4 addresses that must be reached off the rails: other nodes, the API server."""
+    management_paths: Mapping[int, str] = field(default_factory=dict)
+    """Management address -> name of the interface that the kernel would take."""
+
+    def ports(self) -> Iterator[PortPlan]:
+        """The ports that are on the host now."""
+        return (port for port in self.node.ports if port.rail not in self.away)
+
+    def link(self, port: PortPlan) -> Link | None:
+        """The interface with the port's planned name."""
+        return next((link for link in self.state.links if link.name == port.netdev), None)
+
+    def name_of(self, index: int) -> str:
+        """The name of an interface by its index."""
+        return next((link.name for link in self.state.links if link.index == index), f"if{index}")
+
+    def addresses(self, port: PortPlan) -> tuple[Address, ...]:
+        """Global addresses on the port."""
+        link = self.link(port)
+        return tuple(a for a in self.state.addresses if link and a.index == link.index and a.scope == 0)
+
+    def rail_of(self, index: int) -> PortPlan | None:
+        """The port that an interface index belongs to."""
+        name = self.name_of(index)
+        return next((port for port in self.node.ports if port.netdev == name), None)
+
+    def rail_ranges(self) -> list[Range]:
+        """The ranges of all rails."""
+        return [cut for rail in self.node.common.rails for cut in (rail.v4, rail.v6) if cut is not None]
+
+
+def version_of(family: int) -> int:
+    """The IP version of an address family."""
+    return V4 if family == socket.AF_INET else 6
+
+
+def show_route(view: View, route: Route) -> str:
+    """A route as `ip route` writes it."""
+    version = version_of(route.family)
+    where = "default" if route.prefix == 0 else f"{text(version, route.dst)}/{route.prefix}"
+    via = f" via {text(version, route.gateway)}" if route.gateway else ""
+    dev = f" dev {view.name_of(route.oif)}" if route.oif else ""
+    src = f" src {text(version, route.prefsrc)}" if route.prefsrc else ""
+    return f"{where}{via}{dev} table {route.table}{src}"
+
+
+def show_rule(rule: Rule) -> str:
+    """A rule as `ip rule` writes it."""
+    version = version_of(rule.family)
+    selector = f"from {text(version, rule.src)}/{rule.src_prefix}" if rule.src_prefix else "from all"
+    target = f" to {text(version, rule.dst)}/{rule.dst_prefix}" if rule.dst_prefix else ""
+    return f"{rule.priority}: {'not ' if rule.invert else ''}{selector}{target} lookup {rule.table}"
