@@ -1,0 +1,1 @@
+"""A whole fabric in network namespaces, for tests and for trying things out."""
