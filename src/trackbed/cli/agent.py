@@ -1,0 +1,138 @@
+"""`trackbed agent`: the daemon on each node that gives pods their rails."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trackbed.cli.options import emit_json, output_option, refuse
+
+SOCKET = Path("/run/trackbed/agent.sock")
+STATE = Path("/var/lib/trackbed")
+
+_socket_option = click.option(
+    "--socket",
+    "socket_file",
+    type=click.Path(path_type=Path),
+    default=SOCKET,
+    show_default=True,
+    help="The agent's unix socket.",
+)
+
+
+@click.group("agent")
+def command() -> None:
+    r"""Run the node agent that gives pods their rails.
+
+    \b
+    Examples:
+      trackbed agent run --plan /etc/trackbed/node.json
+      trackbed agent install-cni /opt/cni/bin
+      trackbed agent status
+    """
+
+
+@command.command("run")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), required=True, help="The node's plan.")
+@click.option(
+    "--state", type=click.Path(path_type=Path), default=STATE, show_default=True, help="Folder of the journal."
+)
+@_socket_option
+@click.option("--netns", type=click.Path(path_type=Path), help="Serve this network namespace instead of the own.")
+def run(plan_file: Path, state: Path, socket_file: Path, netns: Path | None) -> None:
+    """Serve the container runtime until SIGTERM."""
+    import logging
+
+    from trackbed.agent.journal import JournalError
+    from trackbed.agent.run import run as serve
+    from trackbed.plan.wire import read_node
+    from trackbed.spec.problems import SpecError
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        node = read_node(plan_file.read_bytes())
+        if netns is not None:
+            _enter(netns)
+        serve(node, state, socket_file, lambda: click.echo(f"serving node {node.name} at {socket_file}"))
+    except SpecError as error:
+        refuse(f"{plan_file}: {error.problems[0]}")
+    except JournalError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"{error.filename or socket_file}: {error.strerror}")
+
+
+@command.command("status")
+@_socket_option
+@output_option("table", "json")
+def status(socket_file: Path, form: str) -> None:
+    """Show what is attached, what is free, conflicts, and what is wrong. Exit 0 good, 1 trouble, 3 no agent."""
+    from trackbed.agent.client import status as ask
+
+    try:
+        found = ask(socket_file)
+    except OSError as error:
+        click.echo(f"trackbed: no agent answers on {socket_file}: {error.strerror or error}", err=True)
+        raise SystemExit(3) from error
+    if form == "json":
+        emit_json(found)
+    else:
+        _show(found)
+    raise SystemExit(1 if found["trouble"] or found["conflicts"] else 0)
+
+
+@command.command("install-cni")
+@click.argument("folder", type=click.Path(path_type=Path))
+@_socket_option
+def install_cni(folder: Path, socket_file: Path) -> None:
+    """Write the CNI executable into FOLDER, where the container runtime looks for it."""
+    from trackbed.agent.install import install
+
+    try:
+        click.echo(install(folder, socket_file))
+    except OSError as error:
+        refuse(f"cannot write to {folder}: {error.strerror}")
+
+
+def _enter(netns: Path) -> None:
+    import os
+
+    from trackbed.netlink.netns import setns
+
+    fd = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        setns(fd)
+    finally:
+        os.close(fd)
+
+
+def _show(found: dict[str, Any]) -> None:
+    from trackbed.cli.tables import table
+
+    columns = ("container", "interface", "mode", "rail", "netdev", "mac", "addresses", "state")
+    rows = [
+        (
+            one["container"][:12],
+            one["ifname"],
+            one["mode"],
+            str(port["rail"]),
+            port["name"],
+            port["mac"],
+            " ".join(own["text"] for own in port.get("addresses", ())) or "-",
+            "attached" if one["done"] else "being attached",
+        )
+        for one in found["attachments"]
+        for port in one["ports"]
+    ]
+    free = ", ".join(f"rail {rail}: {count}" for rail, count in found["free"].items())
+    table(columns, rows, f"node {found['node']} of {found['fabric']}")
+    click.echo(f"free addresses: {free or 'none planned'}")
+    for conflict in found["conflicts"]:
+        click.echo(
+            f"conflict: {conflict['address']} of {conflict['container'][:12]} is also used by {conflict['other']}"
+        )
+    if found["trouble"]:
+        click.echo(f"trouble: {found['trouble']}")

@@ -1,0 +1,160 @@
+"""`trackbed apply`: make a host as planned, or as it was before."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.machine import document, machine_options, show
+from trackbed.cli.options import emit_json, fabric_option, node_of, node_option, output_option, read_fabric, refuse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trackbed.hosts.apply import Applied
+    from trackbed.hosts.machine import Machine
+    from trackbed.plan.plan import NodePlan
+
+PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
+
+
+@click.command("apply")
+@fabric_option
+@node_option
+@machine_options
+@click.option(
+    "--persist",
+    type=click.Choice(PERSIST),
+    default="auto",
+    show_default=True,
+    help="Format of the files for the next boot. auto: what the machine uses; none for a mere --netns.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can answer.")
+@click.option("--undo", "back", is_flag=True, help="Put everything back to before the last apply.")
+@output_option("table", "json")
+def command(
+    fabric_file: str,
+    node_name: str | None,
+    root: Path,
+    netns: Path | None,
+    persist: str,
+    dry_run: bool,
+    yes: bool,
+    back: bool,
+    form: str,
+) -> None:
+    r"""Make this host as planned: all of it, or nothing.
+
+    Shows the differences first. What was there before is recorded, so a failure, and later --undo, puts it back. Exits
+    with 1 when something differs that only a person can mend.
+
+    \b
+    Examples:
+      trackbed apply -f fabric.yaml --dry-run
+      trackbed apply -f fabric.yaml --yes
+      trackbed apply --undo
+    """
+    from trackbed.hosts.machine import Machine
+
+    machine = Machine(root, netns)
+    if back:
+        _undo(machine)
+        return
+    _, planned = read_fabric(fabric_file)
+    node = node_of(planned, node_name)
+    files = _files(machine, node, persist)
+    differs = _preview(machine, node, files, "quiet" if form == "json" and not dry_run else form)
+    if dry_run or not differs:
+        raise SystemExit(1 if dry_run and differs else 0)
+    _agree(yes=yes)
+    _report(_apply(machine, node, files), node, form)
+
+
+def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | None:
+    from pathlib import Path
+
+    from trackbed.chain.render import FORMATS
+    from trackbed.hosts.files import renderer, rivals
+
+    if persist == "none" or (persist == "auto" and machine.netns is not None and machine.root == Path("/")):
+        return None
+    chosen = renderer(machine) if persist == "auto" else persist
+    names = {
+        text.lower() for port in node.ports for text in (port.netdev, port.pci, port.mac, port.kernel_name) if text
+    }
+    for place in rivals(machine, frozenset(names)):
+        click.echo(f"warning: {place}: this configures or names a rail, too; take the rail out of that file", err=True)
+    return next(render for name, render in FORMATS.items() if name == chosen)(node)
+
+
+def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, form: str) -> bool:
+    """Show what differs; whether anything is to be done."""
+    from trackbed.chain import settings
+    from trackbed.hosts.compare import compare
+    from trackbed.hosts.files import differences
+    from trackbed.netlink.codec import NetlinkError
+
+    try:
+        found = compare(machine, settings(node))
+        rewritten = differences(machine, files) if files is not None else ()
+    except (OSError, NetlinkError) as error:
+        refuse(f"cannot read the state of this machine: {error}")
+    if form != "quiet":
+        show(found, form, node.name)
+    for change in rewritten:
+        click.echo(f"{'delete' if change.want is None else 'write'} {change.path}", err=True)
+    return bool(found.changes or rewritten)
+
+
+def _agree(*, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        refuse("nobody can be asked here; say --yes to do this, or --dry-run only to look")
+    if not click.confirm("Do this?"):
+        refuse("nothing was done")
+
+
+def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Applied:
+    from trackbed.chain import settings
+    from trackbed.hosts.apply import HostError, apply
+    from trackbed.hosts.record import folder
+    from trackbed.netlink.codec import NetlinkError
+
+    try:
+        return apply(machine, settings(node), folder(machine), files)
+    except (HostError, OSError, ValueError, NetlinkError) as error:
+        click.echo(f"trackbed: {node.name}: {error}", err=True)
+        raise SystemExit(1) from error
+
+
+def _report(done: Applied, node: NodePlan, form: str) -> None:
+    if form == "json":
+        paths = [change.path for change in done.files]
+        emit_json({"applied": len(done.changes), "files": paths} | document(done.left, node.name))
+    else:
+        click.echo(f"{node.name}: made {len(done.changes)} changes, wrote {len(done.files)} files for the next boot")
+        for change in done.left.changes:
+            click.echo(f"still different: {change.what} is {change.have}, not {change.want}: {change.advice}", err=True)
+    raise SystemExit(1 if done.left.changes else 0)
+
+
+def _undo(machine: Machine) -> None:
+    from trackbed.hosts.apply import NothingToUndoError, undo
+    from trackbed.hosts.record import folder
+    from trackbed.netlink.codec import NetlinkError
+
+    try:
+        wrong = undo(machine, folder(machine))
+    except NothingToUndoError as error:
+        refuse(str(error))
+    except (OSError, ValueError, NetlinkError) as error:
+        click.echo(f"trackbed: {error}", err=True)
+        raise SystemExit(1) from error
+    for problem in wrong:
+        click.echo(f"not put back: {problem}", err=True)
+    click.echo("everything is as it was before the last apply" if not wrong else "the rest was put back")
+    raise SystemExit(1 if wrong else 0)

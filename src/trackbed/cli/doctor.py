@@ -1,0 +1,64 @@
+"""`trackbed doctor`: what is broken on this host, why, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trackbed.cli.machine import machine_options
+from trackbed.cli.options import fabric_option, node_of, node_option, output_option, read_fabric, refuse
+
+AGENT = Path("/run/trackbed/agent.sock")
+
+
+@click.command("doctor")
+@fabric_option
+@node_option
+@machine_options
+@click.option("--agent", type=click.Path(path_type=Path), default=AGENT, show_default=True, help="The agent's socket.")
+@click.option(
+    "--listen",
+    type=click.FloatRange(0, 300),
+    default=2.0,
+    show_default=True,
+    help="Seconds to listen for LLDP. Leaves speak every 30 s: with 31 or more, silence is a finding.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show what passed, too.")
+@output_option("text", "json")
+def command(
+    fabric_file: str,
+    node_name: str | None,
+    root: Path,
+    netns: Path | None,
+    agent: Path,
+    listen: float,
+    everything: bool,
+    form: str,
+) -> None:
+    r"""Walk the chain and name the first link that is broken.
+
+    Looks at kernel, files, pods and what answers on the rails; changes nothing. Exits with 0 when sound, 1 when
+    something is broken, 3 when something could not be looked at.
+
+    \b
+    Examples:
+      trackbed doctor -f fabric.yaml
+      trackbed doctor -f fabric.yaml --listen 31 -o json
+    """
+    from trackbed.cli.findings import show
+    from trackbed.hosts.machine import Machine
+    from trackbed.netlink.codec import NetlinkError
+    from trackbed.verify.doctor import diagnose
+    from trackbed.verify.gather import Patience
+    from trackbed.verify.look import Subject, look
+
+    _, planned = read_fabric(fabric_file)
+    subject = Subject(Machine(root, netns), node_of(planned, node_name), agent)
+    try:
+        view = look(subject, planned, Patience(lldp=listen))
+    except (OSError, NetlinkError) as error:
+        refuse(f"cannot look at this machine: {error}")
+    diagnosis = diagnose([view])
+    show(diagnosis, form, everything=everything)
+    raise SystemExit(diagnosis.status)

@@ -1,0 +1,40 @@
+"""`trackbed faults`: what doctor knows."""
+
+from __future__ import annotations
+
+import click
+
+from trackbed.cli.options import emit_json, output_option, refuse
+
+
+@click.command("faults")
+@click.argument("fault_id", required=False)
+@output_option("table", "json")
+def command(fault_id: str | None, form: str) -> None:
+    r"""List the faults that doctor knows, or explain one.
+
+    \b
+    Examples:
+      trackbed faults
+      trackbed faults route-rule-missing
+    """
+    from trackbed.verify.catalogue import catalogue
+
+    known = catalogue()
+    if fault_id is not None and fault_id not in known:
+        from difflib import get_close_matches
+
+        close = get_close_matches(fault_id, known, n=1)
+        refuse(f"no fault {fault_id!r}" + (f"; did you mean {close[0]!r}?" if close else "; see trackbed faults"))
+    chosen = [known[fault_id]] if fault_id else list(known.values())
+    if form == "json":
+        emit_json(chosen)
+    elif fault_id:
+        fault = chosen[0]
+        click.echo(
+            f"{fault.id} ({fault.step}, {fault.verdict}): {fault.title}\n  why: {fault.cause}\n  fix: {fault.fix}"
+        )
+    else:
+        from trackbed.cli.tables import table
+
+        table(("step", "fault", "verdict", "what is checked"), [(f.step, f.id, f.verdict, f.title) for f in chosen])

@@ -1,0 +1,62 @@
+"""Findings for people: the one to mend first, what follows from it, what nobody could look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.options import emit_json
+
+if TYPE_CHECKING:
+    from trackbed.verify.doctor import Diagnosis
+    from trackbed.verify.report.page import Told
+
+COLOURS = {"fail": "red", "warn": "yellow", "unknown": "cyan", "pass": "green"}
+
+
+def show(diagnosis: Diagnosis, form: str, *, everything: bool = False) -> None:
+    """Print a diagnosis as text or JSON."""
+    if form == "json":
+        emit_json({"status": diagnosis.status, "first": diagnosis.first, "findings": diagnosis.findings})
+        return
+    from trackbed.verify.report.page import told
+
+    passed = [f for f in diagnosis.findings if f.verdict == "pass"]
+    others = [f for f in diagnosis.findings if f.verdict != "pass" and f != diagnosis.first]
+    if diagnosis.first is not None:
+        click.secho("Mend this first:", bold=True)
+        _long(told([diagnosis.first])[0])
+    for label, wanted in (("Also:", False), ("Follows from it, or was not judged because of it:", True)):
+        chosen = told([f for f in others if (f.because is not None) is wanted])
+        if chosen:
+            click.secho(label, bold=True)
+        for finding in chosen:
+            _short(finding)
+    for finding in told(passed) if everything else ():
+        _short(finding)
+    _summary(diagnosis, len(passed))
+
+
+def _badge(verdict: str) -> str:
+    return click.style(f"{verdict:7}", fg=COLOURS[verdict], bold=True)
+
+
+def _long(finding: Told) -> None:
+    click.echo(f"  {_badge(finding.verdict)} {finding.id}  {finding.where}")
+    for label, text in (("saw", finding.evidence), ("why", finding.cause), ("fix", finding.fix)):
+        if text:
+            click.echo(f"          {label}: {text}")
+
+
+def _short(finding: Told) -> None:
+    evidence = f": {finding.evidence}" if finding.evidence else ""
+    click.echo(f"  {_badge(finding.verdict)} {finding.id}  {finding.where}{evidence}")
+
+
+def _summary(diagnosis: Diagnosis, passed: int) -> None:
+    total = len(diagnosis.findings)
+    broken = sum(f.verdict in {"fail", "warn"} for f in diagnosis.findings)
+    unknown = total - passed - broken
+    word = "sound" if diagnosis.status == 0 else "broken" if broken else "unknown"
+    click.secho(f"{word}: {passed} of {total} checks passed, {broken} broken, {unknown} unknown", bold=True)

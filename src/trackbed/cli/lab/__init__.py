@@ -1,0 +1,27 @@
+"""`trackbed lab`: a whole fabric in network namespaces. A module for each pair of commands."""
+
+from __future__ import annotations
+
+import click
+
+from trackbed.cli.lab.faults import break_, doctor, heal
+from trackbed.cli.lab.look import execute, status
+from trackbed.cli.lab.run import run
+from trackbed.cli.lab.up import down, up
+
+
+@click.group("lab")
+def command() -> None:
+    r"""Stand up a whole fabric in network namespaces: nodes, leaves, a spine, pods. No root, no RDMA needed.
+
+    \b
+    Examples:
+      trackbed lab run                           everything at once, with a report
+      trackbed lab up && trackbed lab exec node-0 -- ip route
+      trackbed lab break route-rule-missing && trackbed lab doctor
+      trackbed lab heal route-rule-missing && trackbed lab down
+    """
+
+
+for _command in (run, up, status, execute, break_, heal, doctor, down):
+    command.add_command(_command)

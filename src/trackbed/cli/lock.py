@@ -1,0 +1,59 @@
+"""`trackbed lock`: write down which slot each node has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trackbed.cli.options import LOCK_NAME, fabric_option, read_fabric, refuse
+
+
+@click.command("lock")
+@fabric_option
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the lock is not up to date.")
+def command(fabric_file: str, check: bool) -> None:
+    r"""Write down which slot each node has, so that nobody is ever renumbered.
+
+    The lock (trackbed.lock.yaml beside the Fabric) belongs under version control. A node that leaves the Fabric keeps
+    its slot there; delete its line to give its addresses free.
+
+    \b
+    Examples:
+      trackbed lock -f fabric.yaml
+      trackbed lock -f fabric.yaml --check
+    """
+    from trackbed.plan.lock import updated
+    from trackbed.spec.fabric import API_VERSION
+
+    if fabric_file == "-":
+        refuse("a lock lies beside its Fabric; name the file with -f FILE")
+    loaded, planned = read_fabric(fabric_file)
+    old = loaded.lock.nodes if loaded.lock else {}
+    new = updated(old, {node.name: node.slot for node in planned.nodes})
+    added = len(new) - len(old)
+    path = Path(fabric_file).with_name(LOCK_NAME)
+    if not added:
+        click.echo(f"{path} is up to date: {len(new)} nodes")
+        return
+    if check:
+        click.echo(f"{path} lacks {added} nodes; run trackbed lock")
+        raise SystemExit(1)
+    head = f"apiVersion: {API_VERSION}\nkind: FabricLock\nfabric: {loaded.fabric.metadata.name}\nnodes:\n"
+    _write(path, head + "".join(f"  {name}: {slot}\n" for name, slot in new.items()))
+    click.echo(f"wrote {path}: {added} nodes added, {len(new)} in all")
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file in one step, so that a crash leaves the old lock or the new one."""
+    import os
+
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        refuse(f"cannot write {path}: {error.strerror}")

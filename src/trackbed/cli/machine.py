@@ -1,0 +1,70 @@
+"""What `diff`, `apply` and their kin share: which machine is meant, and how differences are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trackbed.cli.options import emit_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trackbed.hosts.change import Comparison
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+COLUMNS = ("step", "rail", "what", "have", "want")
+
+
+def machine_options(command: _Command) -> _Command:
+    """--root DIR and --netns PATH: the machine to look at, by default this one."""
+    root = click.option(
+        "--root",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        default="/",
+        show_default=True,
+        help="Folder that holds the machine's files; /host in a container.",
+    )
+    netns = click.option(
+        "--netns",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="PATH",
+        help="Network namespace of the machine, for example /run/netns/gpu-0. Default: the one this runs in.",
+    )
+    return root(netns(command))
+
+
+def show(found: Comparison, form: str, node_name: str) -> None:
+    """Print a comparison: what differs as a table, what cannot be judged below it."""
+    if form == "json":
+        emit_json(document(found, node_name))
+        return
+    from trackbed.cli.tables import table
+
+    if found.changes:
+        rows = [(c.step, "-" if c.rail is None else str(c.rail), c.what, c.have, c.want) for c in found.changes]
+        table(COLUMNS, rows, f"{node_name}: {len(rows)} differences")
+    else:
+        click.echo(f"{node_name} is as planned")
+    for advice in dict.fromkeys(change.advice for change in found.changes if change.advice):
+        click.echo(f"note: {advice}", err=True)
+    for reason in dict.fromkeys(skipped.reason for skipped in found.skipped):
+        what = ", ".join(skipped.what for skipped in found.skipped if skipped.reason == reason)
+        click.echo(f"skipped, {reason}: {what}", err=True)
+
+
+def document(found: Comparison, node_name: str) -> dict[str, object]:
+    """The comparison as a document for machines."""
+    changes = [
+        {"step": c.step, "rail": c.rail, "what": c.what, "have": c.have, "want": c.want, "action": c.action}
+        | ({"advice": c.advice} if c.advice else {})
+        for c in found.changes
+    ]
+    return {
+        "node": node_name,
+        "changes": changes,
+        "skipped": [{"what": s.what, "reason": s.reason} for s in found.skipped],
+    }

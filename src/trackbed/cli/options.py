@@ -1,0 +1,147 @@
+"""What commands share: the Fabric they work on, the form of their output, and how errors end."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trackbed.plan.plan import NodePlan, Plan
+    from trackbed.spec.load import Loaded
+    from trackbed.spec.problems import Problem
+
+LOCK_NAME = "trackbed.lock.yaml"
+"""The lock lies beside its Fabric under this name."""
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+
+def fabric_option(command: _Command) -> _Command:
+    """-f FILE: the Fabric to work on."""
+    return click.option(
+        "-f",
+        "--fabric",
+        "fabric_file",
+        default="fabric.yaml",
+        show_default=True,
+        metavar="FILE|-",
+        help="The Fabric; - reads it (and its lock, as a second document) from standard input.",
+    )(command)
+
+
+def node_option(command: _Command) -> _Command:
+    """--node NAME: which node of the plan, by default the host this runs on."""
+    return click.option("--node", "node_name", metavar="NAME", help="Node of the plan. Default: this host's name.")(
+        command
+    )
+
+
+def output_option(*forms: str) -> Callable[[_Command], _Command]:
+    """-o FORM: table for people (default), the others for machines."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(forms),
+        default=forms[0],
+        show_default=True,
+        help="Form of the output.",
+    )
+
+
+def read_fabric(fabric_file: str) -> tuple[Loaded, Plan]:
+    """Read and plan a Fabric with its lock; problems are printed and end the command with status 2."""
+    from trackbed.plan.compute import plan
+    from trackbed.spec.load import load
+    from trackbed.spec.problems import SpecError
+
+    raw, lock, lock_file = _read(fabric_file)
+    try:
+        loaded = load(raw, "<stdin>" if fabric_file == "-" else fabric_file, lock, lock_file)
+    except SpecError as error:
+        stop(error.problems)
+    try:
+        planned = plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
+    except SpecError as error:
+        stop(loaded.located(error.problems))
+    for problem in loaded.located(planned.warnings):
+        click.echo(problem, err=True)
+    return loaded, planned
+
+
+def read_with_lock(fabric_file: str) -> bytes:
+    """A Fabric and its lock as one text of two documents, checked; problems end the command with status 2."""
+    from trackbed.plan.compute import plan
+    from trackbed.spec.load import load
+    from trackbed.spec.problems import SpecError
+
+    raw, lock, lock_file = _read(fabric_file)
+    try:
+        loaded = load(raw, fabric_file, lock, lock_file)
+        plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
+    except SpecError as error:
+        stop(error.problems)
+    return raw if lock is None else raw + b"\n---\n" + lock
+
+
+def _read(fabric_file: str) -> tuple[bytes, bytes | None, str]:
+    from trackbed.spec.source import MAX_BYTES
+
+    try:
+        if fabric_file == "-":
+            return sys.stdin.buffer.read(MAX_BYTES + 1), None, ""
+        path = Path(fabric_file)
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+        lock = path.with_name(LOCK_NAME)
+        return raw, lock.read_bytes() if lock.exists() else None, str(lock)
+    except OSError as error:
+        hint = "; name one with -f FILE" if isinstance(error, FileNotFoundError) else ""
+        refuse(f"cannot read {error.filename or fabric_file}: {error.strerror}{hint}")
+
+
+def stop(problems: Iterable[Problem]) -> NoReturn:
+    """Print problems, one a line, and end with status 2."""
+    from trackbed.spec.problems import SpecError
+
+    listed = SpecError(list(problems)).problems
+    for problem in listed:
+        click.echo(problem, err=True)
+    click.echo(f"{len(listed)} problem{'s' if len(listed) != 1 else ''} found; nothing was done", err=True)
+    raise SystemExit(2)
+
+
+def refuse(message: str) -> NoReturn:
+    """Print one message of wrong use or input and end with status 2."""
+    click.echo(f"trackbed: {message}", err=True)
+    raise SystemExit(2)
+
+
+def node_of(planned: Plan, name: str | None) -> NodePlan:
+    """The node a command is about; an unknown name ends the command with status 2."""
+    wanted = name or socket.gethostname().partition(".")[0]
+    found = planned.node(wanted)
+    if found is not None:
+        return found
+    from difflib import get_close_matches
+
+    close = get_close_matches(wanted, [node.name for node in planned.nodes], n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    source = "" if name else " (this host's name; name another with --node)"
+    refuse(f"fabric {planned.common.fabric!r} has no node {wanted!r}{source}{hint}")
+
+
+def emit_json(value: object) -> None:
+    """Print a value as JSON, as the function returned it."""
+    import msgspec
+
+    encoded = msgspec.json.encode(value)
+    small = len(encoded) < 1 << 20
+    sys.stdout.flush()
+    sys.stdout.buffer.write((msgspec.json.format(encoded, indent=2) if small else encoded) + b"\n")

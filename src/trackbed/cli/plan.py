@@ -1,0 +1,119 @@
+"""`trackbed plan`: everything that follows from a Fabric."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse
+
+if TYPE_CHECKING:
+    from trackbed.plan.plan import NodePlan, Plan
+    from trackbed.plan.wire import NodeDocument, PlanDocument, PortDocument
+    from trackbed.spec.load import Loaded
+
+COLUMNS = ("node", "unit", "rail", "netdev", "port", "ipv4", "gateway", "pods", "ipv6", "leaf")
+
+
+@click.command("plan")
+@fabric_option
+@click.option("--node", "node_names", metavar="NODES", help="Only these nodes; ranges as in gpu-[0-3].")
+@click.option("--rail", type=click.IntRange(min=0), help="Only this rail.")
+@output_option("table", "json", "csv", "yaml")
+def command(fabric_file: str, node_names: str | None, rail: int | None, form: str) -> None:
+    r"""Show every address and name that follows from a Fabric.
+
+    \b
+    Examples:
+      trackbed plan -f fabric.yaml
+      trackbed plan -f fabric.yaml --node gpu-[0-3] --rail 2 -o csv
+      trackbed import netplan ./netplan | trackbed plan -f - -o json
+    """
+    from trackbed.plan.wire import plan_document
+
+    loaded, planned = read_fabric(fabric_file)
+    if rail is not None and rail >= len(planned.common.rails):
+        refuse(f"the fabric has rails 0 to {len(planned.common.rails) - 1}, none is {rail}")
+    document = plan_document(planned, _chosen(planned, node_names), rail)
+    _unlocked(loaded, planned, fabric_file)
+    {"json": emit_json, "csv": _csv, "yaml": _yaml, "table": _table}[form](document)
+
+
+def _chosen(planned: Plan, node_names: str | None) -> list[NodePlan]:
+    if node_names is None:
+        return list(planned.nodes)
+    from pydantic_core import PydanticCustomError
+
+    from trackbed.spec.nodes import expand
+
+    try:
+        wanted = set(expand(node_names))
+    except PydanticCustomError as error:
+        refuse(error.message())
+    found = [node for node in planned.nodes if node.name in wanted]
+    missing = wanted - {node.name for node in found}
+    if missing:
+        refuse(f"the fabric has no node {min(missing)!r}")
+    return found
+
+
+def _unlocked(loaded: Loaded, planned: Plan, fabric_file: str) -> None:
+    known = loaded.lock.nodes if loaded.lock else {}
+    count = sum(node.name not in known for node in planned.nodes)
+    if count:
+        advice = f"`trackbed lock -f {fabric_file}`" if fabric_file != "-" else "`trackbed lock` on the file"
+        click.echo(f"note: {count} nodes have no slot in a lock yet; {advice} keeps their addresses for good", err=True)
+
+
+def _cells(node: NodeDocument, port: PortDocument) -> tuple[str, ...]:
+    v4, v6 = port.ipv4, port.ipv6
+    pods = f"{v4.pods_first}+{v4.pods_count}" if v4 and v4.pods_first else "-"
+    found = port.pci or port.mac or port.kernel_name or "-"
+    addresses = (v4.address, v4.gateway or "-", pods) if v4 else ("-", "-", "-")
+    return (
+        node.name,
+        str(node.unit),
+        str(port.rail),
+        port.netdev,
+        found,
+        *addresses,
+        v6.address if v6 else "-",
+        port.leaf,
+    )
+
+
+def _rows(document: PlanDocument) -> list[tuple[str, ...]]:
+    return [_cells(node, port) for node in document.nodes for port in node.ports]
+
+
+def _table(document: PlanDocument) -> None:
+    from trackbed.cli.tables import table
+
+    fabric, rows = document.fabric, _rows(document)
+    kept = [i for i, name in enumerate(COLUMNS) if name in {"node", "rail", "netdev"} or any(r[i] != "-" for r in rows)]
+    title = (
+        f"{fabric['fabric']}: {fabric['nodes']} nodes, {len(fabric['rails'])} rails, {fabric['scheme']}, "
+        f"MTU {fabric['mtuBytes']}, cross-rail {fabric['crossRail']}"
+    )
+    table([COLUMNS[i] for i in kept], [[row[i] for i in kept] for row in rows], title)
+
+
+def _csv(document: PlanDocument) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([cell if cell != "-" else "" for cell in row] for row in _rows(document))
+    click.echo(out.getvalue(), nl=False)
+
+
+def _yaml(document: PlanDocument) -> None:
+    import msgspec
+    import yaml
+
+    builtins = msgspec.to_builtins(document)
+    click.echo(
+        yaml.dump(builtins, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=160), nl=False
+    )

@@ -1,0 +1,78 @@
+"""`trackbed render`: what a host is configured with, and what its agent is given, as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trackbed.cli.options import fabric_option, node_of, node_option, read_fabric, refuse
+
+FORMATS = ("netplan", "networkd", "networkmanager")
+
+
+@click.group("render")
+def command() -> None:
+    """Write configuration files for hosts, and node plans for agents."""
+
+
+@command.command("host")
+@fabric_option
+@node_option
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="netplan", show_default=True, help="What reads the files."
+)
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the files below this folder instead of printing them.",
+)
+def host(fabric_file: str, node_name: str | None, form: str, folder: Path | None) -> None:
+    r"""Write the network files of one host; `trackbed apply` writes the same.
+
+    \b
+    Examples:
+      trackbed render host -f fabric.yaml --node gpu-0
+      trackbed render host -f fabric.yaml --node gpu-0 --format networkd -o ./gpu-0
+    """
+    from trackbed.chain.render import FORMATS as RENDERERS
+
+    _, planned = read_fabric(fabric_file)
+    node = node_of(planned, node_name)
+    files = next(render for name, render in RENDERERS.items() if name == form)(node)
+    if folder is None:
+        click.echo("\n".join(f"# --- {path}\n{content}" for path, content in files.items()), nl=False)
+        return
+    for path, content in files.items():
+        _write(folder, path, content)
+    click.echo(f"wrote {len(files)} files below {folder}")
+
+
+@command.command("node")
+@fabric_option
+@node_option
+def node_plan(fabric_file: str, node_name: str | None) -> None:
+    r"""Print one node's plan as its agent reads it.
+
+    \b
+    Example:
+      trackbed render node -f fabric.yaml --node gpu-0 > /etc/trackbed/node.json
+    """
+    from trackbed.plan.wire import write_node
+
+    _, planned = read_fabric(fabric_file)
+    click.echo(write_node(node_of(planned, node_name)).decode())
+
+
+def _write(folder: Path, path: str, content: str) -> None:
+    from trackbed.hosts.files import write
+    from trackbed.hosts.machine import Machine
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write(Machine(folder), path, content.encode())
+    except OSError as error:
+        refuse(f"cannot write {path} below {folder}: {error.strerror}")

@@ -1,0 +1,42 @@
+"""Tables for people: rich on a terminal, aligned plain text elsewhere (and where there are many rows)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_RICH_ROWS = 300
+"""rich takes 0.35 ms a row; longer tables are printed plainly."""
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """Print rows under columns."""
+    if sys.stdout.isatty() and len(rows) <= MAX_RICH_ROWS:
+        _rich(columns, rows, title)
+    else:
+        _plain(columns, rows)
+
+
+def _rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(title=title or None, box=None, header_style="bold", title_justify="left", pad_edge=False)
+    for column in columns:
+        drawn.add_column(column)
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console().print(drawn)
+
+
+def _plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        click.echo(line)

@@ -1,0 +1,118 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.hosts.places import MACS, Host, host
+from trackbed.cli.main import cli
+from trackbed.hosts.files import owned
+
+FABRIC = f"""apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {{name: train}}
+spec:
+  nodes: [{{hosts: "gpu-[0-1]", hostPorts: {{gpu-1: ["{MACS[0]}", "{MACS[1]}"]}}}}]
+  rails: 2
+  addressing: {{scheme: point-to-point}}
+"""
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> str:
+    path = tmp_path / "fabric.yaml"
+    path.write_text(FABRIC.replace("{scheme: point-to-point}", "{scheme: point-to-point, ipv4: 172.20.0.0/16}"))
+    return str(path)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def on(place: Host, command: str, fabric: str, *more: object) -> Result:
+    assert isinstance(place.machine.netns, Path)
+    where = ("--root", place.machine.root, "--netns", place.machine.netns)
+    return run(command, "-f", fabric, "--node", "gpu-1", *where, *more)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Host]:
+    with host(tmp_path) as made:
+        yield made
+
+
+def test_diff_exits_with_one_until_the_host_is_as_planned(place: Host, fabric: str) -> None:
+    before = on(place, "diff", fabric, "-o", "json")
+    assert before.exit_code == 1
+    first = json.loads(before.stdout)["changes"][0]
+    assert first == {
+        "step": "names",
+        "rail": 0,
+        "what": f"name of {MACS[0]}",
+        "have": "eth0",
+        "want": "rail0",
+        "action": "change",
+    }
+    done = on(place, "apply", fabric, "--yes", "--persist", "none")
+    assert (done.exit_code, done.stderr.count("write ")) == (0, 0)
+    after = on(place, "diff", fabric)
+    assert (after.exit_code, after.stdout) == (0, "gpu-1 is as planned\n")
+
+
+def test_apply_asks_and_where_nobody_can_answer_wants_yes(place: Host, fabric: str) -> None:
+    done = on(place, "apply", fabric)
+    assert done.exit_code == 2
+    assert "nobody can be asked here; say --yes to do this, or --dry-run only to look" in done.stderr
+    assert on(place, "diff", fabric).exit_code == 1
+
+
+def test_a_dry_run_shows_all_and_does_nothing(place: Host, fabric: str) -> None:
+    done = on(place, "apply", fabric, "--dry-run")
+    assert done.exit_code == 1
+    assert "MTU of rail0" in done.stdout
+    assert "write /etc/sysctl.d/90-trackbed.conf" in done.stderr
+    assert owned(place.machine) == {}
+    assert not place.records.exists()
+
+
+def test_apply_persists_in_the_format_of_the_machine_and_undo_removes_it(place: Host, fabric: str) -> None:
+    (place.machine.root / "etc/netplan").mkdir(parents=True)
+    assert on(place, "apply", fabric, "--yes").exit_code == 0
+    assert "/etc/netplan/90-trackbed.yaml" in owned(place.machine)
+    done = on(place, "apply", fabric, "--undo")
+    assert (done.exit_code, done.stdout) == (0, "everything is as it was before the last apply\n")
+    assert owned(place.machine) == {}
+    again = on(place, "apply", fabric, "--undo")
+    assert (again.exit_code, "there is nothing to undo" in again.stderr) == (2, True)
+
+
+def test_a_namespace_alone_gets_no_files(place: Host, fabric: str) -> None:
+    done = run("apply", "-f", fabric, "--node", "gpu-1", "--netns", place.machine.netns, "--dry-run")
+    assert "write " not in done.stderr
+
+
+def test_apply_warns_of_other_files_that_speak_of_a_rail(place: Host, fabric: str) -> None:
+    other = place.machine.root / "etc/netplan/01-site.yaml"
+    other.parent.mkdir(parents=True)
+    other.write_text("network:\n  ethernets:\n    rail0: {mtu: 1500}\n")
+    done = on(place, "apply", fabric, "--dry-run")
+    assert "warning: /etc/netplan/01-site.yaml:3: rail0: {mtu: 1500}: this configures or names a rail" in done.stderr
+
+
+def test_a_port_that_is_missing_makes_apply_exit_with_one(place: Host, fabric: str) -> None:
+    text = Path(fabric).read_text()
+    Path(fabric).write_text(text.replace(MACS[1], "b8:3f:d2:00:00:0f"))
+    done = on(place, "apply", fabric, "--yes")
+    assert done.exit_code == 1
+    assert "no interface has MAC b8:3f:d2:00:00:0f" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["netplan", "networkd", "networkmanager"])
+def test_render_prints_every_file_under_its_name_or_writes_them(tmp_path: Path, fabric: str, form: str) -> None:
+    shown = run("render", "host", "-f", fabric, "--node", "gpu-1", "--format", form)
+    wrote = run("render", "host", "-f", fabric, "--node", "gpu-1", "--format", form, "-o", tmp_path / "out")
+    assert (shown.exit_code, wrote.exit_code) == (0, 0)
+    paths = [line.removeprefix("# --- ") for line in shown.stdout.splitlines() if line.startswith("# --- ")]
+    assert all((tmp_path / "out" / path.lstrip("/")).read_text() in shown.stdout for path in paths)
+    assert len(paths) >= 5
