@@ -1,0 +1,43 @@
+"""Namespaces of this process's own, by the calls that Python 3.11 does not offer (unshare(2), mount(2), prctl(2))."""
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+CLONE_NEWNS: Final = 0x0002_0000
+CLONE_NEWUSER: Final = 0x1000_0000
+CLONE_NEWNET: Final = 0x4000_0000
+MS_REC: Final = 0x4000
+MS_PRIVATE: Final = 0x4_0000
+PR_SET_PDEATHSIG: Final = 1
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def own_namespaces() -> None:
+    """Put this process into a private network, mount and, unless root, user namespace: they end with it.
+
+    Call it while the process has one thread only. /sys is mounted afresh so that it shows the new network namespace.
+    Raises OSError where the kernel refuses one of them.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    _checked(_LIBC.unshare(CLONE_NEWNET | CLONE_NEWNS | (CLONE_NEWUSER if uid else 0)), "unshare")
+    if uid:
+        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+        Path("/proc/self/uid_map").write_text(f"0 {uid} 1", encoding="ascii")
+        Path("/proc/self/gid_map").write_text(f"0 {gid} 1", encoding="ascii")
+    _checked(_LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
+    _checked(_LIBC.mount(b"sysfs", b"/sys", b"sysfs", 0, None), "mount /sys")
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends; for `preexec_fn`."""
+    _checked(_LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl")
+
+
+def _checked(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -1,0 +1,99 @@
+"""The node that pods are attached on: this process's private network namespace, and namespaces for its pods."""
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from trackbed.netlink import netns
+from trackbed.netlink.addresses import list_addresses
+from trackbed.netlink.links import End, create_veth, list_links, set_link
+from trackbed.netlink.sockets import Socket
+
+RAILS: Final = 8
+SLOTS: Final = 10
+"""Pods that can be attached at once; each has ports of its own to move."""
+
+_SETTLE_S: Final = 0.3
+
+
+class Calls(NamedTuple):
+    """What is timed for one pod."""
+
+    add: Callable[[], None]
+    delete: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`parents[rail]`: the port that carries macvlans. `ports[slot][rail]`: ports that move into the pod of a slot."""
+
+    state: Path
+    parents: tuple[str, ...]
+    ports: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A network namespace as a runtime hands it over; `fd` holds it open."""
+
+    name: str
+    id: str
+    slot: int
+    netns: Path
+    fd: int
+
+
+def node(state: Path) -> Node:
+    """Make the node's ports: veth ends that are up, the far ends on the same node."""
+    parents = tuple(f"rail{rail}" for rail in range(RAILS))
+    ports = tuple(tuple(f"p{slot}rail{rail}" for rail in range(RAILS)) for slot in range(SLOTS))
+    _bring_up([name for group in (parents, *ports) for name in group])
+    return Node(state, parents, ports)
+
+
+def ready(made: Node, slot: int) -> None:
+    """Bring the ports of a slot up, which a move takes down; make anew those that a failed pod took with it."""
+    _bring_up(made.ports[slot])
+
+
+def _bring_up(names: Sequence[str]) -> None:
+    present = {name for _, name in socket.if_nameindex()}
+    ends = [end for name in names for end in (name, f"{name}x")]
+    with Socket() as kernel:
+        kernel.send([create_veth(End(name), End(f"{name}x")) for name in names if name not in present])
+        kernel.send([set_link(socket.if_nametoindex(end), up=True) for end in ends])
+
+
+@contextlib.contextmanager
+def pods(made: Node, count: int) -> Iterator[list[Pod]]:
+    """Pods in slots 0 to count - 1, removed afterwards; then waits for the kernel to clean up after them."""
+    folder = made.state / "netns"
+    folder.mkdir(exist_ok=True)
+    running: list[Pod] = []
+    try:
+        running.extend(_pod(folder, slot) for slot in range(count))
+        yield running
+    finally:
+        for pod in running:
+            os.close(pod.fd)
+            netns.delete(pod.netns)
+        time.sleep(_SETTLE_S)
+
+
+def working_links(pod: Pod) -> list[str]:
+    """Names of the pod's interfaces that are up and have an IPv4 address, without lo."""
+    with Socket(netns=pod.fd) as kernel:
+        addressed = {address.index for address in list_addresses(kernel, socket.AF_INET)}
+        return [link.name for link in list_links(kernel) if link.up and link.index in addressed and link.name != "lo"]
+
+
+def _pod(folder: Path, slot: int) -> Pod:
+    name = f"pod-{secrets.token_hex(4)}"
+    netns.new(folder / name)
+    return Pod(name, secrets.token_hex(32), slot, folder / name, os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC))

@@ -1,0 +1,151 @@
+"""Trackbed as the benchmark calls it: one agent, and its executable as a runtime would exec it.
+
+The only file here that knows how Trackbed is started and configured; the rest sees `calls` and `timings`.
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from bench import runtime
+from bench.node import RAILS, Calls, Node, Pod
+from trackbed.agent.client import status
+from trackbed.agent.install import install
+from trackbed.plan.compute import plan
+from trackbed.plan.plan import NodePlan, PortPlan
+from trackbed.plan.wire import write_node
+from trackbed.spec.load import load
+
+Mode = Literal["macvlan", "move"]
+
+MODES: Final[tuple[Mode, ...]] = ("macvlan", "move")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A running agent, the socket it listens on, and the executable that asks there."""
+
+    process: subprocess.Popen[bytes]
+    socket: Path
+    executable: Path
+    mode: Mode
+
+
+_FABRIC: Final = b"""
+apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {name: bench}
+spec:
+  nodes: [{hosts: bench}]
+  rails: 8
+  mtu: 1500
+  rdma: {pathMtu: 1024}
+  addressing: {scheme: node-subnet, ipv4: 172.24.0.0/13, ipv4NodePrefix: 24}
+"""
+
+
+def missing() -> str:
+    """Why Trackbed cannot be measured; empty when it can."""
+    return ""
+
+
+def cni_command() -> list[str]:
+    """The executable as the runtime finds it."""
+    return [os.path.realpath(sys.executable), "-ISE", str(Path(__file__).parents[1] / "src/trackbed/cni/shim.py")]
+
+
+def start_agent(node: Node, mode: Mode) -> Agent:
+    """Start an agent that owns `node.parents` (macvlan) or `node.ports` (move), and wait until it answers."""
+    state = node.state / f"agent-{mode}"
+    state.mkdir()
+    socket = state / "agent.sock"
+    (state / "plan.json").write_bytes(write_node(_plan(node, mode)))
+    command = [sys.executable, "-m", "trackbed", "agent", "run", "--plan", f"{state}/plan.json"]
+    command += ["--state", f"{state}", "--socket", f"{socket}"]
+    with (state / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+    assert process.stdout is not None  # noqa: S101 - it was asked for
+    if not process.stdout.readline():
+        raise RuntimeError(f"the agent did not start: {(state / 'log').read_text()}")
+    return Agent(process, socket, install(state, socket), mode)
+
+
+def _plan(node: Node, mode: Mode) -> NodePlan:
+    """A node with 8 rails; to move, with 8 for each slot: each pod takes the ports of its own slot."""
+    loaded = load(_FABRIC, "bench")
+    planned = plan(loaded.fabric, {}).nodes[0]
+    if mode == "macvlan":
+        return planned
+    names = [name for ports in node.ports for name in ports]
+    rails = tuple(
+        msgspec.structs.replace(planned.common.rails[number % RAILS], rail=number, table=1000 + number)
+        for number in range(len(names))
+    )
+    ports = tuple(_moved(planned.ports, number, name) for number, name in enumerate(names))
+    return msgspec.structs.replace(planned, ports=ports, common=msgspec.structs.replace(planned.common, rails=rails))
+
+
+def _moved(ports: tuple[PortPlan, ...], number: int, name: str) -> PortPlan:
+    port = ports[number % RAILS]
+    own = port.v4.with_address(port.v4.address + number // RAILS) if port.v4 else None
+    return msgspec.structs.replace(port, rail=number, netdev=name, v4=own)
+
+
+def stop(agent: Agent) -> None:
+    """End the agent, for good after 10 seconds."""
+    agent.process.terminate()
+    try:
+        agent.process.wait(10)
+    except subprocess.TimeoutExpired:
+        agent.process.kill()
+        agent.process.wait()
+
+
+def config(agent: Agent, pod: Pod) -> dict[str, object]:
+    """The network configuration on stdin of the executable."""
+    rails = list(range(pod.slot * RAILS, (pod.slot + 1) * RAILS)) if agent.mode == "move" else list(range(RAILS))
+    return {"cniVersion": "1.1.0", "name": "rails", "type": "trackbed", "mode": agent.mode, "rails": rails}
+
+
+def timings(agent: Agent) -> dict[str, list[float]]:
+    """Microseconds the agent spent in each phase of its last calls, by command and phase, as it reports them itself."""
+    found: dict[str, list[float]] = {}
+    for phase, microseconds in _phases(agent):
+        found.setdefault(phase, []).append(microseconds)
+    return found
+
+
+def _phases(agent: Agent) -> Iterator[tuple[str, float]]:
+    for timing in status(agent.socket)["timings"]:
+        yield from ((f"{timing['command']} {phase}", value) for phase, value in timing["microseconds"].items())
+
+
+def calls(agent: Agent, pod: Pod) -> Calls:
+    """One exec of the executable attaches all rails, one detaches them."""
+    wanted = config(agent, pod)
+    result: dict[str, object] = {}
+
+    def add() -> None:
+        result["prevResult"] = json.loads(_call(agent, pod, "ADD", wanted))
+
+    def delete() -> None:
+        _call(agent, pod, "DEL", wanted | result)
+
+    return Calls(add, delete)
+
+
+def case(agent: Agent) -> Callable[[Pod], Calls]:
+    """`calls` for this agent."""
+    return functools.partial(calls, agent)
+
+
+def _call(agent: Agent, pod: Pod, command: str, wanted: Mapping[str, object]) -> bytes:
+    return runtime.call([str(agent.executable)], agent.executable.parent, pod, (command, "net1"), wanted)
