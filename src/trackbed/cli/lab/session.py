@@ -91,7 +91,8 @@ def held(place: Place, work: Callable[[], int]) -> int:
 
     claimed(place)
     keeper = start(work, place.files)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell that put us in the background has SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     place.record(keeper)
     try:
         _, status = os.waitpid(keeper, 0)
