@@ -265,7 +265,44 @@ FABRICS = {
     ),
     "name template with something else": (
         fabric("names: {rdma: 'mlx5_{index}'}"),
-        ("f.yaml:8:17: error: template 'mlx5_{index}' may use {rail} and {unit} only [bad-template]"),
+        ("f.yaml:8:17: error: template 'mlx5_{index}' may use {rail}, {number} and {unit} only [bad-template]"),
+    ),
+    "resource name with a hyphen": (
+        fabric("names: {resource: 'nvidia.com/rail-{number}'}"),
+        (
+            "f.yaml:8:21: error: resource name 'nvidia.com/rail-1' is not one that all device plugins take: "
+            "PREFIX/NAME, the name of letters, digits and '_' (the SR-IOV device plugin takes no '-', the SR-IOV "
+            "operator no '.') [bad-resource]"
+        ),
+    ),
+    "network name that is no DNS label": (
+        fabric("names: {network: 'Rail_{rail}'}"),
+        (
+            "f.yaml:8:20: error: network name 'Rail_0' is no DNS label of 40 bytes at most: lower case letters, digits "
+            "and '-' (RFC 1123) [bad-network]"
+        ),
+    ),
+    "bad PCI id": (
+        nodes("[{hosts: gpu-0, nic: ConnectX-7}]"),
+        ("f.yaml:5:31: error: 'connectx-7' is no PCI id, write vendor:device as in 15b3:1021 [bad-pci-id]"),
+    ),
+    "bad partition key": (
+        fabric("kubernetes: {pkey: '0x8000'}"),
+        (
+            "f.yaml:8:22: error: '0x8000' is no partition key: 0x0001 to 0x7fff, or with the member bit to 0xffff "
+            "[bad-pkey]"
+        ),
+    ),
+    "partition key on Ethernet": (
+        fabric("kubernetes: {pkey: '0x8001'}"),
+        (
+            "f.yaml:8:22: error: a partition key is InfiniBand's, and linkType is ethernet; leave it out, or write "
+            "linkType infiniband [pkey-on-ethernet]"
+        ),
+    ),
+    "unknown IPAM": (
+        fabric("kubernetes: {ipam: dhcp}"),
+        ("f.yaml:8:22: error: ipam is 'dhcp', it must be nv-ipam or whereabouts [bad-choice]"),
     ),
     "GPUs no multiple of rails": (
         nodes("[{hosts: gpu-0, gpus: 3}]"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.plan.capacity import fits, gateway, others
 from trackbed.plan.lock import assign
-from trackbed.plan.plan import Addressed, Common, NodePlan, Plan, PortPlan, QosPlan, RailPlan
+from trackbed.plan.plan import Addressed, Common, KubernetesPlan, NodePlan, Plan, PortPlan, QosPlan, RailPlan
 from trackbed.plan.railranges import rail_ranges, supernet_of
 from trackbed.plan.schemes import Layout, scheme
 from trackbed.plan.schemes.shared_subnet import gateway_of
@@ -38,7 +38,7 @@ def plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
         raise SpecError(errors)
     common = _common(fabric, ranges, len(slots))
     nodes = tuple(sorted(_nodes(spec, common, slots, layouts), key=lambda node: node.slot))
-    return Plan(common, nodes, tuple(problems))
+    return Plan(common, nodes, _kubernetes(spec), tuple(problems))
 
 
 def layouts_of(spec: FabricSpec, version: int) -> list[tuple[Range | None, Layout | None]]:
@@ -96,7 +96,7 @@ def _common(fabric: Fabric, ranges: dict[int, list[Range | None]], nodes: int) -
         nodes=nodes,
         nodes_per_unit=spec.nodes_per_unit,
         pod_mode=spec.pod_mode,
-        rdma_mode=spec.rdma.namespace_mode or ("shared" if spec.pod_mode == "macvlan" else "exclusive"),
+        rdma_mode=spec.rdma.namespace_mode or ("shared" if spec.shares_ports else "exclusive"),
         path_mtu_bytes=spec.rdma.path_mtu,
         vfs=spec.vfs.count,
         vf_mtu_bytes=spec.vfs.mtu or spec.mtu_bytes,
@@ -104,6 +104,12 @@ def _common(fabric: Fabric, ranges: dict[int, list[Range | None]], nodes: int) -
         vf_spoof_check=spec.vfs.spoof_check,
         qos=QosPlan(spec.qos.dscp, spec.qos.priority, spec.qos.cnp_dscp, spec.qos.pfc, spec.qos.ecn),
     )
+
+
+def _kubernetes(spec: FabricSpec) -> KubernetesPlan:
+    told = spec.kubernetes
+    versions = tuple(sorted(told.versions.items()))
+    return KubernetesPlan(told.namespace, told.ipam, told.driver, told.management, told.pkey, versions)
 
 
 def _has_gateways(spec: FabricSpec) -> bool:
@@ -116,8 +122,9 @@ def _rail(spec: FabricSpec, rail: int, ranges: dict[int, list[Range | None]]) ->
     return RailPlan(
         rail=rail,
         netdev=_wanted_name(spec, rail),
-        rdma=spec.names.rdma.format(rail=rail, unit=0),
-        resource=spec.names.resource.format(rail=rail, unit=0),
+        rdma=spec.names.rdma.format(rail=rail, number=rail + 1, unit=0),
+        resource=spec.names.resource.format(rail=rail, number=rail + 1, unit=0),
+        network=spec.names.network.format(rail=rail, number=rail + 1, unit=0),
         table=spec.routing.table_base + rail,
         v4=ranges[4][rail],
         v6=ranges[6][rail],
@@ -126,7 +133,7 @@ def _rail(spec: FabricSpec, rail: int, ranges: dict[int, list[Range | None]]) ->
 
 def _wanted_name(spec: FabricSpec, rail: int) -> str:
     template = "rail{rail}" if spec.names.netdev == "keep" else spec.names.netdev
-    return spec.rails[rail].name or template.format(rail=rail, unit=0)
+    return spec.rails[rail].name or template.format(rail=rail, number=rail + 1, unit=0)
 
 
 def _nodes(
@@ -139,7 +146,7 @@ def _nodes(
             slot = slots[name]
             selectors = zip(makers, _selectors(group, name, spec), gpus, strict=True)
             ports = tuple(make(slot, chosen, mine) for make, chosen, mine in selectors if chosen is not _ABSENT)
-            yield NodePlan(name, slot, slot // spec.nodes_per_unit, ports, common)
+            yield NodePlan(name, slot, slot // spec.nodes_per_unit, ports, common, group.nic)
 
 
 _ABSENT = "absent"
@@ -162,7 +169,7 @@ def _port_maker(
 
     def make(slot: int, chosen: PortSelector | str | None, gpus: tuple[int, ...]) -> PortPlan:
         unit = slot // per_unit
-        leaf = leaves.get(unit) or leaves.setdefault(unit, template.format(unit=unit, rail=rail))
+        leaf = leaves.get(unit) or leaves.setdefault(unit, template.format(unit=unit, rail=rail, number=rail + 1))
         v4, v6 = at4(slot) if at4 else None, at6(slot) if at6 else None
         if chosen is None or isinstance(chosen, str):
             return PortPlan(rail, netdev, None, None, None, gpus, leaf, v4, v6)

@@ -49,6 +49,7 @@ class RailPlan(msgspec.Struct, frozen=True, rename="camel"):
     netdev: str
     rdma: str
     resource: str
+    network: str
     table: int
     v4: Range | None
     v6: Range | None
@@ -119,10 +120,23 @@ class NodePlan(msgspec.Struct, frozen=True, rename="camel"):
     unit: int
     ports: tuple[PortPlan, ...]
     common: Common
+    nic: str | None = None
+    """PCI vendor and device id of the ports, as 15b3:1021."""
 
     def port(self, rail: int) -> PortPlan | None:
         """The port on `rail`, if the node has one."""
         return next((port for port in self.ports if port.rail == rail), None)
+
+
+class KubernetesPlan(msgspec.Struct, frozen=True, rename="camel"):
+    """What stacks are told about the cluster."""
+
+    namespace: str
+    ipam: str
+    driver: str
+    management: str | None
+    pkey: int | None
+    versions: tuple[tuple[str, str], ...]
 
 
 class Plan(msgspec.Struct, frozen=True, rename="camel"):
@@ -130,6 +144,7 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
 
     common: Common
     nodes: tuple[NodePlan, ...]
+    kubernetes: KubernetesPlan
     warnings: tuple[Problem, ...] = ()
 
     def node(self, name: str) -> NodePlan | None:

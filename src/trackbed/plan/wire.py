@@ -41,13 +41,14 @@ class PortDocument(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_d
     ipv6: AddressedDocument | None = None
 
 
-class NodeDocument(msgspec.Struct, frozen=True, rename="camel"):
+class NodeDocument(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One node."""
 
     name: str
     slot: int
     unit: int
     ports: tuple[PortDocument, ...]
+    nic: str | None = None
 
 
 class PlanDocument(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,7 +71,7 @@ def plan_document(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None
 def node_document(node: NodePlan, rail: int | None = None) -> NodeDocument:
     """The document of one node."""
     ports = tuple(_port(port) for port in node.ports if rail is None or port.rail == rail)
-    return NodeDocument(node.name, node.slot, node.unit, ports)
+    return NodeDocument(node.name, node.slot, node.unit, ports, node.nic)
 
 
 def write_node(node: NodePlan) -> bytes:
@@ -86,7 +87,8 @@ def read_node(raw: bytes) -> NodePlan:
         ports = tuple(_read_port(port) for port in document.node.ports)
     except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
         raise SpecError([Problem("bad-node-plan", f"this is no node plan of Trackbed: {error}")]) from error
-    return NodePlan(document.node.name, document.node.slot, document.node.unit, ports, common)
+    node = document.node
+    return NodePlan(node.name, node.slot, node.unit, ports, common, node.nic)
 
 
 def _common(common: Common) -> dict[str, Any]:

@@ -36,7 +36,12 @@ def check(spec: FabricSpec) -> Iterator[Problem]:
             f"dscp and cnpDscp are both {spec.qos.dscp}: congestion notifications must ride in a class of their own"
         )
         yield Problem("same-dscp", message, ("spec", "qos", "cnpDscp"))
-    if spec.rdma.namespace_mode == "exclusive" and spec.pod_mode == "macvlan":
+    if spec.kubernetes.pkey is not None and spec.link_type != "infiniband":
+        message = (
+            "a partition key is InfiniBand's, and linkType is ethernet; leave it out, or write linkType infiniband"
+        )
+        yield Problem("pkey-on-ethernet", message, ("spec", "kubernetes", "pkey"))
+    if spec.rdma.namespace_mode == "exclusive" and spec.shares_ports:
         message = "namespaceMode exclusive hides RDMA devices from macvlan pods; write shared, or pods.mode move"
         yield Problem("rdma-mode", message, ("spec", "rdma", "namespaceMode"))
 
@@ -167,7 +172,7 @@ def _names(spec: FabricSpec) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     template = "rail{rail}" if spec.names.netdev == "keep" else spec.names.netdev
     for rail, entry in enumerate(spec.rails):
-        name = entry.name or template.format(rail=rail, unit=0)
+        name = entry.name or template.format(rail=rail, number=rail + 1, unit=0)
         if len(name.encode()) > IFNAMSIZ_BYTES:
             message = f"interface name {name!r} has {len(name.encode())} bytes, the kernel allows {IFNAMSIZ_BYTES}"
             yield Problem("name-too-long", message, ("spec", "names", "netdev"))

@@ -18,6 +18,7 @@ from pydantic import Field
 from trackbed.spec.addressing import Addressing
 from trackbed.spec.cluster import OtherRanges, Pods
 from trackbed.spec.host import Names, Qos, Rdma, Routing, Vfs
+from trackbed.spec.kubernetes import Kubernetes
 from trackbed.spec.model import DnsLabel, Model
 from trackbed.spec.nodes import NodeGroup
 from trackbed.spec.rails import Rails
@@ -57,6 +58,8 @@ class FabricSpec(Model):
     """RDMA core."""
     pods: Pods = Pods()
     """How pods get rails."""
+    kubernetes: Kubernetes = Kubernetes()
+    """What stacks on Kubernetes are told about the cluster."""
     names: Names = Names()
     """Names of interfaces, devices, resources, switches."""
     other_ranges: OtherRanges = OtherRanges()
@@ -66,6 +69,11 @@ class FabricSpec(Model):
     def mtu_bytes(self) -> int:
         """The MTU of the ports, the default filled in."""
         return self.mtu or (9000 if self.link_type == "ethernet" else 2044)
+
+    @property
+    def shares_ports(self) -> bool:
+        """Whether pods share ports and their RDMA devices; VFs bring devices of their own."""
+        return self.pod_mode == "macvlan" and not self.vfs.count
 
     @property
     def pod_mode(self) -> str:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, field_validator
 
-from trackbed.spec.model import Model, fail
+from trackbed.spec.model import DNS_LABEL, Model, fail
+
+_RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_]{0,61}[A-Za-z0-9])?")
+"""An extended resource (Kubernetes: a qualified name), its name of what every device plugin takes."""
+
+MAX_NETWORK_BYTES = 40
+"""A network's name leaves room for what stacks append: a group, an IP version, a node."""
 
 
 class Routing(Model):
@@ -52,7 +59,7 @@ class Rdma(Model):
     """RDMA core settings."""
 
     namespace_mode: Literal["exclusive", "shared"] | None = None
-    """exclusive: an RDMA device belongs to one netns. Default: shared for pods.mode macvlan, else exclusive."""
+    """exclusive: an RDMA device belongs to one netns. Default: shared for macvlan without VFs, else exclusive."""
     path_mtu: Literal[256, 512, 1024, 2048, 4096] = 4096
     """Path MTU that RDMA shall reach, bytes of payload; the port's MTU must leave room for it."""
 
@@ -65,24 +72,50 @@ class Rdma(Model):
 
 
 class Names(Model):
-    """Name templates; {rail} is the rail's index, {unit} the scalable unit's."""
+    """Name templates; {rail} is the rail's index, {number} the same counted from 1, {unit} the scalable unit."""
 
     netdev: str = "rail{rail}"
     """Interface name of a port. A port given by name only keeps that name; `keep` keeps all."""
     rdma: str = "rail{rail}"
     """RDMA device name of a port."""
     resource: str = "trackbed.dev/rail{rail}"
-    """Kubernetes resource name of a rail."""
+    """Kubernetes resource of a rail. With the default, stacks that fix or expect another prefix put theirs."""
+    network: str = "rail{rail}"
+    """Name of a rail's network and address pool in Kubernetes."""
     leaf: str = "leaf-u{unit}-r{rail}"
     """Name of the leaf switch of a unit and rail, as its LLDP says it."""
 
-    @field_validator("netdev", "rdma", "resource", "leaf")
+    @field_validator("netdev", "rdma", "resource", "network", "leaf")
     @classmethod
     def _template(cls, value: str) -> str:
         try:
-            first, second = (value.format(rail=rail, unit=0) for rail in (0, 1))
+            first, second = (value.format(rail=rail, number=rail + 1, unit=0) for rail in (0, 1))
         except (KeyError, IndexError, ValueError, AttributeError) as error:
-            raise fail("bad-template", f"template {value!r} may use {{rail}} and {{unit}} only") from error
+            raise fail("bad-template", f"template {value!r} may use {{rail}}, {{number}} and {{unit}} only") from error
         if first == second and value != "keep":
             raise fail("bad-template", f"template {value!r} gives all rails one name, put {{rail}} in it")
+        return value
+
+    @field_validator("resource")
+    @classmethod
+    def _resource(cls, value: str) -> str:
+        sample = value.format(rail=0, number=1, unit=0)
+        if not _RESOURCE.fullmatch(sample):
+            message = (
+                f"resource name {sample!r} is not one that all device plugins take: PREFIX/NAME, the name of letters, "
+                "digits and '_' (the SR-IOV device plugin takes no '-', the SR-IOV operator no '.')"
+            )
+            raise fail("bad-resource", message)
+        return value
+
+    @field_validator("network")
+    @classmethod
+    def _network(cls, value: str) -> str:
+        sample = value.format(rail=0, number=1, unit=0)
+        if not DNS_LABEL.fullmatch(sample) or len(sample) > MAX_NETWORK_BYTES:
+            message = (
+                f"network name {sample!r} is no DNS label of {MAX_NETWORK_BYTES} bytes at most: lower case letters, "
+                "digits and '-' (RFC 1123)"
+            )
+            raise fail("bad-network", message)
         return value

@@ -121,6 +121,11 @@ Pci = Annotated[
     _pattern(PCI, "bad-pci", "is no PCI address, write for example 0000:3b:00.0"),
     BeforeValidator(lambda v: v.lower() if isinstance(v, str) else v),
 ]
+PciId = Annotated[
+    str,
+    _pattern(re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}"), "bad-pci-id", "is no PCI id, write vendor:device as in 15b3:1021"),
+    BeforeValidator(lambda v: v.lower() if isinstance(v, str) else v),
+]
 DnsLabel = Annotated[
     str, _pattern(DNS_LABEL, "bad-label", "is no DNS label: lower case letters, digits and '-', at most 63 (RFC 1123)")
 ]

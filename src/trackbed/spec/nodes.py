@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator, model_validator
 
-from trackbed.spec.model import MAC, PCI, InterfaceName, Mac, Model, Pci, fail
+from trackbed.spec.model import MAC, PCI, InterfaceName, Mac, Model, Pci, PciId, fail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,6 +75,8 @@ class NodeGroup(Model):
     """The ports in rail order. Default: the host already names them by names.netdev (rail0, rail1, ...)."""
     host_ports: dict[str, Ports] = Field(default_factory=dict)
     """Ports of single hosts, in rail order; completes or replaces `ports`, entry by entry. Usually their MACs."""
+    nic: PciId | None = None
+    """PCI vendor and device id of the ports, for example 15b3:1021 (`lspci -nn`); some stacks select by it."""
     gpus: int | None = Field(default=None, ge=1, le=64)
     """GPUs in a host. Default: one for each port. Must be a multiple or a divisor of the number of ports."""
 
