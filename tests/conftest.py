@@ -13,6 +13,9 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
+pytest_plugins = ["tests.cluster"]
+"""One API server for the whole run, whichever package asks for it."""
+
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 _IN_CI = os.environ.get("CI") == "true"
 

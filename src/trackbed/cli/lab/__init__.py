@@ -1,9 +1,10 @@
-"""`trackbed lab`: a whole fabric in network namespaces. A module for each pair of commands."""
+"""`trackbed lab`: a whole fabric in network namespaces, and a control plane. A module for each pair of commands."""
 
 from __future__ import annotations
 
 import click
 
+from trackbed.cli.lab import kubernetes
 from trackbed.cli.lab.faults import break_, doctor, heal
 from trackbed.cli.lab.look import execute, status
 from trackbed.cli.lab.run import run
@@ -12,7 +13,7 @@ from trackbed.cli.lab.up import down, up
 
 @click.group("lab")
 def command() -> None:
-    r"""Stand up a whole fabric in network namespaces: nodes, leaves, a spine, pods. No root, no RDMA needed.
+    """Stand up a whole fabric in network namespaces: nodes, leaves, a spine, pods. No root, no RDMA needed.
 
     \b
     Examples:
@@ -23,5 +24,5 @@ def command() -> None:
     """
 
 
-for _command in (run, up, status, execute, break_, heal, doctor, down):
+for _command in (run, up, status, execute, break_, heal, doctor, down, kubernetes.command):
     command.add_command(_command)

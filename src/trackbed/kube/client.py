@@ -1,0 +1,223 @@
+"""A thin client: generic objects against one API server, with its warnings. Synchronous; one connection pool.
+
+lightkube reads the kubeconfig and logs in (tokens, certificates, exec plugins). Kinds are found by the server's own
+discovery, so every CRD works without a model. A server that is busy (429) is asked again, bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx2 as httpx
+import msgspec
+import yaml
+from lightkube.config import client_adapter
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.core.exceptions import ConfigError
+
+from trackbed.kube.errors import ConfigurationError, KubeError, RefusedError, UnknownKindError, UnreachableError
+
+Object = dict[str, Any]
+
+FIELD_MANAGER = "trackbed"
+TIMEOUT_SECONDS = 30.0
+BUSY_TRIES = 8
+"""Times a busy server is asked; it says how many seconds to wait, usually 1."""
+PAGE = 500
+"""Objects listed at once, as kubectl does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the server said yes with: the object as stored, and its warnings."""
+
+    status: int
+    warnings: tuple[str, ...]
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Where a kind is served."""
+
+    group_version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    def path(self, namespace: str | None, name: str | None = None) -> str:
+        """The address of a collection, or of one object."""
+        base = f"/api/{self.group_version}" if "/" not in self.group_version else f"/apis/{self.group_version}"
+        inside = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
+        return f"{base}{inside}/{self.plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+class Client:
+    """One API server, seen as one user."""
+
+    def __init__(self, config: SingleConfig) -> None:
+        try:
+            self._http = client_adapter.Client(config, client_adapter.ConnectionParams(timeout=_TIMEOUT))
+        except (ConfigError, OSError, ValueError) as error:
+            raise ConfigurationError(f"this kubeconfig cannot be used: {error}") from error
+        self.namespace = config.namespace
+        self._resources: dict[str, dict[str, Resource]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    @cached_property
+    def version(self) -> str:
+        """The server's version, v1.36.3."""
+        return str(self._ask("GET", "/version", "version").body["gitVersion"])
+
+    def create(self, one: Object, *, validation: str = "Strict", dry_run: bool = False) -> Answer:
+        """Create an object; RefusedError if the server does not want it (unknown fields included, in Strict)."""
+        options = {"fieldValidation": validation, "fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
+        return self._ask("POST", self._collection(one), _called(one), body=one, params=options)
+
+    def apply(self, one: Object, *, manager: str = FIELD_MANAGER, force: bool = False, dry_run: bool = False) -> Answer:
+        """Server-side apply: what `one` names belongs to `manager` afterwards; conflicts are refused unless forced."""
+        path = self._resource(one).path(self._namespace(one), one["metadata"]["name"])
+        options = {
+            "fieldManager": manager,
+            "force": "true" if force else "false",
+            "fieldValidation": "Strict",
+            **_dry(dry_run=dry_run),
+        }
+        kind = "application/apply-patch+yaml"
+        return self._ask("PATCH", path, _called(one), body=one, params=options, content_type=kind)
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
+        """One object; RefusedError with status 404 where there is none."""
+        where = self.resource(api_version, kind).path(namespace or self.namespace, name)
+        return self._ask("GET", where, f"{kind}/{name}").body
+
+    def list(self, api_version: str, kind: str, namespace: str | None = None) -> Iterator[Object]:
+        """All objects of a kind, of all namespaces unless one is named, page by page; each with apiVersion and kind."""
+        where, token = self.resource(api_version, kind).path(namespace), ""
+        while True:
+            page = self._ask("GET", where, kind, params={"limit": str(PAGE), "continue": token}).body
+            yield from ({"apiVersion": api_version, "kind": kind, **one} for one in page["items"])
+            token = page["metadata"].get("continue") or ""
+            if not token:
+                return
+
+    def delete(self, one: Object) -> None:
+        """Delete an object, and what it owns after it; that it is gone already is fine."""
+        path = self._resource(one).path(self._namespace(one), one["metadata"]["name"])
+        try:
+            self._ask("DELETE", path, _called(one), params={"propagationPolicy": "Background"})
+        except RefusedError as error:
+            if error.status != httpx.codes.NOT_FOUND:
+                raise
+
+    def resource(self, api_version: str, kind: str) -> Resource:
+        """Where a kind is served; a kind that is not known yet is looked up once more."""
+        found = self._resources.get(api_version, {}).get(kind)
+        if found is None:
+            self._resources[api_version] = self._discover(api_version)
+            found = self._resources[api_version].get(kind)
+        if found is None:
+            raise UnknownKindError(f"the server has no {kind} in {api_version}; install its CRD")
+        return found
+
+    def _discover(self, api_version: str) -> dict[str, Resource]:
+        base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            listed = self._ask("GET", base, api_version).body["resources"]
+        except RefusedError as error:
+            if error.status == httpx.codes.NOT_FOUND:
+                raise UnknownKindError(f"the server has no {api_version}; install its CRDs") from error
+            raise
+        main = (entry for entry in listed if "/" not in entry["name"])
+        return {e["kind"]: Resource(api_version, e["name"], e["kind"], e["namespaced"]) for e in main}
+
+    def _resource(self, one: Object) -> Resource:
+        return self.resource(one["apiVersion"], one["kind"])
+
+    def _namespace(self, one: Object) -> str:
+        return one["metadata"].get("namespace") or self.namespace
+
+    def _collection(self, one: Object) -> str:
+        return self._resource(one).path(self._namespace(one))
+
+    def _ask(  # noqa: PLR0913 - a request has these parts
+        self,
+        method: str,
+        path: str,
+        what: str,
+        *,
+        body: Object | None = None,
+        params: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Answer:
+        content = msgspec.json.encode(body) if body is not None else None
+        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        for left in range(BUSY_TRIES - 1, -1, -1):
+            try:
+                told = self._http.request(method, path, params=params, content=content, headers=headers)
+            except httpx.HTTPError as error:
+                raise UnreachableError(f"no answer from {self._http.base_url}: {error}") from error
+            if told.status_code != httpx.codes.TOO_MANY_REQUESTS or not left:
+                return _answer(told, what)
+            time.sleep(min(float(told.headers.get("Retry-After", 1)), 5.0))
+        raise AssertionError("unreachable: the last try returns")
+
+
+def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
+    """The server that a kubeconfig names: the file given, else KUBECONFIG, ~/.kube/config, or the pod's own account."""
+    try:
+        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
+        single = config.get(context)
+    except _BROKEN as error:
+        raise ConfigurationError(f"no usable kubeconfig: {error}; name one with --kubeconfig") from error
+    if single is None:
+        raise ConfigurationError("the kubeconfig has no current context; name a file with --kubeconfig")
+    return Client(single)
+
+
+_BROKEN = (
+    *(ConfigError, OSError, ValueError, msgspec.MsgspecError, yaml.YAMLError),
+    *(AttributeError, KeyError, TypeError),  # what lightkube falls over in a file that is YAML but no kubeconfig
+)
+
+_TIMEOUT = httpx.Timeout(TIMEOUT_SECONDS)
+
+
+def _dry(*, dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _called(one: Object) -> str:
+    metadata = one.get("metadata", {})
+    where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
+    return f"{one.get('kind')}/{metadata.get('name')}{where}"
+
+
+def _answer(told: httpx.Response, what: str) -> Answer:
+    try:
+        body = msgspec.json.decode(told.content)
+    except msgspec.DecodeError as error:
+        if told.is_success:
+            raise KubeError(f"{what}: the server's answer is no JSON: {told.text[:200]}") from error
+        body = {"message": told.text.strip()[:2000]}
+    if told.is_success:
+        return Answer(told.status_code, tuple(_warnings(told)), body)
+    reason = str(body.get("reason") or told.reason_phrase)
+    raise RefusedError(told.status_code, reason, str(body.get("message")), what)
+
+
+def _warnings(told: httpx.Response) -> Iterator[str]:
+    """The text of each `Warning` header: `299 - "text"` (RFC 9111, 5.5, as Kubernetes uses it)."""
+    for value in told.headers.get_list("Warning"):
+        _, _, quoted = value.partition('"')
+        yield quoted.removesuffix('"').replace('\\"', '"').replace("\\\\", "\\") or value

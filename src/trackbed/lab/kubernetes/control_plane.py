@@ -1,0 +1,262 @@
+"""etcd, API server, controller manager and scheduler on loopback, with one folder for all they leave.
+
+    DIR/kubeconfig        the admin's, 0600
+    DIR/processes.json    what was started, so that `down` stops exactly that
+    DIR/*.log, data/      logs; etcd's data, thrown away at the next start
+
+Tokens and the one key are made anew at each start and stand in files of 0600, never in an argument. TLS is verified:
+the server's certificate is its own authority. etcd listens on loopback without TLS and does not sync to disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trackbed.lab.kubernetes.processes import Process, start, stop
+
+READY_SECONDS = 120.0
+"""It takes about 3 seconds on two idle cores."""
+
+_USERS = {
+    "admin": ("trackbed-admin", "system:masters"),
+    "controller-manager": ("system:kube-controller-manager", "system:masters"),
+    "scheduler": ("system:kube-scheduler", ""),
+}
+"""Who has a token -> name and group; the controller manager acts for all its controllers."""
+
+
+class ControlPlaneError(Exception):
+    """The control plane did not come up; the message says which part, and its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one control plane is: its folder, the programs, its ports."""
+
+    folder: Path
+    programs: Path
+    etcd: int
+    peer: int
+    api: int
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.api}"
+
+    def kubeconfig(self, user: str = "admin") -> Path:
+        return self.folder / ("kubeconfig" if user == "admin" else f"{user}.kubeconfig")
+
+
+def up(folder: Path, programs: Path, *, stays: bool = True, whole: bool = True) -> Path:
+    """Start a control plane in `folder`; the path of its kubeconfig. Raises ControlPlaneError.
+
+    `stays`: it outlives this process. `whole`: with controller manager and scheduler; without them objects are kept
+    and checked, but nothing acts on them.
+    """
+    if any(process.lives for process in processes(folder)):
+        raise ControlPlaneError(f"a control plane is running in {folder} already")
+    place = _prepared(folder, programs)
+    started: list[Process] = []
+    try:
+        for name, argv, ready in _parts(place, whole=whole):
+            started.append(start(name, argv, folder, stays=stays))
+            _record(folder, started)
+            _await(started, ready)
+    except (ControlPlaneError, KeyboardInterrupt):
+        stop(started)
+        raise
+    return place.kubeconfig()
+
+
+def down(folder: Path) -> int:
+    """Stop what was started in `folder`, and remove keys, tokens and data; how many processes were stopped."""
+    living = [process for process in processes(folder) if process.lives]
+    stop(living)
+    if (folder / "processes.json").exists():
+        for path in [*folder.glob("*.kubeconfig"), folder / "kubeconfig", folder / "tokens.csv", folder / "key.pem"]:
+            path.unlink(missing_ok=True)
+        (folder / "processes.json").unlink()
+        shutil.rmtree(folder / "data", ignore_errors=True)
+    return len(living)
+
+
+@contextmanager
+def running(folder: Path, programs: Path, *, whole: bool = True) -> Iterator[Path]:
+    """A control plane that ends with the block, or with this process: yields its kubeconfig."""
+    try:
+        yield up(folder, programs, stays=False, whole=whole)
+    finally:
+        down(folder)
+
+
+def processes(folder: Path) -> tuple[Process, ...]:
+    """What was started in `folder`, living or not."""
+    try:
+        raw = (folder / "processes.json").read_bytes()
+    except FileNotFoundError:
+        return ()
+    return msgspec.json.decode(raw, type=tuple[Process, ...])
+
+
+def _prepared(folder: Path, programs: Path) -> _Place:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    shutil.rmtree(folder / "data", ignore_errors=True)
+    etcd, peer, api = _free_ports(3)
+    place = _Place(folder, programs, etcd, peer, api)
+    tokens = {user: secrets.token_urlsafe(32) for user in _USERS}
+    lines = [f'{tokens[user]},{name},{user},"{group}"\n' for user, (name, group) in _USERS.items()]
+    _private(folder / "tokens.csv", "".join(lines))
+    _certificate(place)
+    for user, token in tokens.items():
+        _private(place.kubeconfig(user), json.dumps(_kubeconfig(place, token), indent=1))
+    return place
+
+
+def _certificate(place: _Place) -> None:
+    """key.pem and cert.pem, which is its own authority; the key signs service account tokens too."""
+    argv = [str(place.programs / "generate_cert"), "--host", "127.0.0.1", "--ecdsa-curve", "P256", "--ca"]
+    subprocess.run(argv, cwd=place.folder, check=True, capture_output=True, timeout=60)  # noqa: S603 - built here
+    (place.folder / "key.pem").chmod(0o600)
+
+
+def _kubeconfig(place: _Place, token: str) -> dict[str, Any]:
+    cluster = {"server": place.url, "certificate-authority": str(place.folder / "cert.pem")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": cluster}],
+        "users": [{"name": "lab", "user": {"token": token}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+        "current-context": "lab",
+    }
+
+
+_Ready = Callable[[], bool]
+
+
+def _parts(place: _Place, *, whole: bool) -> Sequence[tuple[str, list[str], _Ready]]:
+    parts = [
+        ("etcd", _etcd(place), _answers(place, f"http://127.0.0.1:{place.etcd}/readyz")),
+        ("kube-apiserver", _api_server(place), _answers(place, f"{place.url}/readyz")),
+    ]
+    if whole:
+        parts += [_follower(place, user) for user in ("controller-manager", "scheduler")]
+    return parts
+
+
+def _etcd(place: _Place) -> list[str]:
+    client, peer = f"http://127.0.0.1:{place.etcd}", f"http://127.0.0.1:{place.peer}"
+    return [
+        str(place.programs / "etcd"),
+        "--data-dir=data",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+    ]
+
+
+def _api_server(place: _Place) -> list[str]:
+    return [
+        str(place.programs / "kube-apiserver"),
+        f"--etcd-servers=http://127.0.0.1:{place.etcd}",
+        f"--secure-port={place.api}",
+        "--bind-address=127.0.0.1",
+        "--tls-cert-file=cert.pem",
+        "--tls-private-key-file=key.pem",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--authorization-mode=Node,RBAC",
+        "--token-auth-file=tokens.csv",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-account-key-file=cert.pem",
+        "--service-account-signing-key-file=key.pem",
+        "--allow-privileged",
+    ]
+
+
+def _follower(place: _Place, user: str) -> tuple[str, list[str], _Ready]:
+    """Controller manager or scheduler: a client of the API server with a token of its own."""
+    name, (port,) = f"kube-{user}", _free_ports(1)
+    argv = [
+        str(place.programs / name),
+        f"--kubeconfig={place.kubeconfig(user)}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--tls-cert-file=cert.pem",
+        "--tls-private-key-file=key.pem",
+        "--leader-elect=false",
+    ]
+    if user == "controller-manager":
+        argv += ["--service-account-private-key-file=key.pem", "--root-ca-file=cert.pem"]
+    return name, argv, _answers(place, f"https://127.0.0.1:{port}/healthz")
+
+
+def _answers(place: _Place, url: str) -> _Ready:
+    """Whether an address answers 200; the API server's needs the admin's token."""
+
+    def ready() -> bool:
+        config = json.loads(place.kubeconfig().read_text())
+        token = config["users"][0]["user"]["token"]
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - loopback
+        try:
+            trust = ssl.create_default_context(cafile=str(place.folder / "cert.pem"))
+            with urllib.request.urlopen(request, timeout=5, context=trust) as told:  # noqa: S310 - loopback
+                return bool(told.status == 200)  # noqa: PLR2004 - HTTP OK
+        except (urllib.error.URLError, OSError):
+            return False
+
+    return ready
+
+
+def _await(started: Sequence[Process], ready: _Ready) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not ready():
+        for process in started:
+            if not process.lives:
+                raise ControlPlaneError(f"{process.name} ended; {process.log} says last:\n{process.last_words()}")
+        if time.monotonic() > deadline:
+            last = started[-1]
+            raise ControlPlaneError(
+                f"{last.name} is not ready after {READY_SECONDS:.0f} s; {last.log} says last:\n{last.last_words()}"
+            )
+        time.sleep(0.1)
+
+
+def _record(folder: Path, started: Sequence[Process]) -> None:
+    fresh = folder / ".processes.json"
+    fresh.write_bytes(msgspec.json.encode(started))
+    fresh.replace(folder / "processes.json")
+
+
+def _private(path: Path, text: str) -> None:
+    """Write a file that only its owner may ever have read."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(text)
+
+
+def _free_ports(count: int) -> tuple[int, ...]:
+    """Ports nobody listens on right now; all are held until the last is found, so no two are the same."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = tuple(int(one.getsockname()[1]) for one in sockets)
+    for one in sockets:
+        one.close()
+    return found

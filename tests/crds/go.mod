@@ -1,0 +1,9 @@
+// Modules whose CRDs the tests load into a real API server; nothing is built from them.
+module trackbed.dev/tests/crds
+
+go 1.22
+
+require (
+	github.com/openshift/api v0.0.0-20240912201240-0a8800162826
+	github.com/operator-framework/api v0.32.0
+)
