@@ -1,0 +1,64 @@
+"""The golden files of the stacks, their objects for 2 nodes with 2 rails, and the reference pages that show them.
+
+`scripts/docs` writes both. Read the difference before you commit it: the golden files are reviewed by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.stacks.sites import SITES, alike, planned
+from trackbed.stacks import MODULES, stack
+from trackbed.stacks.install.readme import readme
+from trackbed.stacks.manifest_yaml import documents
+from trackbed.stacks.stack import objects
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "reference" / "stacks"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def rendered(name: str) -> str:
+    """What `trackbed render stack` prints for a stack's small fabric."""
+    one, plan = stack(name), planned(name, alike(2, 2), 2)
+    files = [f"# --- {file}\n{text}" for file, text in one.files(plan).items()]
+    nothing = not one.labels_nodes and not files
+    return "".join([*(readme(one, plan, ()) if nothing else ()), *documents(objects(one, plan)), *files])
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every page."""
+    return {f"{name}.md": _page(name) for name in MODULES} | {"README.md": _index()}
+
+
+def _index() -> str:
+    rows = [f"| [`{name}`]({name}.md) | {stack(name).title} |" for name in MODULES]
+    head = "# Stacks\n\nWritten by `scripts/docs`; do not edit. `trackbed stacks -f FILE` says which fit a Fabric.\n"
+    return "\n".join([head, "| stack | what attaches what |", "|---|---|", *rows]) + "\n"
+
+
+def _page(name: str) -> str:
+    one = stack(name)
+    site = {key: value for key, value in SITES[name].items() if key != "addressing"}
+    fabric = f"scheme `{SITES[name]['addressing']['scheme']}`" + (f", `{json.dumps(site)}`" if site else "")
+    parts = [
+        f"# {name}\n\nWritten by `scripts/docs`; do not edit.\n\n{one.title}.\n",
+        _list("Needs", one.needs),
+        _list("Cannot", one.cannot),
+        f"## Two nodes, two rails\n\nWhat `trackbed render stack {name}` prints ({fabric}):\n",
+        f"```yaml\n{(GOLDEN / f'{name}.yaml').read_text()}```\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _list(title: str, lines: tuple[str, ...]) -> str:
+    return f"## {title}\n\n" + "".join(f"- {line}\n" for line in lines) if lines else ""
+
+
+if __name__ == "__main__":
+    PAGES.mkdir(parents=True, exist_ok=True)
+    for known in MODULES:
+        (GOLDEN / f"{known}.yaml").write_text(rendered(known))
+    for file, text in pages().items():
+        (PAGES / file).write_text(text)

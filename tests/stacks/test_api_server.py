@@ -1,0 +1,49 @@
+"""A real API server takes every object of every stack, strictly and without a warning; spoiled ones it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster import accepted, refused, with_unknown_field, with_wrong_type
+from tests.stacks.sites import NO_DUAL, SHAPES, SITES, alike, planned
+from trackbed.kube.client import Client, Object
+from trackbed.plan.plan import Plan
+from trackbed.stacks import MODULES, stack
+from trackbed.stacks.nfd import node_feature_rule
+from trackbed.stacks.objects import Manifest
+from trackbed.stacks.stack import objects
+
+CASES = [(name, shape) for name in MODULES for shape in SHAPES if not (SHAPES[shape][2] and name in NO_DUAL)]
+WITHOUT_OBJECTS = {"bare-metal", "kvm", "aws-efa", "azure", "gke", "oci"}
+"""Ways that put nothing into a cluster: files, or what a cloud has there already."""
+
+
+def rendered(name: str, plan: Plan) -> list[Manifest]:
+    """A stack's objects and the rule that labels its nodes."""
+    assert list(stack(name).refusals(plan)) == []
+    return [*objects(stack(name), plan), *node_feature_rule(plan)]
+
+
+@pytest.mark.parametrize(("name", "shape"), CASES, ids=[f"{name}, {shape}" for name, shape in CASES])
+def test_every_object_is_created_strictly_and_without_a_warning(cluster: Client, name: str, shape: str) -> None:
+    nodes, rails, dual = SHAPES[shape]
+    assert accepted(cluster, rendered(name, planned(name, nodes, rails, dual=dual))) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - WITHOUT_OBJECTS))
+@pytest.mark.parametrize("spoil", [with_unknown_field, with_wrong_type])
+def test_an_object_of_each_kind_is_refused_once_it_is_spoiled(
+    cluster: Client, name: str, spoil: Callable[[Object], Object]
+) -> None:
+    one_of_each = {one["kind"]: one for one in rendered(name, planned(name, alike(2, 2), 2))}
+    spoiled = [spoil(one) for one in one_of_each.values()]
+    assert [one["kind"] for one in spoiled if not refused(cluster, one)] == []
+
+
+def test_every_stack_has_its_site() -> None:
+    assert set(SITES) == set(MODULES)
+    assert {
+        name for name in MODULES if not list(objects(stack(name), planned(name, alike(2, 2), 2)))
+    } == WITHOUT_OBJECTS
