@@ -1,0 +1,268 @@
+"""`trackbed job`: rails on a user's job, a new job with rails, and how a job differs from the plan."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trackbed.cli.options import emit_json, fabric_option, output_option, refuse, stop
+from trackbed.cli.render_stack import planned_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trackbed.plan.plan import Plan
+    from trackbed.workloads.jobs import Patched
+    from trackbed.workloads.round_trip import File
+    from trackbed.workloads.wanted import Wanted
+
+_Result = TypeVar("_Result")
+
+
+@click.group("job")
+def command() -> None:
+    """Put rails on a job, write one, compare one with the plan."""
+
+
+def _stacks(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's
+    from trackbed.stacks import MODULES
+
+    return [name for name in MODULES if name.startswith(incomplete)]
+
+
+def _stack_option(wrapped: Callable[..., Any]) -> Callable[..., Any]:
+    told = "How pods get NICs; `trackbed stacks -f FILE` lists what fits."
+    return click.option("--stack", "stack_name", required=True, metavar="NAME", shell_complete=_stacks, help=told)(
+        wrapped
+    )
+
+
+@command.command("patch")
+@click.argument("file", metavar="FILE|-")
+@fabric_option
+@_stack_option
+@click.option("--in-place", is_flag=True, help="Write the result back to FILE instead of printing it.")
+def patch(file: str, fabric_file: str, stack_name: str, in_place: bool) -> None:
+    """Put rails on every job in FILE; all else in it stays as it is, comments too.
+
+    What you wrote stays even where the plan has it otherwise; each such place is told on standard error.
+
+    \b
+    Examples:
+      trackbed job patch train.yaml -f fabric.yaml --stack spiderpool | kubectl apply -f -
+      trackbed job patch train.yaml -f fabric.yaml --stack spiderpool --in-place
+    """
+    from trackbed.workloads.jobs import put_rails
+
+    _, wanted = _wanted(stack_name, fabric_file, file)
+    held = _read(file)
+    for job in _checked(lambda: put_rails(held.documents, wanted)):
+        kept = [note for note in job.notes if note.verdict != "missing"]
+        for note in kept:
+            click.echo(f"{job.title}: {note}", err=True)
+        click.echo(f"{job.title}: {len(job.notes) - len(kept)} added, {len(kept)} kept", err=True)
+    if in_place and file != "-":
+        _write(Path(file), held.text())
+    else:
+        click.echo(held.text(), nl=False)
+
+
+@command.command("new")
+@click.argument("kind", shell_complete=lambda *_: _kinds())
+@fabric_option
+@_stack_option
+@click.option("--name", default="all-reduce", show_default=True, help="Name of the job.")
+@click.option("--image", help="Image of its containers, with NCCL and torchrun (pod, mpijob: nccl-tests).")
+@click.option("--nodes", type=click.IntRange(1), help="Nodes it takes. Default: all of the fabric.")
+@click.option("--queue", help="Queue it waits in: Kueue's LocalQueue, or Volcano's Queue.")
+@click.option("--topology", multiple=True, metavar="LABEL", help="Node label that Kueue keeps pods together by.")
+@click.option("--namespace", help="Namespace of the job. Default: the Fabric's.")
+def new(
+    kind: str,
+    fabric_file: str,
+    stack_name: str,
+    name: str,
+    image: str | None,
+    nodes: int | None,
+    queue: str | None,
+    topology: tuple[str, ...],
+    namespace: str | None,
+) -> None:
+    """Write a job of a KIND that measures an all-reduce over all rails; `kueue` writes a queue for such jobs.
+
+    KIND: pod, deployment, daemonset, statefulset, job, cronjob, pytorchjob, mpijob, trainjob, trainingruntime,
+    clustertrainingruntime, jobset, leaderworkerset, volcanojob, raycluster, rayjob, kueue.
+
+    \b
+    Examples:
+      trackbed job new mpijob -f fabric.yaml --stack spiderpool --image IMAGE | kubectl apply -f -
+      trackbed job new kueue -f fabric.yaml --stack spiderpool --name rails
+      trackbed job new jobset -f fabric.yaml --stack spiderpool --image IMAGE --nodes 4 --queue rails
+    """
+    from trackbed.stacks.manifest_yaml import documents
+    from trackbed.workloads import kinds
+    from trackbed.workloads.kinds.queued import queue_objects
+
+    _known(kind)
+    planned, wanted = _wanted(stack_name, fabric_file)
+    _sensible(planned, kind, name, image, nodes)
+    shape = kinds.shape(planned, wanted, name, image or "", nodes or len(planned.nodes))
+    if kind == "kueue":
+        objects = queue_objects(planned, wanted, name, shape.gpus, topology)
+        if wanted.access.claims:
+            click.echo("Kueue counts claims only where its configuration has deviceClassMappings for them", err=True)
+    else:
+        level = next(iter(topology), None)
+        objects, notes = _checked(lambda: kinds.new(kinds.KINDS[kind], wanted, shape, queue, level))
+        for note in notes:
+            click.echo(note, err=True)
+    for text in documents(kinds.in_namespace(objects, namespace or planned.kubernetes.namespace)):
+        click.echo(text, nl=False)
+
+
+@command.command("diff")
+@click.argument("file", metavar="[FILE|-]", default="")
+@fabric_option
+@_stack_option
+@click.option("--pod", metavar="NAMESPACE/NAME", help="Look at a pod of a cluster instead of a file.")
+@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
+@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
+@output_option("table", "json")
+def diff(
+    file: str,
+    fabric_file: str,
+    stack_name: str,
+    pod: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    form: str,
+) -> None:
+    """Show how the jobs in FILE, or a pod, differ from what the plan gives, and what each difference breaks.
+
+    Exit status: 0 nothing differs, 1 something does, 2 wrong use or input, 3 the cluster does not answer.
+
+    \b
+    Examples:
+      trackbed job diff train.yaml -f fabric.yaml --stack spiderpool
+      trackbed job diff --pod training/w-0 -f fabric.yaml --stack spiderpool
+    """
+    from trackbed.workloads.jobs import compare
+
+    if bool(file) == bool(pod):
+        refuse("name either a FILE or a pod with --pod")
+    _, wanted = _wanted(stack_name, fabric_file, file)
+    documents = [_live(pod, kubeconfig, context)] if pod else _read(file).documents
+    found = _checked(lambda: compare(documents, wanted))
+    if form == "json":
+        emit_json([{"job": job.title, "notes": job.notes} for job in found])
+    else:
+        _show(found)
+    if any(job.notes for job in found):
+        raise SystemExit(1)
+
+
+def _live(pod: str, kubeconfig: str | None, context: str | None) -> dict[str, Any]:
+    from trackbed.kube.client import connect
+    from trackbed.kube.errors import KubeError, UnreachableError
+
+    namespace, _, name = pod.rpartition("/")
+    try:
+        with connect(kubeconfig, context) as client:
+            return client.get("v1", "Pod", name, namespace or None)
+    except UnreachableError as error:
+        click.echo(f"trackbed: {error}", err=True)
+        raise SystemExit(3) from error
+    except KubeError as error:
+        refuse(str(error))
+
+
+def _show(found: list[Patched]) -> None:
+    from trackbed.cli.tables import table
+
+    rows = [(job.title, note.verdict, note.what, note.breaks) for job in found for note in job.notes]
+    if rows:
+        table(("job", "", "what", "breaks"), rows)
+    else:
+        click.echo(f"{', '.join(job.title for job in found)}: as planned")
+
+
+def _kinds() -> list[str]:
+    from trackbed.workloads.kinds import KINDS
+
+    return [*KINDS, "kueue"]
+
+
+def _known(kind: str) -> None:
+    if kind not in _kinds():
+        from difflib import get_close_matches
+
+        close = get_close_matches(kind, _kinds(), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_kinds())}"
+        refuse(f"no kind {kind!r}; {hint}")
+
+
+def _sensible(planned: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:
+    from trackbed.workloads.kinds.kind import NAME
+
+    if not NAME.fullmatch(name):
+        refuse(f"--name {name!r}: lower-case letters, digits and - only, beginning with a letter, 40 at most")
+    if image is None and kind != "kueue":
+        refuse("name an image with --image; it must hold NCCL and, for pod and mpijob, nccl-tests")
+    if nodes and nodes > len(planned.nodes):
+        refuse(f"--nodes {nodes}: fabric {planned.common.fabric!r} has {len(planned.nodes)}")
+
+
+def _wanted(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, Wanted]:
+    from trackbed.workloads.wanted import wanted
+
+    if file == fabric_file == "-":
+        refuse("the job and the Fabric cannot both come from standard input; name a file for one of them")
+    stack, planned = planned_stack(stack_name, fabric_file)
+    found = wanted(stack, planned)
+    if not found.has_rails:
+        refuse(f"stack {stack_name} gives no rails to pods; `trackbed stacks` lists those that do")
+    return planned, found
+
+
+def _read(file: str) -> File:
+    from trackbed.spec.problems import SpecError
+    from trackbed.workloads.round_trip import MAX_BYTES, File
+
+    try:
+        if file == "-":
+            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                raw = stream.read(MAX_BYTES + 1)
+        return File(raw, "<stdin>" if file == "-" else file)
+    except OSError as error:
+        refuse(f"cannot read {file}: {error.strerror}")
+    except SpecError as error:
+        stop(error.problems)
+
+
+def _checked(work: Callable[[], _Result]) -> _Result:
+    from trackbed.workloads.template import NotAJobError
+
+    try:
+        return work()
+    except NotAJobError as error:
+        refuse(str(error))
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file whole or not at all, with the permissions it had."""
+    path = path.resolve()
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(path.stat().st_mode & 0o7777)
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        refuse(f"cannot write {path}: {error.strerror}")

@@ -1,0 +1,44 @@
+"""What a stack and a plan together want on a pod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trackbed.stacks import groups, nccl
+from trackbed.stacks.access import Access
+
+if TYPE_CHECKING:
+    from trackbed.plan.plan import Plan
+    from trackbed.stacks.stack import Stack
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a pod with rails carries, whatever job it belongs to."""
+
+    access: Access
+    variables: tuple[tuple[str, str], ...] = ()
+    """Environment of the container that uses the GPUs: the fabric's, corrected by the stack's own."""
+    selector: tuple[tuple[str, str], ...] = ()
+    """Labels of the nodes that have the rails."""
+
+    @property
+    def has_rails(self) -> bool:
+        """Whether the stack gives pods any rails; one for machines without Kubernetes gives none."""
+        access = self.access
+        return bool(access.networks or access.resources or access.claims or access.annotations or access.host_network)
+
+
+def wanted(stack: Stack, plan: Plan) -> Wanted:
+    """What pods carry on this stack; the stack must not refuse the plan."""
+    access = stack.access(plan)
+    where = {"bootstrap": nccl.off_rails(plan)} if access.host_network else {}
+    nodes = tuple(groups.selector(plan).items()) if stack.labels_nodes else ()
+    general = nccl.variables(plan, access.hcas, **where)
+    return Wanted(access, tuple(merged(general, access).items()), nodes)
+
+
+def merged(general: dict[str, str], access: Access) -> dict[str, str]:
+    """The fabric's variables with the stack's own: its value counts, and an empty one takes the variable away."""
+    return {name: value for name, value in {**general, **dict(access.env)}.items() if value}
