@@ -1,4 +1,4 @@
-"""`trackbed render`: what a host is configured with, and what its agent is given, as files."""
+"""`trackbed render`: what a host, its agent, a cluster and a switch are configured with, as files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from trackbed.cli import render_stack, render_switch
 from trackbed.cli.options import fabric_option, node_of, node_option, read_fabric, refuse
 
 FORMATS = ("netplan", "networkd", "networkmanager")
@@ -13,7 +14,11 @@ FORMATS = ("netplan", "networkd", "networkmanager")
 
 @click.group("render")
 def command() -> None:
-    """Write configuration files for hosts, and node plans for agents."""
+    """Write configuration for hosts, agents, clusters and switches."""
+
+
+command.add_command(render_stack.stack)
+command.add_command(render_switch.switch)
 
 
 @command.command("host")
@@ -31,7 +36,7 @@ def command() -> None:
     help="Write the files below this folder instead of printing them.",
 )
 def host(fabric_file: str, node_name: str | None, form: str, folder: Path | None) -> None:
-    r"""Write the network files of one host; `trackbed apply` writes the same.
+    """Write the network files of one host; `trackbed apply` writes the same.
 
     \b
     Examples:
@@ -55,7 +60,7 @@ def host(fabric_file: str, node_name: str | None, form: str, folder: Path | None
 @fabric_option
 @node_option
 def node_plan(fabric_file: str, node_name: str | None) -> None:
-    r"""Print one node's plan as its agent reads it.
+    """Print one node's plan as its agent reads it.
 
     \b
     Example:

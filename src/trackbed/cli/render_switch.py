@@ -1,0 +1,218 @@
+"""`trackbed render switch`: the leaf switches' part of the configuration, and whether a switch has it already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trackbed.cli.options import emit_json, fabric_option, read_fabric, refuse, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trackbed.plan.plan import Plan
+    from trackbed.spec.load import Loaded
+    from trackbed.spec.ranges import Range
+    from trackbed.switches.dialect import Dialect
+    from trackbed.switches.leaf import Leaf
+    from trackbed.switches.wiring import Wiring
+
+USUAL_PORTS = 128
+"""Front-panel ports that are taken to exist where --ports says nothing: those of a switch with 64 cages, broken out."""
+
+
+@click.command("switch")
+@fabric_option
+@click.option("--format", "form", type=click.Choice(["nvue", "sonic"]), help="Which system the switches run.")
+@click.option("--leaf", "leaf_name", metavar="NAME", help="One leaf only.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write a file for each leaf there instead of printing.",
+)
+@click.option(
+    "--check",
+    "files",
+    type=click.Path(dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Compare a switch with its hosts instead: its config_db.json, or what `nv config show` prints.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --check: print the disagreements as JSON.")
+@click.option("--ports", metavar="RANGE", help="Ports towards hosts, in order: swp[1-32]s[0-1], Ethernet[0-252/4].")
+@click.option("--uplinks", metavar="RANGE", help="Ports towards spines: swp[57-64]. Without it leaves know no spine.")
+@click.option("--uplink-range", metavar="CIDR", help="Numbered BGP: a /31 of this for each uplink, odd the spine's.")
+@click.option("--first-asn", type=int, metavar="N", help="AS number of unit 0, rail 0.  [default: 4200000000]")
+@click.option("--first-vlan", type=int, metavar="N", help="VLAN of rail 0 where rails are bridged.  [default: 100]")
+@click.option("--no-gateways", is_flag=True, help="Where rails are bridged: their gateways are not on the leaves.")
+def switch(
+    fabric_file: str,
+    form: str | None,
+    leaf_name: str | None,
+    folder: Path | None,
+    files: tuple[Path, ...],
+    as_json: bool,
+    **numbers: Any,  # noqa: ANN401 - click passes each option of the wiring as its own type
+) -> None:
+    """Write what leaf switches need: addresses or VLANs, BGP, MTU, and QoS that agrees with the hosts.
+
+    The host at place n of its unit is on port n of its leaf. With --check nothing is written: exit status 1 where
+    switch and hosts disagree.
+
+    \b
+    Examples:
+      trackbed render switch --format nvue --leaf leaf-u0-r0 --uplinks 'swp[57-64]'
+      trackbed render switch --format sonic --uplinks 'Ethernet[224-252/4]' -o ./leaves
+      ssh leaf-u0-r0 nv config show -o commands > leaf-u0-r0.nv
+      trackbed render switch --check leaf-u0-r0.nv
+    """
+    if files:
+        if form or folder:
+            refuse("--check reads the format from the file and writes nothing; leave --format and -o out")
+        raise SystemExit(_check(fabric_file, files, leaf_name, as_json=as_json, numbers=numbers))
+    if form is None or as_json:
+        refuse("--json belongs to --check" if form else "--format is missing: nvue or sonic")
+    from trackbed.switches.dialect import DIALECTS
+
+    loaded, planned = read_fabric(fabric_file)
+    dialect = DIALECTS[form]
+    wiring = _wiring(dialect, numbers)
+    found = _all_leaves(loaded, planned, wiring)
+    _say_notes(planned, wiring)
+    chosen = [_leaf(found, leaf_name, planned.common.fabric)] if leaf_name else list(found.values())
+    if folder is not None:
+        _write(folder, dialect, chosen)
+        return
+    if form == "sonic" and len(chosen) > 1:
+        refuse(f"{len(chosen)} leaves, and JSON holds one; name one with --leaf, or write them with -o DIR")
+    for leaf in chosen:
+        click.echo(dialect.render(leaf), nl=False)
+
+
+def _all_leaves(loaded: Loaded, planned: Plan, wiring: Wiring) -> dict[str, Leaf]:
+    """Leaves by name; the command ends with status 2 if the plan cannot be had with this wiring."""
+    from trackbed.switches.leaf import leaves, refusals
+
+    if problems := refusals(planned, wiring):
+        stop(loaded.located(problems))
+    return {leaf.name: leaf for leaf in leaves(planned, wiring)}
+
+
+def _wiring(dialect: Dialect, numbers: dict[str, Any]) -> Wiring:
+    from trackbed.switches.wiring import FIRST_ASN, Wiring
+
+    first_asn, first_vlan = numbers["first_asn"], numbers["first_vlan"]
+    return Wiring(
+        ports=_names("--ports", numbers["ports"]) or dialect.ports(USUAL_PORTS),
+        uplinks=_names("--uplinks", numbers["uplinks"]),
+        uplinks4=_range(numbers["uplink_range"]),
+        first_asn=FIRST_ASN if first_asn is None else first_asn,
+        first_vlan=100 if first_vlan is None else first_vlan,
+        gateways=not numbers["no_gateways"],
+    )
+
+
+def _names(option: str, written: str | None) -> tuple[str, ...]:
+    from pydantic_core import PydanticCustomError
+
+    from trackbed.spec.nodes import expand
+
+    if written is None:
+        return ()
+    try:
+        return tuple(expand(written))
+    except PydanticCustomError as error:
+        refuse(f"{option}: {error.message().replace('host', 'port').replace('gpu-[0-63]', 'swp[1-32]')}")
+
+
+def _range(written: str | None) -> Range | None:
+    from trackbed.spec.ranges import parse_range
+
+    if written is None:
+        return None
+    try:
+        return parse_range(written)
+    except ValueError as error:
+        refuse(f"--uplink-range: {written!r} is no range ({error}); write for example 10.254.0.0/20")
+
+
+def _say_notes(planned: Plan, wiring: Wiring) -> None:
+    from trackbed.switches.leaf import notes
+
+    for note in notes(planned, wiring):
+        click.echo(f"note: {note}", err=True)
+
+
+def _leaf(all_leaves: dict[str, Leaf], name: str, fabric: str) -> Leaf:
+    from difflib import get_close_matches
+
+    if name not in all_leaves:
+        close = get_close_matches(name, all_leaves, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        refuse(f"fabric {fabric!r} has no leaf {name!r}{hint}")
+    return all_leaves[name]
+
+
+def _write(folder: Path, dialect: Dialect, chosen: Iterable[Leaf]) -> None:
+    from trackbed.hosts.files import write
+    from trackbed.hosts.machine import Machine
+
+    count = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for leaf in chosen:
+            write(Machine(folder), f"/{leaf.name}{dialect.suffix}", dialect.render(leaf).encode())
+            count += 1
+    except OSError as error:
+        refuse(f"cannot write {error.filename or folder}: {error.strerror}")
+    click.echo(f"wrote {count} files to {folder}")
+
+
+def _check(
+    fabric_file: str, files: tuple[Path, ...], leaf_name: str | None, *, as_json: bool, numbers: dict[str, Any]
+) -> int:
+    from trackbed.switches.dialect import disagreements
+
+    if leaf_name and len(files) > 1:
+        refuse("--leaf names one leaf, and several files are given")
+    loaded, planned = read_fabric(fabric_file)
+    known: dict[str, dict[str, Leaf]] = {}
+    found = []
+    for file in files:
+        dialect, tree = _parsed(file)
+        if dialect.name not in known:
+            known[dialect.name] = _all_leaves(loaded, planned, _wiring(dialect, numbers))
+        name = leaf_name or dialect.hostname(tree) or file.stem
+        found += disagreements(_leaf(known[dialect.name], name, planned.common.fabric), dialect, tree)
+    if as_json:
+        emit_json(found)
+        return int(bool(found))
+    for one in found:
+        click.echo(one)
+    count = f"{len(found)} disagreement{'s' if len(found) != 1 else ''}" if found else "no disagreement"
+    click.echo(f"{count} between hosts and {len(files)} switch{'es' if len(files) != 1 else ''}", err=bool(found))
+    return int(bool(found))
+
+
+def _parsed(file: Path) -> tuple[Dialect, Any]:
+    from trackbed.spec.source import MAX_BYTES
+    from trackbed.switches.dialect import spoken
+    from trackbed.switches.seen import UnreadableError
+
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        refuse(f"cannot read {file}: {error.strerror}")
+    if len(raw) > MAX_BYTES:
+        refuse(f"{file} is larger than {MAX_BYTES >> 20} MB, the most that is read")
+    dialect = spoken(raw)
+    try:
+        return dialect, dialect.parse(raw)
+    except UnreadableError as error:
+        refuse(f"{file} is no configuration of a switch: {error}")

@@ -1,0 +1,43 @@
+"""Small fabrics for the tests of switches, and what is rendered for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.plan.fabrics import fabric
+from trackbed.plan.compute import plan
+from trackbed.plan.plan import Plan
+from trackbed.switches.dialect import DIALECTS, Dialect
+from trackbed.switches.leaf import Leaf, leaves, refusals
+from trackbed.switches.wiring import Wiring
+
+ADDRESSING: dict[str, dict[str, Any]] = {
+    "point-to-point": {"scheme": "point-to-point", "ipv4": "172.16.0.0/12"},
+    "spectrum-x": {"scheme": "point-to-point", "layout": "spectrum-x-2tier"},
+    "node-subnet": {"scheme": "node-subnet", "ipv4": "10.0.0.0/13", "ipv4NodePrefix": 27},
+    "dual-stack": {"scheme": "node-subnet", "ipv4": "10.0.0.0/13", "ipv4NodePrefix": 27, "ipv6": "fd00:10::/40"},
+    "shared-subnet": {"scheme": "shared-subnet", "ipv4": "10.0.0.0/13", "gateway": "last"},
+    "flat": {"scheme": "shared-subnet", "ipv4": "10.0.0.0/13"},
+    "none": {"scheme": "none"},
+}
+"""Name of a case -> addressing of its fabric."""
+UPLINKS = {"nvue": ("swp63", "swp64"), "sonic": ("Ethernet248", "Ethernet252")}
+
+
+def planned(case: str = "point-to-point", **spec: object) -> Plan:
+    """The plan of a case: 2 nodes with 2 rails, unless `spec` says otherwise."""
+    pods = {"pods": {"mode": "move"}} if case == "none" else {}
+    usual = {"nodes": [{"hosts": "gpu-[0-1]"}], "rails": 2, "addressing": ADDRESSING[case]} | pods
+    return plan(fabric(**(usual | spec)), {})
+
+
+def wiring(dialect: Dialect, **fields: Any) -> Wiring:
+    """The wiring of a dialect's usual ports and two uplinks."""
+    return Wiring(**({"ports": dialect.ports(32), "uplinks": UPLINKS[dialect.name]} | fields))
+
+
+def made(form: str, one: Plan, **fields: Any) -> list[Leaf]:
+    """The leaves of a plan that has nothing against them."""
+    given = wiring(DIALECTS[form], **fields)
+    assert refusals(one, given) == []
+    return list(leaves(one, given))

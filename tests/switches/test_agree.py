@@ -1,0 +1,251 @@
+"""Hosts and switches: what is rendered agrees, and one value that differs is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.switches.leaves import ADDRESSING, made, planned, wiring
+from trackbed.plan.plan import Plan
+from trackbed.spec.ranges import parse_range
+from trackbed.switches.dialect import DIALECTS, disagreements, spoken
+from trackbed.switches.leaf import leaves, refusals
+from trackbed.switches.sonic_read import parse
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def differences(form: str, one: Plan, text: str, **fields: Any) -> list[str]:
+    """Codes of what differs between the first leaf of a plan and a configuration."""
+    dialect = DIALECTS[form]
+    found = disagreements(made(form, one, **fields)[0], dialect, dialect.parse(text.encode()))
+    return [difference.code for difference in found]
+
+
+@pytest.mark.parametrize("form", DIALECTS)
+@pytest.mark.parametrize("case", ADDRESSING)
+def test_what_is_rendered_agrees_with_the_hosts(case: str, form: str) -> None:
+    one = planned(case, nodes=[{"hosts": "gpu-[0-4]"}], nodesPerUnit=2)
+    for leaf in made(form, one):
+        text = DIALECTS[form].render(leaf).encode()
+        assert spoken(text).name == form
+        assert DIALECTS[form].hostname(DIALECTS[form].parse(text)) == leaf.name
+        assert disagreements(leaf, DIALECTS[form], DIALECTS[form].parse(text)) == []
+
+
+@st.composite
+def qos(draw: st.DrawFn) -> dict[str, object]:
+    """Any traffic classes that a Fabric may ask for."""
+    dscp, cnp = draw(st.lists(st.integers(0, 63), min_size=2, max_size=2, unique=True))
+    pfc, ecn = draw(st.booleans()), draw(st.booleans())
+    return {"dscp": dscp, "cnpDscp": cnp, "priority": draw(st.integers(0, 7)), "pfc": pfc, "ecn": ecn}
+
+
+@pytest.mark.parametrize("form", DIALECTS)
+@settings(max_examples=150, deadline=None)
+@given(asked=qos())
+def test_any_traffic_classes_agree(form: str, asked: dict[str, object]) -> None:
+    one = planned(qos=asked)
+    assert differences(form, one, DIALECTS[form].render(made(form, one)[0])) == []
+
+
+@pytest.mark.parametrize("form", DIALECTS)
+def test_numbered_uplinks_agree(form: str) -> None:
+    given_range = parse_range("10.254.0.0/24")
+    text = DIALECTS[form].render(made(form, planned(), uplinks4=given_range)[0])
+    assert differences(form, planned(), text, uplinks4=given_range) == []
+    assert differences(form, planned(), text.replace("10.254.0.0/31", "10.254.0.8/31"), uplinks4=given_range) == [
+        "address"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("case", "old", "new", "codes"),
+    [
+        pytest.param("point-to-point", "172.16.0.1/31", "172.16.0.0/31", ["address"], id="address"),
+        pytest.param("point-to-point", "swp1 link mtu 9216", "swp1 link mtu 1500", ["mtu"], id="mtu"),
+        pytest.param("point-to-point", "swp63 link mtu 9216", "swp63 link mtu 1500", ["mtu"], id="mtu of an uplink"),
+        pytest.param("point-to-point", "mode lossless", "mode lossy", ["pfc"], id="pfc"),
+        pytest.param("point-to-point", "nv set qos roce mode lossless", "", ["class", "cnp"], id="no profile"),
+        pytest.param(
+            "shared-subnet", "nv set interface swp2 bridge domain br_default access 100", "", ["vlan"], id="not bridged"
+        ),
+        pytest.param(
+            "shared-subnet",
+            "swp2 bridge domain br_default access 100",
+            "swp2 bridge domain br_default access 101",
+            ["vlan"],
+            id="another VLAN",
+        ),
+        pytest.param("shared-subnet", "10.3.255.254/14", "10.0.0.1/14", ["gateway"], id="gateway"),
+    ],
+)
+def test_one_command_that_differs_is_found(case: str, old: str, new: str, codes: list[str]) -> None:
+    text = DIALECTS["nvue"].render(made("nvue", planned(case))[0])
+    assert text.count(old) == 1
+    assert differences("nvue", planned(case), text.replace(old, new)) == codes
+
+
+@pytest.mark.parametrize(
+    ("added", "codes"),
+    [
+        pytest.param("qos mapping default-global dscp 24-27 switch-priority 5", ["class"], id="dscp"),
+        pytest.param("qos mapping default-global dscp 48,26 switch-priority 3", ["cnp"], id="cnp in RDMA's class"),
+        pytest.param("qos egress-scheduler default-global traffic-class 6 mode dwrr", ["cnp"], id="cnp in turn"),
+        pytest.param("qos congestion-control default-global traffic-class 0-3 ecn disable", ["ecn"], id="ecn"),
+        pytest.param("qos pfc default-global switch-priority 4", ["pfc"], id="pfc on another priority"),
+        pytest.param("qos pfc default-global tx disable", ["pfc"], id="no pause frames sent"),
+        pytest.param("qos roce enable off", ["class", "cnp"], id="profile off"),
+        pytest.param("interface swp1-2 link mtu 1500", ["mtu"], id="a later command wins"),
+        pytest.param("qos pfc bad switch-priority 4\nnv set interface swp2 qos pfc profile bad", ["pfc"], id="profile"),
+    ],
+)
+def test_one_command_more_is_found(added: str, codes: list[str]) -> None:
+    text = DIALECTS["nvue"].render(made("nvue", planned())[0])
+    assert differences("nvue", planned(), f"{text}nv set {added}\n") == codes
+
+
+NVUE_YAML = """\
+- header: {model: sn5600, version: "5.11"}
+- set:
+    system: {hostname: leaf-u0-r0}
+    interface:
+      swp1-2,swp63-64:
+        link: {mtu: 9216}
+        type: swp
+      swp1:
+        ip: {address: {172.16.0.1/31: {}}}
+      swp2:
+        ip:
+          address:
+            172.16.0.3/31: {}
+    qos:
+      roce: {state: enabled, mode: lossless}
+"""
+
+
+def test_the_yaml_that_nvue_shows_is_read() -> None:
+    assert differences("nvue", planned(), NVUE_YAML) == []
+    assert differences("nvue", planned(), NVUE_YAML.replace("mtu: 9216", "mtu: 1500")) == ["mtu"]
+    assert differences("nvue", planned(), NVUE_YAML.replace("state: enabled", "enable: off")) == ["class", "cnp"]
+
+
+def stock(ports: list[str]) -> dict[str, Any]:
+    """What a stock image generates: every map is AZURE, priorities 3 and 4 lossless."""
+    maps = dict.fromkeys(("dscp_to_tc_map", "tc_to_queue_map", "tc_to_pg_map", "pfc_to_queue_map"), "AZURE")
+    marked = {"scheduler": "scheduler.1", "wred_profile": "AZURE_LOSSLESS"}
+    return {
+        "PORT": {name: {"mtu": "9216"} for name in ports},
+        "INTERFACE": {"Ethernet0|172.16.0.1/31": {}, "Ethernet4|172.16.0.3/31": {}},
+        "PORT_QOS_MAP": {name: maps | {"pfc_enable": "3,4"} for name in ports},
+        "QUEUE": {f"{name}|3-4": marked for name in ports}
+        | {f"{name}|6": {"scheduler": "scheduler.0"} for name in ports},
+        "SCHEDULER": {"scheduler.0": {"type": "DWRR"}, "scheduler.1": {"type": "DWRR"}},
+    }
+
+
+PORTS = ["Ethernet0", "Ethernet4", "Ethernet248", "Ethernet252"]
+
+
+def test_the_usual_dscp_falls_into_a_lossy_class_of_stock_sonic() -> None:
+    found = disagreements(made("sonic", planned())[0], DIALECTS["sonic"], parse(json.dumps(stock(PORTS)).encode()))
+    ports = "leaf-u0-r0 Ethernet0, Ethernet4, Ethernet248 and 1 more"
+    assert [str(one) for one in found] == [
+        (
+            f"{ports}: RDMA's DSCP 26: hosts pause priority 3, switch puts it in lossy priority 0; give DSCP_TO_TC_MAP "
+            "26 a class whose priority group is 3; stock maps do so for 3 and 4 only [class]"
+        ),
+        (
+            f"{ports}: congestion notifications, DSCP 48: hosts need a class of their own, served first, switch serves "
+            "them in turn with others; give DSCP 48 a class of its own whose queue has a scheduler of type STRICT [cnp]"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dscp", "codes"),
+    [
+        pytest.param(3, ["cnp"], id="a lossless one of stock"),
+        pytest.param(26, ["class", "cnp"], id="RoCE guides"),
+        pytest.param(24, ["class", "cnp"], id="Spectrum-X"),
+    ],
+)
+def test_stock_sonic_by_dscp(dscp: int, codes: list[str]) -> None:
+    assert differences("sonic", planned(qos={"dscp": dscp}), json.dumps(stock(PORTS))) == codes
+
+
+def test_references_of_older_releases_are_read() -> None:
+    written = json.dumps(stock(PORTS)).replace(
+        '"dscp_to_tc_map": "AZURE"', '"dscp_to_tc_map": "[DSCP_TO_TC_MAP|AZURE]"'
+    )
+    assert differences("sonic", planned(qos={"dscp": 3}), written) == ["cnp"]
+
+
+def put(value: object, *keys: str) -> Change:
+    """A change that puts a value at a place."""
+
+    def change(tables: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            tables = tables[key]
+        tables[keys[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "codes"),
+    [
+        pytest.param("point-to-point", put("9000", "PORT", "Ethernet0", "mtu"), [], id="as large as the hosts'"),
+        pytest.param("point-to-point", put("8999", "PORT", "Ethernet0", "mtu"), ["mtu"], id="mtu"),
+        pytest.param("point-to-point", lambda t: t["PORT"].pop("Ethernet0"), ["no-port"], id="port"),
+        pytest.param("point-to-point", lambda t: t["PORT"].pop("Ethernet248"), ["no-port"], id="uplink"),
+        pytest.param(
+            "point-to-point", lambda t: t["INTERFACE"].pop("Ethernet0|172.16.0.1/31"), ["address"], id="address"
+        ),
+        pytest.param("point-to-point", put("4", "PORT_QOS_MAP", "Ethernet0", "pfc_enable"), ["pfc"], id="pfc"),
+        pytest.param("point-to-point", put("1", "DSCP_TO_TC_MAP", "TRACKBED", "26"), ["class"], id="dscp"),
+        pytest.param("point-to-point", put("3", "DSCP_TO_TC_MAP", "TRACKBED", "48"), ["cnp"], id="cnp in RDMA's class"),
+        pytest.param("point-to-point", put("DWRR", "SCHEDULER", "TRACKBED_CNP", "type"), ["cnp"], id="cnp in turn"),
+        pytest.param("point-to-point", put("0", "TC_TO_PRIORITY_GROUP_MAP", "TRACKBED", "3"), ["class"], id="group"),
+        pytest.param(
+            "point-to-point", put("2", "MAP_PFC_PRIORITY_TO_QUEUE", "TRACKBED", "3"), ["pfc"], id="other queue"
+        ),
+        pytest.param("point-to-point", put("ecn_none", "WRED_PROFILE", "TRACKBED_RDMA", "ecn"), ["ecn"], id="ecn"),
+        pytest.param("point-to-point", lambda t: t["QUEUE"].pop("Ethernet4|3"), ["ecn"], id="no profile"),
+        pytest.param("point-to-point", lambda t: t.pop("PORT_QOS_MAP"), ["class", "cnp"], id="no maps"),
+        pytest.param("shared-subnet", lambda t: t["VLAN_MEMBER"].pop("Vlan100|Ethernet4"), ["vlan"], id="no member"),
+        pytest.param(
+            "shared-subnet", put("tagged", "VLAN_MEMBER", "Vlan100|Ethernet0", "tagging_mode"), ["vlan"], id="tagged"
+        ),
+        pytest.param("shared-subnet", lambda t: t.pop("VLAN_INTERFACE"), ["gateway"], id="gateway"),
+    ],
+)
+def test_one_value_that_differs_is_found(case: str, change: Change, codes: list[str]) -> None:
+    tables = json.loads(DIALECTS["sonic"].render(made("sonic", planned(case))[0]))
+    change(tables)
+    assert differences("sonic", planned(case), json.dumps(tables)) == codes
+
+
+def test_a_rail_may_have_another_vlan_than_ours() -> None:
+    text = DIALECTS["sonic"].render(made("sonic", planned("shared-subnet"))[0])
+    assert differences("sonic", planned("shared-subnet"), text.replace("Vlan100", "Vlan77")) == []
+
+
+def test_an_address_may_be_spelt_otherwise() -> None:
+    text = DIALECTS["nvue"].render(made("nvue", planned("dual-stack"))[0])
+    assert "fd00:10::1/64" in text
+    assert differences("nvue", planned("dual-stack"), text.replace("fd00:10::1/64", "FD00:0010:0::1/64")) == []
+
+
+def test_a_whole_fabric_agrees_with_itself() -> None:
+    one = planned(nodes=[{"hosts": "gpu-[0-299]"}], rails=8)
+    given_wiring = wiring(DIALECTS["sonic"])
+    assert refusals(one, given_wiring) == []
+    for leaf in leaves(one, given_wiring):
+        tree = DIALECTS["sonic"].parse(DIALECTS["sonic"].render(leaf).encode())
+        assert disagreements(leaf, DIALECTS["sonic"], tree) == []
