@@ -1,0 +1,247 @@
+"""`trackbed lint`: mistakes in manifests, before a cluster meets them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trackbed.cli.options import emit_json, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trackbed.lint.document import Document
+    from trackbed.lint.finding import Finding, Hit
+    from trackbed.lint.schemas.crds import Schemas
+
+_ENDINGS = {".yaml", ".yml", ".json"}
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+@click.command("lint")
+@click.argument("paths", nargs=-1, metavar="[FILE|DIR|-]...")
+@click.option(
+    "--crds", envvar="TRACKBED_CRDS", metavar="DIR", help="CRDs to check fields against [env: TRACKBED_CRDS]."
+)
+@click.option(
+    "--nodes", type=click.IntRange(1), metavar="N", help="Nodes of the cluster; checks whether pools suffice."
+)
+@click.option("--fix", is_flag=True, help="Write the safe fixes and show them as a diff.")
+@click.option("--cluster", is_flag=True, help="Read the objects from a cluster instead.")
+@click.option("--kubeconfig", metavar="FILE", help="With --cluster: which one. Default: as kubectl.")
+@click.option("--explain", metavar="RULE", help="Explain one rule and end.")
+@click.option("--rules", "list_rules", is_flag=True, help="List the rules and end.")
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(["text", "json", "sarif", "junit"]),
+    default="text",
+    show_default=True,
+    help="Form of the output.",
+)
+def command(
+    paths: tuple[str, ...],
+    crds: str | None,
+    nodes: int | None,
+    fix: bool,
+    cluster: bool,
+    kubeconfig: str | None,
+    explain: str | None,
+    list_rules: bool,
+    form: str,
+) -> None:
+    """Find mistakes in Kubernetes manifests of GPU networks.
+
+    What a strict API server would refuse (with --crds), and what no schema can hold: ranges, names that must meet,
+    RDMA modes, NCCL's environment. Files of one call are seen together.
+
+    \b
+    Examples:
+      trackbed lint manifests/ --crds crds/
+      kustomize build . | trackbed lint -
+      trackbed lint --cluster --crds crds/
+      trackbed lint pools.yaml --nodes 512
+      trackbed lint manifests/ --fix
+      trackbed lint manifests/ -o sarif > lint.sarif
+      trackbed lint --explain hca-prefix
+
+    \b
+    Exit status: 0 nothing found (or notes only), 1 errors or warnings, 2 wrong use or unreadable input.
+    """
+    if explain is not None or list_rules:
+        _tell(explain, form)
+        return
+    if bool(paths) == cluster:
+        refuse("name files or folders to lint, - for standard input, or --cluster alone")
+    texts = dict(_texts(paths))
+    documents, hits, failed = (_cluster(kubeconfig), [], False) if cluster else _read(texts)
+    findings = _lint(documents, hits, _schemas(crds, form), nodes)
+    if fix:
+        findings = _fix(texts, findings, crds, nodes)
+    _show(findings, form, texts)
+    raise SystemExit(2 if failed else int(any(one.severity != "note" for one in findings)))
+
+
+def _tell(rule_id: str | None, form: str) -> None:
+    from trackbed.lint.catalogue import catalogue
+    from trackbed.lint.reference import explained
+
+    known = catalogue()
+    if rule_id is not None and rule_id not in known:
+        from difflib import get_close_matches
+
+        close = get_close_matches(rule_id, known, n=1)
+        refuse(f"no rule {rule_id!r}" + (f"; did you mean {close[0]!r}?" if close else "; see trackbed lint --rules"))
+    chosen = [known[rule_id]] if rule_id else list(known.values())
+    if form == "json":
+        emit_json(chosen)
+    elif rule_id:
+        click.echo(explained(known[rule_id]))
+    else:
+        from trackbed.cli.tables import table
+
+        rows = [(rule.id, rule.severity, "yes" if rule.safe else "", rule.title) for rule in chosen]
+        table(("rule", "severity", "--fix", "what"), rows)
+
+
+def _texts(paths: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
+    from trackbed.spec.source import MAX_BYTES
+
+    for path in paths:
+        if path == "-":
+            yield "<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1)
+            continue
+        for file in _files(Path(path)):
+            try:
+                with file.open("rb") as stream:
+                    yield str(file), stream.read(MAX_BYTES + 1)
+            except OSError as error:
+                refuse(f"cannot read {file}: {error.strerror}")
+
+
+def _files(path: Path) -> list[Path]:
+    """The file itself, or the manifests of a folder and the folders in it (hidden ones left out)."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS and file.is_file())
+    kept = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    if not kept:
+        refuse(f"{path} holds no file that ends in .yaml, .yml or .json")
+    return kept
+
+
+def _read(texts: dict[str, bytes]) -> tuple[list[Document], list[Hit], bool]:
+    """Documents, what was found while reading, and whether a file could not be read; the others are linted."""
+    from trackbed.lint.manifests import manifests
+    from trackbed.spec.problems import SpecError
+
+    documents: list[Document] = []
+    hits: list[Hit] = []
+    failed = False
+    for file, raw in texts.items():
+        try:
+            found, early = manifests(raw, file)
+        except SpecError as error:
+            failed = True
+            for problem in error.problems:
+                click.echo(problem, err=True)
+            continue
+        documents += found
+        hits += early
+    return documents, hits, failed
+
+
+def _cluster(kubeconfig: str | None) -> list[Document]:
+    from trackbed.kube.client import connect
+    from trackbed.kube.errors import KubeError, UnknownKindError
+    from trackbed.lint.live import READ, documents
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    try:
+        with connect(kubeconfig) as client:
+            for api_version, kind in READ:
+                try:
+                    found[kind] = found.get(kind) or list(client.list(api_version, kind))
+                except UnknownKindError:
+                    continue  # this cluster does not have it
+    except KubeError as error:
+        refuse(str(error))
+    return documents(one for objects in found.values() for one in objects)
+
+
+def _schemas(crds: str | None, form: str) -> Schemas | None:
+    if not crds:
+        if form == "text":
+            click.echo("note: no CRDs (--crds DIR): fields and types are not checked, rules only", err=True)
+        return None
+    from trackbed.lint.schemas.crds import schemas
+    from trackbed.spec.problems import SpecError
+
+    if not Path(crds).is_dir():
+        refuse(f"--crds {crds} is no folder; name one that holds CustomResourceDefinitions")
+    try:
+        return schemas(_texts((crds,)))
+    except SpecError as error:
+        refuse(str(error))
+
+
+def _lint(
+    documents: list[Document], hits: list[Hit], schemas: Schemas | None, nodes: int | None
+) -> tuple[Finding, ...]:
+    from trackbed.lint.corpus import corpus
+    from trackbed.lint.run import lint
+    from trackbed.spec.problems import SpecError
+
+    try:
+        return lint(corpus(documents, nodes), schemas, hits)
+    except SpecError as error:
+        refuse(str(error))
+
+
+def _fix(
+    texts: dict[str, bytes], findings: tuple[Finding, ...], crds: str | None, nodes: int | None
+) -> tuple[Finding, ...]:
+    """Write the fixes, print them, and lint what is there now."""
+    from trackbed.lint.fix import diff, fixed
+    from trackbed.lint.writing import replace
+
+    if not texts or "<stdin>" in texts:
+        refuse("--fix writes files; it cannot mend standard input or a cluster")
+    for file in sorted({one.file for one in findings if one.edit}):
+        before = texts[file].decode("utf-8")
+        after = fixed(before, [one for one in findings if one.file == file])
+        click.echo(diff(file, before, after), nl=False, err=True)
+        if after != before:
+            try:
+                replace(Path(file), after.encode("utf-8"))
+            except OSError as error:
+                refuse(f"cannot write {file}: {error.strerror}")
+            texts[file] = after.encode("utf-8")
+    documents, hits, _ = _read(texts)
+    return _lint(documents, hits, _schemas(crds, "quiet"), nodes)
+
+
+def _show(findings: tuple[Finding, ...], form: str, files: Iterable[str]) -> None:
+    if form == "json":
+        emit_json(findings)
+    elif form == "sarif":
+        from trackbed.lint.output.sarif import sarif
+
+        emit_json(sarif(findings))
+    elif form == "junit":
+        from trackbed.lint.output.junit import junit
+
+        click.echo(junit(findings, files), nl=False)
+    else:
+        from trackbed.lint.output.text import lines
+
+        for line in lines(findings, _paint):
+            click.echo(line)
+
+
+def _paint(text: str, style: str) -> str:
+    return click.style(text, bold=True, fg=_COLOURS.get(style))

@@ -1,0 +1,1 @@
+"""Mistakes in existing Kubernetes manifests: what a schema refuses, and what no schema can hold."""

@@ -1,0 +1,63 @@
+"""The rules: what each says and why, with a manifest that breaks it and one that keeps it (`rulebook/*.yaml`)."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import yaml
+
+from trackbed.lint.finding import Severity
+
+FAMILIES = (
+    "schema",
+    "documents",
+    "ranges",
+    "nvipam",
+    "whereabouts",
+    "names",
+    "attach",
+    "cni",
+    "sriov",
+    "spiderpool",
+    "pods",
+    "nccl",
+    "quota",
+)
+"""Names of the files, in the order of the reference."""
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One rule."""
+
+    id: str
+    severity: Severity
+    title: str
+    """One line."""
+    why: str
+    """What breaks, and which standard, program or document says so."""
+    fix: str
+    bad: str
+    """A manifest that breaks this rule."""
+    good: str
+    """The same manifest, sound."""
+    family: str = ""
+    safe: bool = False
+    """Whether --fix mends it."""
+    nodes: int | None = None
+    """Number of nodes that the examples assume (--nodes)."""
+
+
+@cache
+def catalogue() -> dict[str, Rule]:
+    """Every rule by id."""
+    rules = [rule for family in FAMILIES for rule in _read(family)]
+    return {rule.id: rule for rule in rules}
+
+
+def _read(family: str) -> list[Rule]:
+    text = files("trackbed.lint").joinpath("rulebook", f"{family}.yaml").read_text(encoding="utf-8")
+    raw: list[dict[str, Any]] = yaml.load(text, Loader=yaml.CSafeLoader)
+    return [msgspec.convert({**rule, "family": family}, Rule) for rule in raw]

@@ -1,0 +1,49 @@
+"""Objects read from an API server as documents; their place is their name, the line that of indented JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from trackbed.lint.document import Document
+from trackbed.lint.manifests import manifests
+from trackbed.lint.tree import dig
+
+READ: tuple[tuple[str, str], ...] = (
+    ("v1", "Pod"),
+    ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"),
+    ("spiderpool.spidernet.io/v2beta1", "SpiderIPPool"),
+    ("spiderpool.spidernet.io/v2beta1", "SpiderMultusConfig"),
+    ("nv-ipam.nvidia.com/v1alpha1", "IPPool"),
+    ("nv-ipam.nvidia.com/v1alpha1", "CIDRPool"),
+    ("mellanox.com/v1alpha1", "NicClusterPolicy"),
+    ("mellanox.com/v1alpha1", "NicNodePolicy"),
+    ("mellanox.com/v1alpha1", "HostDeviceNetwork"),
+    ("mellanox.com/v1alpha1", "MacvlanNetwork"),
+    ("mellanox.com/v1alpha1", "IPoIBNetwork"),
+    ("sriovnetwork.openshift.io/v1", "SriovNetworkNodePolicy"),
+    ("sriovnetwork.openshift.io/v1", "SriovNetworkPoolConfig"),
+    ("sriovnetwork.openshift.io/v1", "SriovOperatorConfig"),
+    ("sriovnetwork.openshift.io/v1", "SriovNetwork"),
+    ("sriovnetwork.openshift.io/v1", "SriovIBNetwork"),
+    ("kueue.x-k8s.io/v1beta2", "ClusterQueue"),
+    ("kueue.x-k8s.io/v1beta1", "ClusterQueue"),
+    ("kueue.x-k8s.io/v1beta2", "LocalQueue"),
+    ("kueue.x-k8s.io/v1beta1", "LocalQueue"),
+)
+"""(apiVersion, kind) of what lint has rules for. A kind that the cluster does not have is left out; of several versions
+the first that is served is read."""
+
+
+def documents(objects: Iterable[dict[str, Any]]) -> list[Document]:
+    """The objects, each with apiVersion and kind, without what the API server wrote into them."""
+    found: list[Document] = []
+    for raw in objects:
+        metadata = {key: value for key, value in (raw.get("metadata") or {}).items() if key != "managedFields"}
+        kept = {key: value for key, value in raw.items() if key not in {"status", "metadata"}} | {"metadata": metadata}
+        place = "/".join(
+            str(part) for part in (raw.get("kind"), dig(metadata, "namespace"), dig(metadata, "name")) if part
+        )
+        found += manifests(json.dumps(kept, indent=2).encode(), place)[0]
+    return found

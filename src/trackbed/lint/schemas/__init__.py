@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions as JSON schemas: what the API server checks, checked without one."""

@@ -1,0 +1,99 @@
+"""Files to documents: many in a file, lists, JSON, and input that means harm."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trackbed.lint.corpus import corpus
+from trackbed.lint.manifests import manifests
+from trackbed.lint.run import lint
+from trackbed.spec.problems import SpecError
+
+_POOL = """apiVersion: nv-ipam.nvidia.com/v1alpha1
+kind: IPPool
+metadata: {name: rail0, namespace: nvidia-network-operator}
+spec: {subnet: 10.1.7.0/16, perNodeBlockSize: 8}
+"""
+
+
+def test_a_file_may_hold_many_documents_and_empty_ones() -> None:
+    documents, hits = manifests(f"---\n{_POOL}---\n---\n# nothing\n---\n{_POOL}".encode(), "pools.yaml")
+    assert [doc.title for doc in documents] == ["IPPool rail0", "IPPool rail0"]
+    assert hits == []
+
+
+def test_the_items_of_a_list_are_objects_with_lines_of_their_own() -> None:
+    items = "".join(f"  {'- ' if n == 0 else '  '}{line}\n" for n, line in enumerate(_POOL.splitlines()))
+    documents, early = manifests(f"apiVersion: v1\nkind: List\nitems:\n{items}".encode(), "list.yaml")
+    (found,) = lint(corpus(documents), None, early)
+    assert (found.rule, found.line, found.column, found.object) == ("host-bits", 7, 20, "IPPool rail0")
+
+
+def test_json_is_read_as_well() -> None:
+    pool = {
+        "apiVersion": "spiderpool.spidernet.io/v2beta1",
+        "kind": "SpiderIPPool",
+        "metadata": {"name": "rail0"},
+        "spec": {"subnet": "10.1.7.0/16"},
+    }
+    documents, early = manifests(json.dumps(pool, indent=2).encode(), "pool.json")
+    assert [(one.rule, one.line) for one in lint(corpus(documents), None, early)] == [("host-bits", 8)]
+
+
+def test_the_order_of_files_changes_nothing() -> None:
+    metadata = "{name: a, annotations: {k8s.v1.cni.cncf.io/networks: rail9}}"
+    pod = f"apiVersion: v1\nkind: Pod\nmetadata: {metadata}\nspec: {{containers: []}}\n"
+    nad = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: rail0}\n"
+    read = [manifests(text.encode(), file)[0] for text, file in ((pod, "pod.yaml"), (nad, "nad.yaml"))]
+    one, other = lint(corpus(read[0] + read[1])), lint(corpus(read[1] + read[0]))
+    assert one == other
+    assert [found.rule for found in one] == ["network-not-found"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        pytest.param("a: [\n", "bad-yaml", id="torn"),
+        pytest.param("[" * 600 + "]" * 600, "too-deep", id="deep"),
+        pytest.param(
+            "a: &a [1,1,1,1,1,1,1,1,1]\n"
+            + "".join(f"{c}: &{c} [{','.join(['*' + p] * 9)}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True)),
+            "too-large",
+            id="aliases",
+        ),
+    ],
+)
+def test_hostile_yaml_is_refused_with_a_place(text: str, code: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        manifests(text.encode(), "bad.yaml")
+    assert refused.value.problems[0].code == code
+    assert refused.value.problems[0].place is not None
+
+
+def test_deep_json_in_a_string_is_a_finding() -> None:
+    deep = "[" * 3000 + "]" * 3000
+    head = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: a}\n"
+    documents, _ = manifests(f"{head}spec: {{config: '{deep}'}}\n".encode(), "nad.yaml")
+    (found,) = lint(corpus(documents))
+    assert found.rule == "invalid-json"
+    assert "levels deep" in found.message
+
+
+def test_merge_keys_and_aliases_are_followed() -> None:
+    text = """apiVersion: v1
+kind: List
+items:
+  - apiVersion: nv-ipam.nvidia.com/v1alpha1
+    kind: IPPool
+    metadata: {name: a}
+    spec: &spec {subnet: 10.1.0.0/16, perNodeBlockSize: 8}
+  - apiVersion: nv-ipam.nvidia.com/v1alpha1
+    kind: IPPool
+    metadata: {name: b}
+    spec: {<<: *spec, subnet: 10.2.0.0/16}
+"""
+    documents, hits = manifests(text.encode(), "pools.yaml")
+    assert documents[1].mapping("spec") == {"subnet": "10.2.0.0/16", "perNodeBlockSize": 8}
+    assert hits == []

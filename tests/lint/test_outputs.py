@@ -1,0 +1,124 @@
+"""Outputs for machines: complete, valid, and safe for any text."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import jsonschema_rs
+
+from trackbed.lint.finding import Finding
+from trackbed.lint.output.junit import junit
+from trackbed.lint.output.sarif import sarif
+from trackbed.lint.output.text import lines
+
+_FOUND = (
+    Finding("host-bits", "error", "a b.yaml", 7, 3, "10.1.7.0/16 <&> \x01", "Write it.", "IPPool rail0"),
+    Finding("host-bits", "error", "a b.yaml", 9, 3, "10.2.7.0/16", "Write it.", "IPPool rail1"),
+    Finding("route-redundant", "note", "a b.yaml", 8, 3, "inside", "Remove it."),
+)
+
+_TEXT: dict[str, Any] = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
+_LEVEL = {"enum": ["none", "note", "warning", "error"]}
+_SARIF: dict[str, Any] = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["tool"],
+                "properties": {
+                    "tool": {
+                        "type": "object",
+                        "required": ["driver"],
+                        "properties": {
+                            "driver": {
+                                "type": "object",
+                                "required": ["name"],
+                                "properties": {
+                                    "rules": {
+                                        "type": "array",
+                                        "uniqueItems": True,
+                                        "items": {"required": ["id"], "properties": {"help": _TEXT}},
+                                    }
+                                },
+                            }
+                        },
+                    },
+                    "results": {
+                        "type": "array",
+                        "items": {
+                            "required": ["message"],
+                            "properties": {
+                                "message": _TEXT,
+                                "level": _LEVEL,
+                                "ruleIndex": {"type": "integer", "minimum": 0},
+                                "locations": {
+                                    "type": "array",
+                                    "items": {
+                                        "properties": {
+                                            "physicalLocation": {
+                                                "required": ["artifactLocation"],
+                                                "properties": {
+                                                    "artifactLocation": {
+                                                        "properties": {
+                                                            "uri": {"type": "string", "format": "uri-reference"}
+                                                        }
+                                                    },
+                                                    "region": {
+                                                        "properties": {
+                                                            "startLine": {"type": "integer", "minimum": 1},
+                                                            "startColumn": {"type": "integer", "minimum": 1},
+                                                        }
+                                                    },
+                                                },
+                                            }
+                                        }
+                                    },
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""What SARIF 2.1.0 requires of the parts that are written here, after the OASIS schema."""
+
+
+def test_sarif_has_what_the_standard_requires() -> None:
+    made = sarif(_FOUND)
+    validator = jsonschema_rs.Draft202012Validator(_SARIF, validate_formats=True)
+    assert [error.message for error in validator.iter_errors(made)] == []
+
+
+def test_each_sarif_result_points_at_its_rule_and_place() -> None:
+    (run,) = sarif(_FOUND)["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [one.rule for one in _FOUND]
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "a%20b.yaml"}, "region": {"startLine": 7, "startColumn": 3}}
+
+
+def test_junit_counts_errors_and_keeps_notes_as_output() -> None:
+    root = ET.fromstring(junit(_FOUND, ["a b.yaml", "sound.yaml"]))  # noqa: S314 - our own text
+    suites = {suite.get("name"): suite for suite in root}
+    assert (suites["a b.yaml"].get("tests"), suites["a b.yaml"].get("failures")) == ("2", "2")
+    assert "inside" in (suites["a b.yaml"].findtext("system-out") or "")
+    assert [case.get("name") for case in suites["sound.yaml"]] == ["lint"]
+
+
+def test_text_is_grouped_by_file_and_says_each_fix_once() -> None:
+    assert list(lines(_FOUND[1:])) == [
+        "a b.yaml",
+        "  9:3  error    10.2.7.0/16  [host-bits]",
+        "      fix: Write it.",
+        "  8:3  note     inside  [route-redundant]",
+        "      fix: Remove it.",
+        "",
+        "1 error, 0 warnings, 1 note",
+    ]

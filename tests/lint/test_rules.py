@@ -1,0 +1,106 @@
+"""Every rule finds its bad example, leaves its good one alone, and survives any other shape of it."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from importlib.resources import files
+from typing import Any
+
+import pytest
+import yaml
+
+from trackbed.lint.catalogue import Rule, catalogue
+from trackbed.lint.corpus import corpus
+from trackbed.lint.finding import Finding
+from trackbed.lint.manifests import manifests
+from trackbed.lint.run import lint
+from trackbed.lint.schemas.crds import schemas
+
+_EXAMPLE = files("trackbed.lint").joinpath("schemas", "example.yaml").read_bytes()
+_CRDS = schemas([("example.yaml", _EXAMPLE)])
+_RULES = tuple(catalogue().values())
+
+
+def _findings(text: str, rule: Rule) -> tuple[Finding, ...]:
+    documents, early = manifests(text.encode(), "manifest.yaml")
+    return lint(corpus(documents, rule.nodes), _CRDS, early)
+
+
+@pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
+def test_the_bad_example_of_a_rule_is_found(rule: Rule) -> None:
+    assert rule.id in {found.rule for found in _findings(rule.bad, rule)}
+
+
+@pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
+def test_nothing_is_found_in_the_good_example_of_a_rule(rule: Rule) -> None:
+    assert [found for found in _findings(rule.good, rule) if found.severity != "note" or found.rule == rule.id] == []
+
+
+@pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
+def test_a_finding_says_what_and_points_into_the_text(rule: Rule) -> None:
+    lines = rule.bad.splitlines()
+    for found in _findings(rule.bad, rule):
+        assert found.message
+        assert found.fix
+        assert 1 <= found.line <= len(lines)
+        assert 1 <= found.column <= len(lines[found.line - 1]) + 1
+
+
+_JUNK: tuple[Any, ...] = (None, -1, 1 << 70, "{", [[]], {"a": []})
+
+
+def _loaded(rule: Rule) -> list[Any]:
+    return list(yaml.load_all(rule.bad, Loader=yaml.CSafeLoader))
+
+
+def _json_of(value: object) -> Any:
+    """What a text that is JSON says, None for anything else."""
+    try:
+        return json.loads(value) if isinstance(value, str) and value.strip()[:1] in {"{", "["} else None
+    except ValueError:
+        return None
+
+
+def _paths(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(inner for key, item in items for inner in _paths(item, (*path, key)))]
+
+
+def _put(value: Any, path: tuple[Any, ...], junk: object) -> None:
+    for part in path[:-1]:
+        value = value[part]
+    value[path[-1]] = junk
+
+
+@pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
+def test_each_part_of_a_bad_example_may_be_anything(rule: Rule) -> None:
+    for junk in _JUNK:
+        documents = _loaded(rule)
+        for number, doc in enumerate(documents):
+            for path in _paths(doc)[1:]:
+                changed = _loaded(rule)
+                _put(changed[number], path, deepcopy(junk))
+                assert isinstance(_findings(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
+
+
+_WITH_JSON = tuple(rule for rule in _RULES if '{"' in rule.bad)
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    for part in path:
+        value = value[part]
+    return value
+
+
+@pytest.mark.parametrize("rule", _WITH_JSON, ids=lambda rule: rule.id)
+def test_each_part_of_the_json_inside_may_be_anything(rule: Rule) -> None:
+    for number, doc in enumerate(_loaded(rule)):
+        for place in _paths(doc)[1:]:
+            for inner in _paths(_json_of(_at(doc, place)))[1:]:
+                for junk in _JUNK:
+                    changed = _loaded(rule)
+                    parsed = _json_of(_at(changed[number], place))
+                    _put(parsed, inner, deepcopy(junk))
+                    _put(changed[number], place, json.dumps(parsed))
+                    assert isinstance(_findings(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
