@@ -25,7 +25,7 @@ _socket_option = click.option(
 
 @click.group("agent")
 def command() -> None:
-    r"""Run the node agent that gives pods their rails.
+    """Run the node agent that gives pods their rails.
 
     \b
     Examples:
@@ -43,7 +43,12 @@ def command() -> None:
 @_socket_option
 @click.option("--netns", type=click.Path(path_type=Path), help="Serve this network namespace instead of the own.")
 def run(plan_file: Path, state: Path, socket_file: Path, netns: Path | None) -> None:
-    """Serve the container runtime until SIGTERM."""
+    """Serve the container runtime until SIGTERM.
+
+    \b
+    Example:
+      trackbed agent run --plan /etc/trackbed/node.json
+    """
     import logging
 
     from trackbed.agent.journal import JournalError
@@ -69,7 +74,13 @@ def run(plan_file: Path, state: Path, socket_file: Path, netns: Path | None) -> 
 @_socket_option
 @output_option("table", "json")
 def status(socket_file: Path, form: str) -> None:
-    """Show what is attached, what is free, conflicts, and what is wrong. Exit 0 good, 1 trouble, 3 no agent."""
+    """Show what is attached, what is free, conflicts, and what is wrong. Exit 0 good, 1 trouble, 3 no agent.
+
+    \b
+    Examples:
+      trackbed agent status
+      trackbed agent status -o json
+    """
     from trackbed.agent.client import status as ask
 
     try:
@@ -88,7 +99,12 @@ def status(socket_file: Path, form: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @_socket_option
 def install_cni(folder: Path, socket_file: Path) -> None:
-    """Write the CNI executable into FOLDER, where the container runtime looks for it."""
+    """Write the CNI executable into FOLDER, where the container runtime looks for it.
+
+    \b
+    Example:
+      trackbed agent install-cni /opt/cni/bin
+    """
     from trackbed.agent.install import install
 
     try:

@@ -46,7 +46,7 @@ def command(
     back: bool,
     form: str,
 ) -> None:
-    r"""Make this host as planned: all of it, or nothing.
+    """Make this host as planned: all of it, or nothing.
 
     Shows the differences first. What was there before is recorded, so a failure, and later --undo, puts it back. Exits
     with 1 when something differs that only a person can mend.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @machine_options
 @output_option("table", "json")
 def command(fabric_file: str, node_name: str | None, root: Path, netns: Path | None, form: str) -> None:
-    r"""Show how this host differs from the plan; nothing is changed.
+    """Show how this host differs from the plan; nothing is changed.
 
     Exits with 0 when it does not differ, with 1 when it does.
 

@@ -36,7 +36,7 @@ def command(
     everything: bool,
     form: str,
 ) -> None:
-    r"""Walk the chain and name the first link that is broken.
+    """Walk the chain and name the first link that is broken.
 
     Looks at kernel, files, pods and what answers on the rails; changes nothing. Exits with 0 when sound, 1 when
     something is broken, 3 when something could not be looked at.

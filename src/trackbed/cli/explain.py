@@ -12,7 +12,7 @@ from trackbed.cli.options import emit_json, fabric_option, output_option, read_f
 @fabric_option
 @output_option("text", "json")
 def command(address: str, fabric_file: str, form: str) -> None:
-    r"""Say whose an address is, or whose it would be.
+    """Say whose an address is, or whose it would be.
 
     Exits with 1 when the address belongs to no rail.
 

@@ -11,7 +11,7 @@ from trackbed.cli.options import emit_json, output_option, refuse
 @click.argument("fault_id", required=False)
 @output_option("table", "json")
 def command(fault_id: str | None, form: str) -> None:
-    r"""List the faults that doctor knows, or explain one.
+    """List the faults that doctor knows, or explain one.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ def command() -> None:
 )
 @click.option("--force", is_flag=True, help="With -o, replace files that exist.")
 def netplan(directory: Path, target: Path | None, force: bool) -> None:
-    r"""Turn the netplan files in DIRECTORY into a Fabric and its lock.
+    """Turn the netplan files in DIRECTORY into a Fabric and its lock.
 
     DIRECTORY holds HOST.yaml for each host, or a directory HOST with that host's files. Rails are found by their
     ranges; management and storage interfaces are set aside. What does not fit is reported on standard error.

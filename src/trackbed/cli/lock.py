@@ -13,7 +13,7 @@ from trackbed.cli.options import LOCK_NAME, fabric_option, read_fabric, refuse
 @fabric_option
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the lock is not up to date.")
 def command(fabric_file: str, check: bool) -> None:
-    r"""Write down which slot each node has, so that nobody is ever renumbered.
+    """Write down which slot each node has, so that nobody is ever renumbered.
 
     The lock (trackbed.lock.yaml beside the Fabric) belongs under version control. A node that leaves the Fabric keeps
     its slot there; delete its line to give its addresses free.

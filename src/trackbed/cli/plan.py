@@ -24,7 +24,7 @@ COLUMNS = ("node", "unit", "rail", "netdev", "port", "ipv4", "gateway", "pods", 
 @click.option("--rail", type=click.IntRange(min=0), help="Only this rail.")
 @output_option("table", "json", "csv", "yaml")
 def command(fabric_file: str, node_names: str | None, rail: int | None, form: str) -> None:
-    r"""Show every address and name that follows from a Fabric.
+    """Show every address and name that follows from a Fabric.
 
     \b
     Examples:

@@ -22,7 +22,13 @@ _rail = click.option("--rail", type=click.IntRange(min=0), help="On which rail. 
 @_node
 @_rail
 def break_(name: str, fault_id: str, node_name: str | None, rail: int | None) -> None:
-    """Break one link of the chain; `trackbed faults` lists which."""
+    """Break one link of the chain; `trackbed faults` lists which.
+
+    \b
+    Examples:
+      trackbed lab break route-rule-missing
+      trackbed lab break fabric-port-on-wrong-leaf --node gpu-1 --rail 3
+    """
     raise SystemExit(joined(name, lambda lab: _fault(lab, fault_id, node_name, rail, heal=False)))
 
 
@@ -32,7 +38,12 @@ def break_(name: str, fault_id: str, node_name: str | None, rail: int | None) ->
 @_node
 @_rail
 def heal(name: str, fault_id: str, node_name: str | None, rail: int | None) -> None:
-    """Undo a fault that `break` has made."""
+    """Undo a fault that `break` has made.
+
+    \b
+    Example:
+      trackbed lab heal route-rule-missing
+    """
     raise SystemExit(joined(name, lambda lab: _fault(lab, fault_id, node_name, rail, heal=True)))
 
 
@@ -54,7 +65,12 @@ def _fault(lab: Lab, fault_id: str, node_name: str | None, rail: int | None, *, 
 @name_option
 @output_option("text", "json")
 def doctor(name: str, form: str) -> None:
-    """Diagnose all nodes of the lab. Exit 0 sound, 1 broken, 3 unknown."""
+    """Diagnose all nodes of the lab. Exit 0 sound, 1 broken, 3 unknown.
+
+    \b
+    Example:
+      trackbed lab doctor
+    """
     raise SystemExit(joined(name, lambda lab: _doctor(lab, form)))
 
 

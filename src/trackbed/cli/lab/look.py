@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 @click.command("status")
 @name_option
 def status(name: str) -> None:
-    """Show the lab's nodes, and what their agents have attached."""
+    """Show the lab's nodes, and what their agents have attached.
+
+    \b
+    Example:
+      trackbed lab status
+    """
     raise SystemExit(joined(name, _status))
 
 
@@ -39,7 +44,7 @@ def _status(lab: Lab) -> int:
 @click.argument("where")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, where: str, program: tuple[str, ...]) -> None:
-    r"""Run a program in the namespace of a node, leaf, pod or the spine.
+    """Run a program in the namespace of a node, leaf, pod or the spine.
 
     \b
     Examples:

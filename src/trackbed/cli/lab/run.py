@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @output_option("text", "json")
 def run(source: str | None, fault_id: str | None, report: Path, form: str) -> None:
-    r"""Set up, configure, attach, prove, break, diagnose, heal, report, remove.
+    """Set up, configure, attach, prove, break, diagnose, heal, report, remove.
 
     Exits with 0 when all went as planned, with 1 when not, with 3 when the lab could not be made.
 

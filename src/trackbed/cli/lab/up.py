@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 @name_option
 @click.option("--pods/--no-pods", default=False, show_default=True, help="Start a pod with all rails on each node.")
 def up(source: str | None, name: str, pods: bool) -> None:
-    """Stand up a fabric that stays until `down`: hosts configured, agents serving."""
+    """Stand up a fabric that stays until `down`: hosts configured, agents serving.
+
+    \b
+    Examples:
+      trackbed lab up
+      trackbed lab up -f fabric.yaml --name site --pods
+    """
     from trackbed.lab.place import Place
 
     fabric, _ = fabric_of(source)
@@ -79,7 +85,12 @@ def _stay(place: Place, fabric: bytes, writing: int, *, pods: bool) -> int:
 @click.command("down")
 @name_option
 def down(name: str) -> None:
-    """Remove the lab; also what a crash has left. Doing it twice is fine."""
+    """Remove the lab; also what a crash has left. Doing it twice is fine.
+
+    \b
+    Example:
+      trackbed lab down
+    """
     from trackbed.lab.place import Place
 
     place = Place(name)
