@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from tests.cluster import accepted, refused, with_unknown_field, with_wrong_type
@@ -13,6 +14,7 @@ from trackbed.plan.plan import Plan
 from trackbed.stacks import MODULES, stack
 from trackbed.stacks.nfd import node_feature_rule
 from trackbed.stacks.objects import Manifest
+from trackbed.stacks.size import ETCD_BYTES
 from trackbed.stacks.stack import objects
 
 CASES = [(name, shape) for name in MODULES for shape in SHAPES if not (SHAPES[shape][2] and name in NO_DUAL)]
@@ -47,3 +49,17 @@ def test_every_stack_has_its_site() -> None:
     assert {
         name for name in MODULES if not list(objects(stack(name), planned(name, alike(2, 2), 2)))
     } == WITHOUT_OBJECTS
+
+
+def test_a_pool_over_the_limit_is_refused_by_etcd_and_one_below_it_is_not(cluster: Client) -> None:
+    """Where `stacks.size` draws the line, etcd does: without it a site would learn of it when its controller writes."""
+    plan = planned("network-operator-hostdevice", alike(2, 2), 2)
+    pool = next(one for one in objects(stack("network-operator-hostdevice"), plan) if one["kind"] == "CIDRPool")
+    entry = len(msgspec.json.encode(pool["spec"]["staticAllocations"][0])) + 1
+    for share, sound in ((0.97, True), (1.03, False)):
+        entries = [
+            {"gateway": "172.16.0.1", "nodeName": "gpu-0", "prefix": "172.16.0.0/31"}
+            for _ in range(int(ETCD_BYTES * share) // entry)
+        ]
+        sized = {**pool, "spec": {**pool["spec"], "staticAllocations": entries}}
+        assert (accepted(cluster, [sized]) == []) is sound
