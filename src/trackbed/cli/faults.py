@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trackbed.cli.options import emit_json, output_option, refuse
+from trackbed.cli.options import emit_json, meant, output_option, refuse
 
 
 @click.command("faults")
@@ -22,10 +22,7 @@ def command(fault_id: str | None, form: str) -> None:
 
     known = catalogue()
     if fault_id is not None and fault_id not in known:
-        from difflib import get_close_matches
-
-        close = get_close_matches(fault_id, known, n=1)
-        refuse(f"no fault {fault_id!r}" + (f"; did you mean {close[0]!r}?" if close else "; see trackbed faults"))
+        refuse(f"no fault {fault_id!r}{meant(fault_id, known, 'see trackbed faults')}")
     chosen = [known[fault_id]] if fault_id else list(known.values())
     if form == "json":
         emit_json(chosen)

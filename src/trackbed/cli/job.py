@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, output_option, refuse, stop
+from trackbed.cli.options import emit_json, fabric_option, meant, output_option, refuse, stop
 from trackbed.cli.render_stack import planned_stack
 
 if TYPE_CHECKING:
@@ -198,11 +198,7 @@ def _kinds() -> list[str]:
 
 def _known(kind: str) -> None:
     if kind not in _kinds():
-        from difflib import get_close_matches
-
-        close = get_close_matches(kind, _kinds(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_kinds())}"
-        refuse(f"no kind {kind!r}; {hint}")
+        refuse(f"no kind {kind!r}{meant(kind, _kinds(), 'there are ' + ', '.join(_kinds()))}")
 
 
 def _sensible(planned: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:

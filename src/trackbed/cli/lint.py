@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.options import emit_json, refuse
+from trackbed.cli.options import emit_json, meant, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,10 +92,7 @@ def _tell(rule_id: str | None, form: str) -> None:
 
     known = catalogue()
     if rule_id is not None and rule_id not in known:
-        from difflib import get_close_matches
-
-        close = get_close_matches(rule_id, known, n=1)
-        refuse(f"no rule {rule_id!r}" + (f"; did you mean {close[0]!r}?" if close else "; see trackbed lint --rules"))
+        refuse(f"no rule {rule_id!r}{meant(rule_id, known, 'see trackbed lint --rules')}")
     chosen = [known[rule_id]] if rule_id else list(known.values())
     if form == "json":
         emit_json(chosen)

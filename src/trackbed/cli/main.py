@@ -51,11 +51,9 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            from difflib import get_close_matches
+            from trackbed.cli.options import meant
 
-            close = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            ctx.fail(f"no such command {args[0]!r}{hint}")
+            ctx.fail(f"no such command {args[0]!r}{meant(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 

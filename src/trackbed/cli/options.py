@@ -55,6 +55,17 @@ def output_option(*forms: str) -> Callable[[_Command], _Command]:
     )
 
 
+folder_option = click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write files below this folder instead of printing them.",
+)
+"""-o DIR: where files go."""
+
+
 def read_fabric(fabric_file: str) -> tuple[Loaded, Plan]:
     """Read and plan a Fabric with its lock; problems are printed and end the command with status 2."""
     from trackbed.plan.compute import plan
@@ -123,16 +134,21 @@ def refuse(message: str) -> NoReturn:
     raise SystemExit(2)
 
 
+def meant(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """What to append to a message about an unknown name: the nearest known one, else `otherwise`."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else otherwise and f"; {otherwise}"
+
+
 def node_of(planned: Plan, name: str | None) -> NodePlan:
     """The node a command is about; an unknown name ends the command with status 2."""
     wanted = name or socket.gethostname().partition(".")[0]
     found = planned.node(wanted)
     if found is not None:
         return found
-    from difflib import get_close_matches
-
-    close = get_close_matches(wanted, [node.name for node in planned.nodes], n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = meant(wanted, (node.name for node in planned.nodes))
     source = "" if name else " (this host's name; name another with --node)"
     refuse(f"fabric {planned.common.fabric!r} has no node {wanted!r}{source}{hint}")
 

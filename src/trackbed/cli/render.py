@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from trackbed.cli import render_stack, render_switch
-from trackbed.cli.options import fabric_option, node_of, node_option, read_fabric, refuse
+from trackbed.cli.options import fabric_option, folder_option, node_of, node_option, read_fabric, refuse
 
 FORMATS = ("netplan", "networkd", "networkmanager")
 
@@ -27,14 +27,7 @@ command.add_command(render_switch.switch)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="netplan", show_default=True, help="What reads the files."
 )
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write the files below this folder instead of printing them.",
-)
+@folder_option
 def host(fabric_file: str, node_name: str | None, form: str, folder: Path | None) -> None:
     """Write the network files of one host; `trackbed apply` writes the same.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, read_fabric, refuse, stop
+from trackbed.cli.options import emit_json, fabric_option, folder_option, meant, read_fabric, refuse, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,14 +26,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
 @click.command("stack")
 @click.argument("name", shell_complete=_names)
 @fabric_option
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write objects, Helm values, install.sh and an Ansible playbook there instead of printing the objects.",
-)
+@folder_option
 @click.option("--json", "as_json", is_flag=True, help="Print the objects as one JSON List.")
 def stack(name: str, fabric_file: str, folder: Path | None, as_json: bool) -> None:
     """Write what stack NAME needs; `trackbed stacks` lists them.
@@ -58,20 +51,24 @@ def stack(name: str, fabric_file: str, folder: Path | None, as_json: bool) -> No
 
 def planned_stack(name: str, fabric_file: str) -> tuple[Stack, Plan]:
     """The stack of that name and the plan, if the one can carry the other; else the command ends with status 2."""
-    from trackbed.stacks import MODULES, stack
+    from trackbed.stacks import stack
     from trackbed.stacks.refusals import refusals
 
-    if name not in MODULES:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, MODULES, n=1)
-        refuse(f"no stack {name!r}{f'; did you mean {close[0]!r}?' if close else ''}; `trackbed stacks` lists them")
+    one = stack(known_stack(name))
     loaded, planned = read_fabric(fabric_file)
-    one = stack(name)
     problems = list(refusals(one, planned))
     if problems:
         stop(loaded.located(problems))
     return one, planned
+
+
+def known_stack(name: str) -> str:
+    """The name, if a stack has it; else the command ends with status 2."""
+    from trackbed.stacks import MODULES
+
+    if name not in MODULES:
+        refuse(f"no stack {name!r}{meant(name, MODULES, '`trackbed stacks` lists them')}")
+    return name
 
 
 def _texts(one: Stack, planned: Plan) -> Iterable[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, read_fabric, refuse, stop
+from trackbed.cli.options import emit_json, fabric_option, folder_option, meant, read_fabric, refuse, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,14 +27,7 @@ USUAL_PORTS = 128
 @fabric_option
 @click.option("--format", "form", type=click.Choice(["nvue", "sonic"]), help="Which system the switches run.")
 @click.option("--leaf", "leaf_name", metavar="NAME", help="One leaf only.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Write a file for each leaf there instead of printing.",
-)
+@folder_option
 @click.option(
     "--check",
     "files",
@@ -149,12 +142,8 @@ def _say_notes(planned: Plan, wiring: Wiring) -> None:
 
 
 def _leaf(all_leaves: dict[str, Leaf], name: str, fabric: str) -> Leaf:
-    from difflib import get_close_matches
-
     if name not in all_leaves:
-        close = get_close_matches(name, all_leaves, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        refuse(f"fabric {fabric!r} has no leaf {name!r}{hint}")
+        refuse(f"fabric {fabric!r} has no leaf {name!r}{meant(name, all_leaves)}")
     return all_leaves[name]
 
 

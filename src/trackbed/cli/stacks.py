@@ -28,9 +28,10 @@ def command(name: str | None, fabric_file: str | None, form: str) -> None:
       trackbed stacks -f fabric.yaml
     """
     from trackbed.cli.options import read_fabric
+    from trackbed.cli.render_stack import known_stack
     from trackbed.stacks import MODULES, stack
 
-    chosen = [stack(one) for one in ([_known(name)] if name else MODULES)]
+    chosen = [stack(one) for one in ([known_stack(name)] if name else MODULES)]
     planned = read_fabric(fabric_file)[1] if fabric_file else None
     if form == "json":
         emit_json([_document(one, planned) for one in chosen])
@@ -38,18 +39,6 @@ def command(name: str | None, fabric_file: str | None, form: str) -> None:
         _page(chosen[0], planned)
     else:
         _list(chosen, planned)
-
-
-def _known(name: str) -> str:
-    from difflib import get_close_matches
-
-    from trackbed.cli.options import refuse
-    from trackbed.stacks import MODULES
-
-    if name in MODULES:
-        return name
-    close = get_close_matches(name, MODULES, n=1)
-    return refuse(f"no stack {name!r}" + (f"; did you mean {close[0]!r}?" if close else f"; there are {[*MODULES]}"))
 
 
 def _refusals(one: Stack, planned: Plan | None) -> list[Problem]:

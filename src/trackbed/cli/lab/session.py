@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from trackbed.cli.options import refuse
+from trackbed.cli.options import meant, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,13 +74,10 @@ def claimed(place: Place) -> None:
 
 def known_fault(fault_id: str) -> None:
     """A fault that is in no catalogue ends the command with status 2."""
-    from difflib import get_close_matches
-
     from trackbed.lab.faults import FAULTS
 
     if fault_id not in FAULTS:
-        close = get_close_matches(fault_id, FAULTS, n=1)
-        refuse(f"no fault {fault_id!r}" + (f"; did you mean {close[0]!r}?" if close else "; see trackbed faults"))
+        refuse(f"no fault {fault_id!r}{meant(fault_id, FAULTS, 'see trackbed faults')}")
 
 
 def held(place: Place, work: Callable[[], int]) -> int:

@@ -13,41 +13,25 @@ from collections.abc import Iterator
 from trackbed.plan.plan import Plan, RailPlan
 from trackbed.spec.problems import Problem
 from trackbed.stacks import pod_ipam
-from trackbed.stacks.access import Access
-from trackbed.stacks.network_operator.policy import NAMESPACE, READY, image, shared_device_plugin
-from trackbed.stacks.network_operator.secondary import (
-    SHARED_PREFIX,
-    charts,
-    master,
-    policy,
-    shared_devices,
-    shared_refusals,
-)
+from trackbed.stacks.network_operator import shared_ports
+from trackbed.stacks.network_operator.policy import NAMESPACE, image
+from trackbed.stacks.network_operator.secondary import charts
 from trackbed.stacks.objects import Manifest, manifest, without_none
 from trackbed.stacks.port_names import unlike_names
-from trackbed.stacks.rails import networks, port_hcas, resources
 from trackbed.stacks.stack import Stack, Stage
 
 
 def _stages(plan: Plan) -> Iterator[Stage]:
-    devices = shared_device_plugin(plan, shared_devices(plan))
-    beside = {"ipoib": image(plan, "ipoib-cni")}
-    yield Stage("operator", (policy(plan, beside, rdmaSharedDevicePlugin=devices),), (READY,))
-    yield from pod_ipam.pool_stages(plan, NAMESPACE)
-    yield Stage("networks", (_network(plan, rail) for rail in plan.common.rails))
+    return shared_ports.stages(plan, _network, {"ipoib": image(plan, "ipoib-cni")})
 
 
 def _network(plan: Plan, rail: RailPlan) -> Manifest:
     spec = without_none(
         networkNamespace=plan.kubernetes.namespace,
-        master=master(plan, rail),
+        master=shared_ports.master(plan, rail),
         ipam=pod_ipam.section_text(plan, rail),
     )
     return manifest("mellanox.com/v1alpha1", "IPoIBNetwork", rail.network, spec=spec)
-
-
-def _access(plan: Plan) -> Access:
-    return Access(networks=networks(plan), resources=resources(plan, SHARED_PREFIX), hcas=port_hcas(plan))
 
 
 def _refusals(plan: Plan) -> Iterator[Problem]:
@@ -56,7 +40,7 @@ def _refusals(plan: Plan) -> Iterator[Problem]:
         yield Problem("stack-link-type", message, ("spec", "linkType"))
         return
     yield from unlike_names(plan, "an IPoIBNetwork")
-    yield from shared_refusals(plan)
+    yield from shared_ports.refusals(plan)
     if plan.kubernetes.pkey is not None:
         message = (
             "an IPoIBNetwork has its parent interface's partition and names no PKey: leave out kubernetes.pkey, or "
@@ -90,6 +74,6 @@ STACK = Stack(
     ),
     charts=charts,
     stages=_stages,
-    access=_access,
+    access=shared_ports.access,
     refusals=_refusals,
 )
