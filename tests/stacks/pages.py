@@ -27,6 +27,11 @@ def rendered(name: str) -> str:
     return "".join([*(readme(one, plan, ()) if nothing else ()), *documents(objects(one, plan)), *files])
 
 
+def golden(name: str) -> Path:
+    """Where a stack's golden file is; without objects it is no YAML."""
+    return GOLDEN / f"{name}.{'yaml' if stack(name).labels_nodes else 'txt'}"
+
+
 def pages() -> dict[str, str]:
     """File name -> text of every page."""
     return {f"{name}.md": _page(name) for name in MODULES} | {"README.md": _index()}
@@ -47,7 +52,7 @@ def _page(name: str) -> str:
         _list("Needs", one.needs),
         _list("Cannot", one.cannot),
         f"## Two nodes, two rails\n\nWhat `trackbed render stack {name}` prints ({fabric}):\n",
-        f"```yaml\n{(GOLDEN / f'{name}.yaml').read_text()}```\n",
+        f"```{'yaml' if one.labels_nodes else 'text'}\n{golden(name).read_text()}```\n",
     ]
     return "\n".join(part for part in parts if part)
 
@@ -59,6 +64,6 @@ def _list(title: str, lines: tuple[str, ...]) -> str:
 if __name__ == "__main__":
     PAGES.mkdir(parents=True, exist_ok=True)
     for known in MODULES:
-        (GOLDEN / f"{known}.yaml").write_text(rendered(known))
+        golden(known).write_text(rendered(known))
     for file, text in pages().items():
         (PAGES / file).write_text(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stacks.pages import GOLDEN, PAGES, pages, rendered
+from tests.stacks.pages import GOLDEN, PAGES, golden, pages, rendered
 from tests.stacks.sites import SITES, alike, planned
 from trackbed.stacks import MODULES, stack
 
@@ -12,7 +12,7 @@ from trackbed.stacks import MODULES, stack
 @pytest.mark.parametrize("name", MODULES)
 def test_a_stack_renders_what_was_reviewed(name: str) -> None:
     assert list(stack(name).refusals(planned(name, alike(2, 2), 2))) == []
-    assert rendered(name) == (GOLDEN / f"{name}.yaml").read_text(), "read the difference, then run scripts/docs"
+    assert rendered(name) == golden(name).read_text(), "read the difference, then run scripts/docs"
 
 
 def test_every_stack_has_its_golden_file_and_its_site() -> None:
