@@ -1,9 +1,17 @@
 """The steps of the host chain: each turns a NodePlan into wanted settings.
 
+    cmdline     kernel arguments: IOMMU, huge pages, CPUs
+    firmware    the NIC's own configuration (NVIDIA's)
+    drivers     modules of the NIC
+    rdma        namespace mode, RDMA device names
+    vfs         virtual functions of each port
     names       the port of each rail is called railN
     addresses   MTU, up, one address for each IP version
     routing     a table, a rule and routes for each rail, the fence, the per-interface switches
-    limits      neighbour tables large enough
+    qos         traffic class, ECN, congestion notices; what is set again at each boot
+    limits      neighbour tables large enough, locked memory
+    kubelet     placement of pods by NUMA node
+    runtime     locked memory of containers
 
 A step is a module with `STEP`, its name, and `settings(node)`, a pure function. A new step is one module and one line
 in `STEPS`, in the order of `setting.STEPS`.
@@ -13,7 +21,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from trackbed.chain import addresses, limits, names, routing
+from trackbed.chain import (
+    addresses,
+    cmdline,
+    drivers,
+    firmware,
+    kubelet,
+    limits,
+    names,
+    qos,
+    rdma,
+    routing,
+    runtime,
+    vfs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -31,7 +52,20 @@ class Step(Protocol):
         """What the step wants on `node`, in the order in which it must be set."""
 
 
-STEPS: tuple[Step, ...] = (names, addresses, routing, limits)
+STEPS: tuple[Step, ...] = (
+    cmdline,
+    firmware,
+    drivers,
+    rdma,
+    vfs,
+    names,
+    addresses,
+    routing,
+    qos,
+    limits,
+    kubelet,
+    runtime,
+)
 """The steps there are, cause before effect."""
 
 

@@ -8,13 +8,16 @@
 Example: 64 nodes with 15 pod addresses on 8 flat rails: 8 * (64 * 16 + 1) = 8200 neighbours, so 32768/16384/4096.
 (Documentation/networking/ip-sysctl.rst; the tables are shared by all network namespaces, the files exist only in the
 initial one.) Without it: "neighbour: arp_cache: neighbor table overflow!", and new peers are unreachable at random.
+
+Besides, who logs in may lock memory without limit (limits.d, pam_limits(8)): RDMA registers what it sends from. Jobs in
+pods get theirs from the container runtime (step runtime).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.chain.setting import Setting, Sysctl
+from trackbed.chain.setting import HEAD, File, Setting, Sysctl
 from trackbed.spec.ranges import V4, V6
 
 if TYPE_CHECKING:
@@ -24,12 +27,15 @@ if TYPE_CHECKING:
 
 STEP = "limits"
 
+MEMLOCK = "/etc/security/limits.d/90-trackbed.conf"
+_UNLIMITED = "".join(f"{who} {kind} memlock unlimited\n" for who in ("*", "root") for kind in ("soft", "hard"))
+
 KERNEL_THRESH3 = 1024
 """Default gc_thresh3 of arp_tbl (net/ipv4/arp.c) and nd_tbl (net/ipv6/ndisc.c)."""
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """Three thresholds for each IP version that is planned."""
+    """Three thresholds for each IP version that is planned, and the limit of locked memory."""
     for version in (V4, V6):
         count = neighbours(node, version)
         if not count:
@@ -39,6 +45,9 @@ def settings(node: NodePlan) -> Iterator[Setting]:
         for number, value in ((3, largest), (2, largest // 2), (1, largest // 8)):
             key = f"net/ipv{version}/neigh/default/gc_thresh{number}"
             yield Setting(STEP, Sysctl(key, str(value), at_least=True), None, why)
+    if node.ports:
+        file = File(MEMLOCK, HEAD + _UNLIMITED, ("/etc/security/limits.d",), "there is no PAM limits folder here")
+        yield Setting(STEP, file, None, "RDMA outside pods locks the memory it registers")
 
 
 def neighbours(node: NodePlan, version: int) -> int:

@@ -31,6 +31,9 @@ STEPS = (
 )
 """The host chain, cause before effect: the first step that is not sound is where to look."""
 
+HEAD = "# Written by Trackbed from the Fabric; changes made here are lost at the next `trackbed apply`.\n"
+"""First line of every file of ours."""
+
 PROTOCOL = 114
 """Who made a route, rule or address (rtm_protocol, FRA_PROTOCOL, IFA_PROTO): 114 ("r") is Trackbed. Not taken in
 include/uapi/linux/rtnetlink.h (84 is OVN, 99 Open/R, 186 to 198 FRR) nor in /etc/iproute2/rt_protos."""
@@ -87,7 +90,148 @@ class Sysctl:
     """A larger number on the machine is as good (table sizes)."""
 
 
-Want = Name | Mtu | Up | Address | RouteOn | Rule | Sysctl
+@dataclass(frozen=True, slots=True)
+class KernelArguments:
+    """The kernel is started with these arguments, now and at the next boot.
+
+    Each of `groups` is one argument (`iommu=pt`), or several that only together mean something
+    (`hugepagesz=1G hugepages=16`). `iommu` asks for the IOMMU in pass-through; how that is said depends on the CPU.
+    """
+
+    groups: tuple[str, ...]
+    iommu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HugePages:
+    """The kernel holds at least `count` huge pages of `size_kib` KiB."""
+
+    size_kib: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A whole file of ours has this content; where none of `needs` (paths, `*` allowed) exists it has no meaning.
+
+    `lack` says in words what is missing then. `after` is a command that makes a program read the file. `note` is what
+    a person must do besides, because Trackbed would disturb what runs.
+    """
+
+    path: str
+    content: str
+    needs: tuple[str, ...] = ()
+    lack: str = ""
+    after: tuple[str, ...] = ()
+    note: str = ""
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaNamespaces:
+    """RDMA devices belong to one network namespace (`exclusive`) or are seen in all (`shared`)."""
+
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaName:
+    """The RDMA device of port `netdev` is called `name`."""
+
+    netdev: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class VfCount:
+    """Port `netdev` (PCI address `pci`, where the Fabric knows it) has `count` virtual functions."""
+
+    netdev: str
+    pci: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memlock:
+    """Processes called `process` may lock memory without limit (RLIMIT_MEMLOCK, setrlimit(2))."""
+
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
+class CpuState:
+    """kubelet's CPU manager has no state, or that of this policy."""
+
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletReads:
+    """The kubelet that runs reads drop-ins from `folder`, and has started since `file` was written."""
+
+    folder: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A file of sysfs or configfs that belongs to port `netdev` holds `value`.
+
+    `path` may say {netdev} and {rdma}, which stand for the port's present names.
+    """
+
+    netdev: str
+    path: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a NIC's firmware, as mlxconfig names it, with its value as a number."""
+
+    name: str
+    value: str
+    at_least: bool = False
+    """A larger number in the firmware is as good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firmware:
+    """The NIC of port `netdev` (PCI address `pci`) has these parameters; those it does not know do not count."""
+
+    netdev: str
+    pci: str
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A kernel module is loaded (or built in)."""
+
+    name: str
+
+
+Want = (
+    Name
+    | Mtu
+    | Up
+    | Address
+    | RouteOn
+    | Rule
+    | Sysctl
+    | KernelArguments
+    | HugePages
+    | File
+    | RdmaNamespaces
+    | RdmaName
+    | VfCount
+    | Memlock
+    | CpuState
+    | KubeletReads
+    | Attribute
+    | Module
+    | Firmware
+)
 
 
 @dataclass(frozen=True, slots=True)

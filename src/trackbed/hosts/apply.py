@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.chain.setting import Name
+from trackbed.chain.setting import STEPS, Attribute, Firmware, Name
 from trackbed.hosts import carriers
 from trackbed.hosts import files as hostfiles
 from trackbed.hosts import record as records
-from trackbed.hosts.change import NOTHING, Change, Comparison, SysctlWrite
+from trackbed.hosts.change import NOTHING, Change, Comparison, Run
 from trackbed.hosts.compare import compare
+from trackbed.hosts.perform import RefusedError, perform
 from trackbed.hosts.state import read
 from trackbed.hosts.undo import GONE, restore
 from trackbed.hosts.view import view
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from trackbed.chain.setting import Setting
     from trackbed.hosts.files import FileChange
     from trackbed.hosts.machine import Machine
+    from trackbed.hosts.view import View
 
 ROUNDS = 3
 """A rename that flushes routes takes two; what is not settled after three does not settle."""
@@ -73,10 +75,6 @@ class Applied:
     changes: tuple[Change, ...]
     files: tuple[FileChange, ...]
     left: Comparison
-
-
-class _RefusedError(Exception):
-    """The kernel refused one change."""
 
 
 def diff(machine: Machine, settings: Sequence[Setting]) -> tuple[Change, ...]:
@@ -119,7 +117,7 @@ def _apply(machine: Machine, settings: Sequence[Setting], folder: Path, files: M
     if not rewritten and not any(change.do for change in found.changes):
         _finish(folder)
         return Applied((), (), found)
-    record = _begin(machine, settings, rewritten, folder)
+    record = _begin(machine, found, (view(read(machine), settings), rewritten), folder)
     try:
         done, left = _rounds(machine, settings, found)
         for change in rewritten:
@@ -127,7 +125,7 @@ def _apply(machine: Machine, settings: Sequence[Setting], folder: Path, files: M
     except (Exception, KeyboardInterrupt) as error:  # whatever it was, the machine must not stay half done
         wrong = restore(machine, record)
         records.drop(folder)
-        if not isinstance(error, _RefusedError | NetlinkError | OSError):
+        if not isinstance(error, RefusedError | NetlinkError | OSError):
             raise
         raise ApplyError(_told(error, wrong)) from error
     _finish(folder)
@@ -149,10 +147,12 @@ def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
 
 
 def _begin(
-    machine: Machine, settings: Sequence[Setting], rewritten: Sequence[FileChange], folder: Path
+    machine: Machine, found: Comparison, touched: tuple[View, Sequence[FileChange]], folder: Path
 ) -> records.Record:
     """The record of now, or that of an apply that was killed, completed by what this one may touch besides."""
-    record = records.take(machine, view(read(machine), settings), rewritten)
+    backs = [operation.back for change in found.changes for operation in change.do if isinstance(operation, Run)]
+    record = records.take(machine, *touched, found.changes)
+    record = msgspec.structs.replace(record, commands=tuple(dict.fromkeys(back for back in backs if back)))
     old = records.load(folder)
     if old is not None and not old.finished:
         record = records.merged(old, record) if records.here(machine, old) else records.with_files(record, old)
@@ -169,17 +169,33 @@ def _finish(folder: Path) -> None:
 def _rounds(machine: Machine, settings: Sequence[Setting], found: Comparison) -> tuple[tuple[Change, ...], Comparison]:
     done: list[Change] = []
     for _ in range(ROUNDS):
-        todo = [change for change in found.changes if change.do]
+        todo = _ready([change for change in found.changes if change.do])
         if not todo:
             return tuple(done), found
         _execute(machine, todo)
         done += [change for change in todo if change not in done]
-        found = compare(machine, settings)
+        found = _again(machine, settings, found)
     rest = [change for change in found.changes if change.do]
     if rest:
         listed = "; ".join(f"{change.what} is {change.have}, not {change.want}" for change in rest[:3])
-        raise _RefusedError(f"settings do not stay as they are set: {listed}. Does another program set them?")
+        raise RefusedError(f"settings do not stay as they are set: {listed}. Does another program set them?")
     return tuple(done), found
+
+
+def _again(machine: Machine, settings: Sequence[Setting], found: Comparison) -> Comparison:
+    """Compare anew, but do not ask every NIC's flash again: that takes seconds, and no apply writes there."""
+    same = [c for c in found.changes if c.setting and isinstance(c.setting.want, Firmware)]
+    unknown = [one for one in found.skipped if isinstance(one.setting.want, Firmware)]
+    now = compare(machine, [setting for setting in settings if not isinstance(setting.want, Firmware)])
+    order = sorted([*same, *now.changes], key=lambda change: STEPS.index(change.step))
+    return Comparison(tuple(order), (*unknown, *now.skipped))
+
+
+def _ready(changes: list[Change]) -> list[Change]:
+    """The changes of one round: attributes lie below names, so where a name changes, they wait for the next round."""
+    if not any(change.step in {"names", "rdma"} for change in changes):
+        return changes
+    return [change for change in changes if not (change.setting and isinstance(change.setting.want, Attribute))]
 
 
 def _execute(machine: Machine, changes: Sequence[Change]) -> None:
@@ -191,7 +207,7 @@ def _execute(machine: Machine, changes: Sequence[Change]) -> None:
             _send(machine, [(change, message) for change, message in listed if isinstance(message, Message)])
         else:
             for change, write in listed:
-                _write(machine, change, write)
+                perform(machine, change, write)
 
 
 def _send(machine: Machine, batch: Sequence[tuple[Change, Message]]) -> None:
@@ -202,7 +218,7 @@ def _send(machine: Machine, batch: Sequence[tuple[Change, Message]]) -> None:
             bad = [(batch[failure.index], failure) for failure in error.failures]
             told = [_words(change, failure) for (change, message), failure in bad if not _gone(message, failure)]
             if told:
-                raise _RefusedError("; ".join(dict.fromkeys(told))) from error
+                raise RefusedError("; ".join(dict.fromkeys(told))) from error
 
 
 def _gone(message: Message, failure: Failure) -> bool:
@@ -214,15 +230,7 @@ def _rewrite(machine: Machine, change: FileChange) -> None:
     try:
         hostfiles.write(machine, change.path, change.want)
     except OSError as error:
-        raise _RefusedError(f"cannot write {change.path}: {error.strerror}") from error
-
-
-def _write(machine: Machine, change: Change, write: object) -> None:
-    if isinstance(write, SysctlWrite):
-        try:
-            machine.write_sysctl(write.key, write.value)
-        except OSError as error:
-            raise _RefusedError(f"{change.what}: cannot write {write.value}: {error.strerror}") from error
+        raise RefusedError(f"cannot write {change.path}: {error.strerror}") from error
 
 
 def _words(change: Change, failure: Failure) -> str:

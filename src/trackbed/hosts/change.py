@@ -21,7 +21,33 @@ class SysctlWrite:
     value: str
 
 
-Operation = Message | SysctlWrite
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """Replace a whole file of ours; None deletes it."""
+
+    path: str
+    content: str | None
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeWrite:
+    """Write `value` to a file of sysfs or configfs; `first` is written before it, where the kernel wants that."""
+
+    path: str
+    value: str
+    first: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a program; `back` is what undoes it, run after files have been put back."""
+
+    argv: tuple[str, ...]
+    back: tuple[str, ...] = ()
+
+
+Operation = Message | SysctlWrite | FileWrite | AttributeWrite | Run
 
 Action = Literal["add", "change", "remove"]
 
@@ -30,7 +56,8 @@ Action = Literal["add", "change", "remove"]
 class Change:
     """One difference. `setting` is None for what is there and no longer planned.
 
-    `do` is empty where Trackbed will not mend it; `advice` then says who can.
+    `do` is empty where Trackbed will not mend it; `advice` then says who can. Otherwise `advice` tells what besides a
+    write will happen: the programs that are run, and what a person must do afterwards.
     """
 
     setting: Setting | None
@@ -42,6 +69,8 @@ class Change:
     action: Action
     do: tuple[Operation, ...]
     advice: str = ""
+    reboot: bool = False
+    """All is set for the next boot, and only that boot is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +96,8 @@ NOTHING = "-"
 
 def wanted(setting: Setting, what: str, have: str, want: str, do: tuple[Operation, ...]) -> Change:
     """The change that fulfils a setting."""
-    return Change(setting, setting.step, setting.rail, what, have, want, "add" if have == NOTHING else "change", do)
+    action: Action = "add" if have == NOTHING else "change"
+    return Change(setting, setting.step, setting.rail, what, have, want, action, do, _runs(do))
 
 
 def refused(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
@@ -75,6 +105,17 @@ def refused(setting: Setting, what: str, have: str, want: str, advice: str) -> C
     return Change(setting, setting.step, setting.rail, what, have, want, "change", (), advice)
 
 
+def awaiting(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
+    """A setting that stands for the next boot and cannot be had before."""
+    return Change(setting, setting.step, setting.rail, what, have, want, "change", (), advice, reboot=True)
+
+
 def stale(step: str, rail: int | None, what: str, have: str, do: tuple[Operation, ...]) -> Change:
     """The removal of something that is ours and no longer planned."""
-    return Change(None, step, rail, what, have, NOTHING, "remove", do)
+    return Change(None, step, rail, what, have, NOTHING, "remove", do, _runs(do))
+
+
+def _runs(do: tuple[Operation, ...]) -> str:
+    """The programs that operations run, for people; empty if none."""
+    listed = [" ".join(operation.argv) for operation in do if isinstance(operation, Run)]
+    return f"apply runs: {'; '.join(listed)}" if listed else ""

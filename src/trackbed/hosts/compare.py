@@ -4,8 +4,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.chain.setting import STEPS, Address, Mtu, Name, RouteOn, Setting, Sysctl, Up
-from trackbed.hosts import addresses, links, names, routes, rules, sysctls
+from trackbed.chain.setting import (
+    STEPS,
+    Address,
+    Attribute,
+    CpuState,
+    File,
+    Firmware,
+    HugePages,
+    KernelArguments,
+    KubeletReads,
+    Memlock,
+    Module,
+    Mtu,
+    Name,
+    RdmaName,
+    RdmaNamespaces,
+    RouteOn,
+    Setting,
+    Sysctl,
+    Up,
+    VfCount,
+)
+from trackbed.hosts import (
+    addresses,
+    attributes,
+    cmdline,
+    firmware,
+    kubelet,
+    links,
+    names,
+    ownfiles,
+    processes,
+    rdma,
+    routes,
+    rules,
+    sysctls,
+)
 from trackbed.hosts.change import Change, Comparison, Skipped
 from trackbed.hosts.state import HostState, read
 from trackbed.hosts.view import View, view
@@ -29,7 +64,22 @@ def judge(state: HostState, settings: Iterable[Setting]) -> Comparison:
     changes = [outcome for outcome in found if isinstance(outcome, Change)]
     order = [*_stale(seen), *changes]
     order.sort(key=lambda change: STEPS.index(change.step))
-    return Comparison(tuple(order), tuple(outcome for outcome in found if isinstance(outcome, Skipped)))
+    return Comparison(tuple(order), tuple(_together([one for one in found if isinstance(one, Skipped)])))
+
+
+_ALONE = Name | Mtu | Up | Address | RouteOn | Rule | Sysctl
+"""Kinds whose skipped settings are told one by one; of the others a host lacks all or none."""
+
+
+def _together(skipped: list[Skipped]) -> Iterator[Skipped]:
+    """Skipped settings of one step with one reason as one, in the place of the first."""
+    groups: dict[object, list[Skipped]] = {}
+    for one in skipped:
+        key = id(one) if isinstance(one.setting.want, _ALONE) else (one.setting.step, one.reason)
+        groups.setdefault(key, []).append(one)
+    for same in groups.values():
+        more = f" and {len(same) - 1} more of step {same[0].setting.step}" if len(same) > 1 else ""
+        yield Skipped(same[0].setting, same[0].what + more, same[0].reason)
 
 
 def _judged(setting: Setting, seen: View) -> Change | Skipped | None:
@@ -37,7 +87,9 @@ def _judged(setting: Setting, seen: View) -> Change | Skipped | None:
     return Skipped(setting, describe(setting), lack) if lack else _compared(setting, seen)
 
 
-def _compared(setting: Setting, seen: View) -> Change | Skipped | None:  # noqa: PLR0911 - one return for each kind
+def _compared(  # noqa: C901, PLR0911, PLR0912 - one return for each kind
+    setting: Setting, seen: View
+) -> Change | Skipped | None:
     match setting.want:
         case Name() as want:
             return names.compare(setting, want, seen)
@@ -53,6 +105,30 @@ def _compared(setting: Setting, seen: View) -> Change | Skipped | None:  # noqa:
             return rules.compare(setting, want, seen)
         case Sysctl() as want:
             return sysctls.compare(setting, want, seen)
+        case KernelArguments() as want:
+            return cmdline.compare(setting, want, seen)
+        case HugePages() as want:
+            return cmdline.pages(setting, want, seen)
+        case File() as want:
+            return ownfiles.compare(setting, want, seen)
+        case RdmaNamespaces() as want:
+            return rdma.namespaces(setting, want, seen)
+        case RdmaName() as want:
+            return rdma.name(setting, want, seen)
+        case VfCount() as want:
+            return attributes.count(setting, want, seen)
+        case Attribute() as want:
+            return attributes.compare(setting, want, seen)
+        case Memlock() as want:
+            return processes.memlock(setting, want, seen)
+        case CpuState() as want:
+            return kubelet.state(setting, want, seen)
+        case KubeletReads() as want:
+            return kubelet.reads(setting, want, seen)
+        case Firmware() as want:
+            return firmware.compare(setting, want, seen)
+        case Module() as want:
+            return processes.module(setting, want, seen)
 
 
 def _stale(seen: View) -> Iterator[Change]:
@@ -63,9 +139,14 @@ def _stale(seen: View) -> Iterator[Change]:
     if steps & {"names", "routing"}:
         yield from routes.unplanned(seen)
         yield from rules.unplanned(seen)
+    asked = frozenset(STEPS) if "names" in steps else frozenset(steps)
+    if "cmdline" in asked and not any(isinstance(setting.want, KernelArguments) for setting in seen.settings):
+        yield from cmdline.unplanned(seen)
+    if not seen.state.machine.shared:
+        yield from ownfiles.unplanned(seen, asked)
 
 
-def describe(setting: Setting) -> str:  # noqa: PLR0911 - one return for each kind
+def describe(setting: Setting) -> str:  # noqa: C901, PLR0911, PLR0912 - one return for each kind
     """A setting in a few words."""
     match setting.want:
         case Name(netdev):
@@ -82,3 +163,27 @@ def describe(setting: Setting) -> str:  # noqa: PLR0911 - one return for each ki
             return f"rule {rule.priority}"
         case Sysctl(key):
             return key
+        case KernelArguments():
+            return cmdline.WHAT
+        case HugePages(size_kib):
+            return f"huge pages of {size_kib} KiB"
+        case File(path):
+            return f"file {path}"
+        case RdmaNamespaces():
+            return "RDMA namespace mode"
+        case RdmaName(netdev):
+            return f"RDMA device of {netdev}"
+        case VfCount(netdev):
+            return f"VFs of {netdev}"
+        case Attribute(netdev, path):
+            return path.format(netdev=netdev, rdma=netdev)
+        case Memlock(process):
+            return f"locked memory of {process}"
+        case Module(name):
+            return f"kernel module {name}"
+        case CpuState():
+            return "state of kubelet's CPU manager"
+        case KubeletReads():
+            return "kubelet's drop-ins"
+        case Firmware(netdev):
+            return f"firmware of {netdev}"

@@ -71,8 +71,11 @@ def differences(machine: Machine, wanted: Mapping[str, str]) -> tuple[FileChange
     return tuple(FileChange(path, have.get(path), want.get(path)) for path in paths if have.get(path) != want.get(path))
 
 
-def write(machine: Machine, path: str, content: bytes | None) -> None:
-    """Replace one file of ours durably; None deletes it. OSError as the file system says it."""
+def write(machine: Machine, path: str, content: bytes | None, permissions: int | None = None) -> None:
+    """Replace one file of ours durably; None deletes it. OSError as the file system says it.
+
+    Permissions are what readers of such a path demand, where none are given.
+    """
     place = machine.path(path)
     if content is None:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -80,7 +83,7 @@ def write(machine: Machine, path: str, content: bytes | None) -> None:
             _sync_folder(place.parent)
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    replace(place, content, mode(path))
+    replace(place, content, mode(path) if permissions is None else permissions)
 
 
 def replace(place: Path, content: bytes, permissions: int) -> None:

@@ -8,6 +8,9 @@ The live host, a container that sees it under /host, a captured tree and a names
 
 Files come from the root folder, all but one kind: `/proc/sys/net` shows the network namespace of the thread that opens
 it, so kernel parameters are read and written by a thread inside the namespace.
+
+Programs run only where their host is meant: on this host (root `/`), or by the `runner` that the caller brings. Nothing
+out of a foreign root is ever started.
 """
 
 from __future__ import annotations
@@ -15,20 +18,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from trackbed.hosts.runner import Local, Ran, Runner
 from trackbed.netlink.netns import entered
 from trackbed.netlink.sockets import Socket
 
 PROC_SYS = Path("/proc/sys")
 
+_CONTAINER = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")
+"""Files by which Docker, Podman and systemd-nspawn tell what runs inside that it is in a container."""
+
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The kernel parameter does not exist here."""
+    """The kernel parameter, file or program does not exist here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The kernel parameter exists and cannot be read; `reason` says why."""
+    """The kernel parameter or file exists and cannot be read; `reason` says why."""
 
     reason: str
 
@@ -39,6 +46,17 @@ class Machine:
 
     root: Path
     netns: Path | int | None = None
+    runner: Runner | None = None
+    """What starts programs there; None: this host's own where the root is `/`, otherwise nothing is started."""
+
+    @property
+    def shared(self) -> str:
+        """Why the kernel, its modules and its devices are not this machine's own to set; empty where they are."""
+        if self.netns is not None and self.root == Path("/"):
+            return "this is a network namespace of a host that has these for itself"
+        if any((self.root / marker.lstrip("/")).exists() for marker in _CONTAINER):
+            return "this is a container, and these are its host's"
+        return ""
 
     def path(self, absolute: str) -> Path:
         """The place of an absolute path under the root; ValueError if it would lead out of it."""
@@ -53,6 +71,33 @@ class Machine:
     def socket(self) -> Socket:
         """A netlink socket in the machine's network namespace; the caller closes it (it is a context manager)."""
         return Socket(netns=self.netns)
+
+    def read(self, path: str) -> str | Absent | Unreadable:
+        """The text of a small file under the root, without the blanks around it."""
+        try:
+            return self.path(path).read_text(errors="replace").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return Absent()
+        except (OSError, ValueError) as error:
+            return Unreadable(str(getattr(error, "strerror", None) or error))
+
+    def write_attribute(self, path: str, value: str) -> None:
+        """Write a file of sysfs or configfs under the root; OSError as the kernel says it."""
+        with self.path(path).open("w") as stream:
+            stream.write(value)
+
+    def has(self, program: str) -> bool:
+        """Whether `run` could start a program."""
+        runner = self._runner()
+        return runner is not None and runner.has(program)
+
+    def run(self, argv: tuple[str, ...]) -> Ran | Absent:
+        """Run a program on the machine; Absent where it, or a way to run it, is not there."""
+        runner = self._runner()
+        return runner.run(argv) if runner is not None and runner.has(argv[0]) else Absent()
+
+    def _runner(self) -> Runner | None:
+        return self.runner or (Local() if self.root == Path("/") else None)
 
     def read_sysctl(self, key: str) -> str | Absent | Unreadable:
         """The value of `/proc/sys/<key>`, as seen from inside the network namespace."""

@@ -1,6 +1,7 @@
 """What the machine was like before: the part of it that `apply` may touch, on disk before the first change.
 
-    undo.json   {boot, netns, finished, links, addresses, routes, rules, sysctls, files}
+    undo.json   {boot, netns, finished, links, addresses, routes, rules, sysctls, attributes, rdma, files, modes,
+                 commands}
 
 Addresses, routes and rules are kept as the kernel's own messages, so that putting them back loses nothing that this
 program does not know. The record is complete and synced before anything is changed; `finished` is set when all changes
@@ -19,6 +20,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trackbed.chain.setting import PROTOCOL, Address, Sysctl
+from trackbed.hosts import rdma
+from trackbed.hosts.attributes import attribute_of
+from trackbed.hosts.change import FileWrite
 from trackbed.hosts.files import FileChange, replace
 from trackbed.hosts.state import ADDRESS_HEAD, IFA_PROTO
 from trackbed.hosts.sysctls import live_key
@@ -43,6 +47,7 @@ from trackbed.plan.routes import Rule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from trackbed.hosts.change import Change
     from trackbed.hosts.machine import Machine
     from trackbed.hosts.view import View
     from trackbed.netlink.sockets import Socket
@@ -86,7 +91,11 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Everything needed to undo; `files` holds None for a file that was not there."""
+    """Everything needed to undo; `files` holds None for a file that was not there.
+
+    `attributes` are files of sysfs, `rdma` what `hosts.rdma` took, `modes` permissions of files, `commands` programs to
+    run after all was put back.
+    """
 
     boot: str
     netns: int
@@ -95,6 +104,10 @@ class Record(msgspec.Struct, frozen=True):
     sysctls: dict[str, str]
     files: dict[str, bytes | None]
     finished: bool = False
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+    rdma: dict[str, str] = msgspec.field(default_factory=dict)
+    modes: dict[str, int] = msgspec.field(default_factory=dict)
+    commands: tuple[tuple[str, ...], ...] = ()
 
 
 def folder(machine: Machine) -> Path:
@@ -104,8 +117,8 @@ def folder(machine: Machine) -> Path:
     return own if alone else own / f"netns-{_netns(machine)}"
 
 
-def take(machine: Machine, seen: View, files: Iterable[FileChange]) -> Record:
-    """Record the machine as it is now."""
+def take(machine: Machine, seen: View, files: Iterable[FileChange], changes: Iterable[Change] = ()) -> Record:
+    """Record the machine as it is now: what settings speak of, and what `changes` are about to write besides."""
     wants = [setting.want for setting in seen.settings]
     planned = {
         f"{seen.ports[w.netdev].index} {w.own}" for w in wants if isinstance(w, Address) and w.netdev in seen.ports
@@ -118,26 +131,62 @@ def take(machine: Machine, seen: View, files: Iterable[FileChange]) -> Record:
     links = tuple(LinkRecord(link.index, link.name, link.mtu, link.up) for link in ports)
     with machine.socket() as sock:
         network = Network(links, *(bodies(sock, kind, scope) for kind in (RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWRULE)))
-    return Record(boot(), _netns(machine), scope, network, values, {f.path: f.have for f in files})
+    before = {f.path: f.have for f in files} | _files(machine, changes)
+    return Record(
+        boot(),
+        _netns(machine),
+        scope,
+        network,
+        values,
+        before,
+        attributes=_attributes(machine, seen),
+        rdma=rdma.taken(seen),
+        modes={path: machine.path(path).stat().st_mode & 0o7777 for path, have in before.items() if have is not None},
+    )
+
+
+def _files(machine: Machine, changes: Iterable[Change]) -> dict[str, bytes | None]:
+    found: dict[str, bytes | None] = {}
+    for path in [op.path for change in changes for op in change.do if isinstance(op, FileWrite)]:
+        try:
+            found[path] = machine.path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            found[path] = None
+    return found
+
+
+def _attributes(machine: Machine, seen: View) -> dict[str, str]:
+    if machine.shared:
+        return {}
+    paths = [path for setting in seen.settings if (path := attribute_of(setting.want, seen))]
+    return {path: value for path in paths if isinstance(value := machine.read(path), str)}
 
 
 def merged(old: Record, new: Record) -> Record:
     """The record of a killed apply, completed by what the next one may touch besides.
 
     Kernel parameters of a port stand under the name it had; what was read under the new name came from the first apply.
+    So do files of sysfs, which lie under the name of the port or of its RDMA device.
     """
     renamed = {link.name for link in new.network.links} - {link.name for link in old.network.links}
     fresh = {name: value for name, value in new.sysctls.items() if not renamed & set(name.split("/"))}
     scope = Scope(*(getattr(old.scope, name) | getattr(new.scope, name) for name in Scope.__struct_fields__))
-    return with_files(msgspec.structs.replace(old, scope=scope, sysctls=fresh | old.sysctls), new, old)
+    renamed |= set(new.rdma.values()) - set(old.rdma.values())
+    attributes = {name: value for name, value in new.attributes.items() if not renamed & set(name.split("/"))}
+    both = msgspec.structs.replace(
+        old, scope=scope, sysctls=fresh | old.sysctls, attributes=attributes | old.attributes, rdma=new.rdma | old.rdma
+    )
+    return with_files(both, new, old)
 
 
 def with_files(base: Record, *records: Record) -> Record:
-    """A record with the files of all `records`; the later one knows the older content."""
-    files = dict(base.files)
+    """A record with the files and commands of all `records`; the later one knows the older content."""
+    files, modes = dict(base.files), dict(base.modes)
     for record in records:
         files.update(record.files)
-    return msgspec.structs.replace(base, files=files)
+        modes.update(record.modes)
+    commands = tuple(dict.fromkeys(command for record in (*records, base) for command in record.commands))
+    return msgspec.structs.replace(base, files=files, modes=modes, commands=commands)
 
 
 def load(place: Path) -> Record | None:

@@ -10,8 +10,9 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from trackbed.hosts import files
+from trackbed.hosts import attributes, files, rdma
 from trackbed.hosts.names import live, renames
+from trackbed.hosts.perform import RefusedError, run
 from trackbed.hosts.record import bodies, here, key, made_here
 from trackbed.hosts.state import ADDRESS_HEAD, read
 from trackbed.netlink import codec
@@ -48,13 +49,20 @@ def restore(machine: Machine, record: Record) -> tuple[str, ...]:
     if here(machine, record):
         _links(machine, record, wrong)
         _sysctls(machine, record, wrong)
+        wrong += rdma.restore(machine, record.rdma)  # first: attributes lie below the names that devices had
+        wrong += attributes.restore(machine, record.attributes)
         with machine.socket() as sock:
             _network(sock, record, wrong)
     for path, content in record.files.items():
         try:
-            files.write(machine, path, content)
+            files.write(machine, path, content, record.modes.get(path))
         except OSError as error:
             wrong.append(f"{path}: {error.strerror}")
+    for argv in record.commands:
+        try:
+            run(machine, argv)
+        except RefusedError as error:
+            wrong.append(str(error))
     return tuple(wrong)
 
 

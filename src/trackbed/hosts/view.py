@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.chain.setting import Address, Mtu, Name, RouteOn, Setting, Sysctl, Up
+from trackbed.chain.setting import (
+    Address,
+    Attribute,
+    Mtu,
+    Name,
+    RdmaName,
+    RouteOn,
+    Setting,
+    Sysctl,
+    Up,
+    VfCount,
+)
 from trackbed.hosts.machine import Absent
 from trackbed.hosts.names import port_of
 from trackbed.plan.routes import MAIN_TABLE, Rule
@@ -84,7 +95,7 @@ def view(state: HostState, settings: Iterable[Setting]) -> View:
 def netdev(setting: Setting) -> str:
     """The port a setting is about; empty if it is about the whole host."""
     want = setting.want
-    if isinstance(want, Name | Mtu | Up | Address | RouteOn):
+    if isinstance(want, Name | Mtu | Up | Address | RouteOn | RdmaName | VfCount | Attribute):
         return want.netdev
     if isinstance(want, Sysctl):
         parts = want.key.split("/")

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 from trackbed.plan.capacity import fits, gateway, others
 from trackbed.plan.lock import assign
-from trackbed.plan.plan import Addressed, Common, KubernetesPlan, NodePlan, Plan, PortPlan, QosPlan, RailPlan
+from trackbed.plan.plan import (
+    Addressed,
+    Common,
+    KernelPlan,
+    KubeletPlan,
+    KubernetesPlan,
+    NodePlan,
+    Plan,
+    PortPlan,
+    QosPlan,
+    RailPlan,
+)
 from trackbed.plan.railranges import rail_ranges, supernet_of
 from trackbed.plan.schemes import Layout, scheme
 from trackbed.plan.schemes.shared_subnet import gateway_of
@@ -103,7 +114,28 @@ def _common(fabric: Fabric, ranges: dict[int, list[Range | None]], nodes: int) -
         vf_trust=spec.vfs.trust,
         vf_spoof_check=spec.vfs.spoof_check,
         qos=QosPlan(spec.qos.dscp, spec.qos.priority, spec.qos.cnp_dscp, spec.qos.pfc, spec.qos.ecn),
+        kernel=_kernel(spec),
+        kubelet=_kubelet(spec),
     )
+
+
+_KIB = {"2M": 2 << 10, "1G": 1 << 20}
+
+
+def _kernel(spec: FabricSpec) -> KernelPlan | None:
+    told = spec.kernel
+    iommu = told.iommu == "passthrough" or (told.iommu == "auto" and bool(spec.vfs.count))
+    pages = tuple((_KIB[one.size], one.count) for one in told.hugepages)
+    if not (iommu or pages or told.isolated_cpus or told.arguments):
+        return None
+    return KernelPlan(iommu, pages, told.isolated_cpus, told.arguments)
+
+
+def _kubelet(spec: FabricSpec) -> KubeletPlan | None:
+    told = spec.kubelet
+    if not (told.topology_manager or told.reserved_cpus):
+        return None
+    return KubeletPlan(told.topology_manager, told.reserved_cpus)
 
 
 def _kubernetes(spec: FabricSpec) -> KubernetesPlan:

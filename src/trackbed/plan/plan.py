@@ -65,7 +65,23 @@ class QosPlan(msgspec.Struct, frozen=True, rename="camel"):
     ecn: bool
 
 
-class Common(msgspec.Struct, frozen=True, rename="camel"):
+class KernelPlan(msgspec.Struct, frozen=True, rename="camel"):
+    """What the kernel is started with: IOMMU in pass-through, huge pages as (size in KiB, count), arguments."""
+
+    iommu: bool
+    hugepages: tuple[tuple[int, int], ...] = ()
+    isolated_cpus: str | None = None
+    arguments: tuple[str, ...] = ()
+
+
+class KubeletPlan(msgspec.Struct, frozen=True, rename="camel"):
+    """How kubelet places pods; None leaves kubelet's own."""
+
+    topology_manager: str | None = None
+    reserved_cpus: str | None = None
+
+
+class Common(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What all nodes of a fabric share."""
 
     fabric: str
@@ -87,6 +103,10 @@ class Common(msgspec.Struct, frozen=True, rename="camel"):
     vf_trust: bool
     vf_spoof_check: bool
     qos: QosPlan
+    kernel: KernelPlan | None = None
+    """None where the Fabric asks nothing of the kernel's arguments."""
+    kubelet: KubeletPlan | None = None
+    """None where the Fabric asks nothing of kubelet."""
 
     def supernet(self, version: int) -> Range | None:
         """The range that holds all rails of an IP version."""

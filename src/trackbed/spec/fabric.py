@@ -17,7 +17,7 @@ from pydantic import Field
 
 from trackbed.spec.addressing import Addressing
 from trackbed.spec.cluster import OtherRanges, Pods
-from trackbed.spec.host import Names, Qos, Rdma, Routing, Vfs
+from trackbed.spec.host import Kernel, Kubelet, Names, Qos, Rdma, Routing, Vfs
 from trackbed.spec.kubernetes import Kubernetes
 from trackbed.spec.model import DnsLabel, Model
 from trackbed.spec.nodes import NodeGroup
@@ -56,6 +56,10 @@ class FabricSpec(Model):
     """Virtual functions."""
     rdma: Rdma = Rdma()
     """RDMA core."""
+    kernel: Kernel = Kernel()
+    """Kernel arguments."""
+    kubelet: Kubelet = Kubelet()
+    """Placement of pods on a node."""
     pods: Pods = Pods()
     """How pods get rails."""
     kubernetes: Kubernetes = Kubernetes()

@@ -12,6 +12,10 @@ from trackbed.spec.model import DNS_LABEL, Model, fail
 _RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_]{0,61}[A-Za-z0-9])?")
 """An extended resource (Kubernetes: a qualified name), its name of what every device plugin takes."""
 
+_CPUS = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
+_ARGUMENT = re.compile(r"[A-Za-z0-9_.-]+(=[A-Za-z0-9_.,:/@+-]+)?")
+"""A kernel argument without what GRUB's files, which a shell reads, would take for something else."""
+
 MAX_NETWORK_BYTES = 40
 """A network's name leaves room for what stacks append: a group, an IP version, a node."""
 
@@ -53,6 +57,67 @@ class Vfs(Model):
     """Whether a VF may change its MAC address and become promiscuous."""
     spoof_check: bool = True
     """Whether the port drops frames of a VF with a foreign MAC address."""
+
+
+class HugePages(Model):
+    """Huge pages that the kernel sets aside at boot."""
+
+    size: Literal["2M", "1G"] = "1G"
+    """Size of a page."""
+    count: int = Field(ge=1, le=1_000_000)
+    """Pages on the whole host."""
+
+
+class Kernel(Model):
+    """What the kernel is started with. Arguments that are there already stay; a change needs a reboot."""
+
+    iommu: Literal["auto", "passthrough", "leave"] = "auto"
+    """passthrough: the IOMMU is on, and the host's own devices bypass it. auto: so where ports have VFs."""
+    hugepages: tuple[HugePages, ...] = ()
+    """Huge pages, each size once; the first is the default size."""
+    isolated_cpus: str | None = None
+    """CPUs, as 4-63,68, that the scheduler, its tick and RCU callbacks leave alone."""
+    arguments: tuple[str, ...] = ()
+    """More arguments, as pci=realloc."""
+
+    @field_validator("hugepages")
+    @classmethod
+    def _once(cls, value: tuple[HugePages, ...]) -> tuple[HugePages, ...]:
+        if len({pages.size for pages in value}) != len(value):
+            raise fail("bad-hugepages", "each size of huge pages may be named once")
+        return value
+
+    @field_validator("isolated_cpus")
+    @classmethod
+    def _list(cls, value: str | None) -> str | None:
+        if value is not None and not _CPUS.fullmatch(value):
+            raise fail("bad-cpus", f"{value!r} is no list of CPUs; write it as 4-63,68")
+        return value
+
+    @field_validator("arguments")
+    @classmethod
+    def _words(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            if not _ARGUMENT.fullmatch(word):
+                message = f"{word!r} is no kernel argument; write one a line, as pci=realloc, without blanks or quotes"
+                raise fail("bad-argument", message)
+        return value
+
+
+class Kubelet(Model):
+    """How kubelet places pods beside their NICs. Left out: kubelet stays as it is."""
+
+    topology_manager: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = None
+    """KubeletConfiguration's topologyManagerPolicy."""
+    reserved_cpus: str | None = None
+    """CPUs, as 0-3, kept for the system; with them cpuManagerPolicy is static."""
+
+    @field_validator("reserved_cpus")
+    @classmethod
+    def _list(cls, value: str | None) -> str | None:
+        if value is not None and not _CPUS.fullmatch(value):
+            raise fail("bad-cpus", f"{value!r} is no list of CPUs; write it as 0-3,32")
+        return value
 
 
 class Rdma(Model):

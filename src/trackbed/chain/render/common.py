@@ -13,14 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.chain.render.ports import Port, ports, sysctls
+from trackbed.chain.setting import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.plan.plan import NodePlan
-
-HEAD = "# Written by Trackbed from the Fabric; changes made here are lost at the next `trackbed apply`.\n"
-"""First line of every file of ours."""
 
 SYSCTL = "/etc/sysctl.d/90-trackbed.conf"
 TABLES = "/etc/iproute2/rt_tables.d/trackbed.conf"

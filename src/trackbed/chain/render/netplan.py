@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from trackbed.chain.render.common import HEAD, common, ini
+from trackbed.chain.render.common import common, ini
 from trackbed.chain.render.networkd import rule_section
 from trackbed.chain.render.ports import Port, ports
+from trackbed.chain.setting import HEAD
 from trackbed.spec.ranges import V4, text
 
 if TYPE_CHECKING:

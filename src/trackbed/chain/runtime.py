@@ -1,0 +1,47 @@
+"""Step runtime: containers may lock the memory that RDMA registers.
+
+Kubernetes has no field for RLIMIT_MEMLOCK; containers inherit it from the runtime's service (systemd.exec(5),
+LimitMEMLOCK). Without it ibv_reg_mr fails in pods ("Couldn't allocate MR"), or NCCL quietly takes sockets. The limit
+comes with the runtime's next start, which Trackbed leaves to a person: it is told until it is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.chain.setting import HEAD, File, Memlock, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.plan.plan import NodePlan
+
+STEP = "runtime"
+
+DROP_IN = "/etc/systemd/system/containerd.service.d/90-trackbed.conf"
+
+_UNITS = tuple(
+    f"{folder}/containerd.service"
+    for folder in (
+        "/usr/lib/systemd/system",
+        "/lib/systemd/system",
+        "/etc/systemd/system",
+        "/usr/local/lib/systemd/system",
+    )
+)
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """The service's limit, and that of the containerd that runs; nothing on a node without ports."""
+    if not node.ports:
+        return
+    why = "RDMA in pods locks the memory it registers"
+    file = File(
+        DROP_IN,
+        f"{HEAD}[Service]\nLimitMEMLOCK=infinity\n",
+        _UNITS,
+        "no containerd service is installed here",
+        after=("systemctl", "daemon-reload"),
+    )
+    yield Setting(STEP, file, None, why)
+    yield Setting(STEP, Memlock("containerd"), None, why)

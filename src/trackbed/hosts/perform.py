@@ -1,0 +1,56 @@
+"""Doing one operation of a change that is no netlink message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.hosts import files
+from trackbed.hosts.change import AttributeWrite, Change, FileWrite, Run, SysctlWrite
+from trackbed.hosts.machine import Absent
+
+if TYPE_CHECKING:
+    from trackbed.hosts.machine import Machine
+
+
+class RefusedError(Exception):
+    """The kernel, the file system or a program refused one change."""
+
+
+def perform(machine: Machine, change: Change, operation: object) -> None:
+    """Do it; RefusedError says what was refused and by whom."""
+    match operation:
+        case SysctlWrite(key, value):
+            try:
+                machine.write_sysctl(key, value)
+            except OSError as error:
+                raise RefusedError(f"{change.what}: cannot write {value}: {error.strerror}") from error
+        case FileWrite(path, content, mode):
+            try:
+                files.write(machine, path, None if content is None else content.encode(), mode)
+            except OSError as error:
+                raise RefusedError(f"cannot write {path}: {error.strerror}") from error
+        case AttributeWrite() as write:
+            _attribute(machine, change, write)
+        case Run(argv):
+            run(machine, argv)
+
+
+def run(machine: Machine, argv: tuple[str, ...]) -> None:
+    """Run a program to its good end; RefusedError with the last lines it wrote."""
+    done = machine.run(argv)
+    if isinstance(done, Absent):
+        raise RefusedError(f"there is no {argv[0]} to run on this machine; run by hand: {' '.join(argv)}")
+    if done.status:
+        said = " / ".join(done.output.strip().splitlines()[-3:])
+        raise RefusedError(f"{' '.join(argv)} failed with status {done.status}: {said}")
+
+
+def _attribute(machine: Machine, change: Change, write: AttributeWrite) -> None:
+    value = write.first
+    try:
+        if write.first:
+            machine.write_attribute(write.path, write.first)
+        value = write.value
+        machine.write_attribute(write.path, value)
+    except OSError as error:
+        raise RefusedError(f"{change.what}: cannot write {value} to {write.path}: {error.strerror}") from error

@@ -1,0 +1,71 @@
+"""The one place that starts programs on a machine.
+
+A program that is not there is `Absent`, which is no failure: the caller then says what a person must run. Everything a
+program said is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are looked for, whatever the caller's PATH says."""
+
+TIMEOUT_SECONDS = 300
+"""update-grub asks every disk for other systems; nothing here takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a program ended: exit status (124: it took too long), and what it wrote to either stream."""
+
+    status: int
+    output: str
+
+
+class Runner(Protocol):
+    """What starts programs on one machine."""
+
+    def has(self, program: str) -> bool:
+        """Whether the program is there."""
+
+    def run(self, argv: Sequence[str]) -> Ran:
+        """Run it to its end; only called where `has` says yes."""
+
+
+class Local:
+    """Runs programs on this host."""
+
+    def has(self, program: str) -> bool:
+        """Whether the program is in one of the usual folders."""
+        return shutil.which(program, path=PATH) is not None
+
+    def run(self, argv: Sequence[str]) -> Ran:
+        """Run it without input, in the C locale, for TIMEOUT_SECONDS at most."""
+        environment = {"PATH": PATH, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")}
+        try:
+            done = subprocess.run(  # noqa: S603 - the commands are Trackbed's own, argument by argument, no shell
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            return Ran(124, f"{argv[0]} took more than {TIMEOUT_SECONDS} s: {_text(error.output)}")
+        except OSError as error:
+            return Ran(126, f"{argv[0]} cannot be started: {error.strerror}")
+        return Ran(done.returncode, _text(done.stdout))
+
+
+def _text(raw: bytes | str | None) -> str:
+    return raw.decode(errors="replace") if isinstance(raw, bytes) else raw or ""
