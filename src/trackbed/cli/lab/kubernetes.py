@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -11,6 +12,7 @@ import click
 from trackbed.cli.options import refuse
 
 if TYPE_CHECKING:
+    from trackbed.kube.client import Object
     from trackbed.lab.kubernetes.processes import Process
 
 
@@ -54,29 +56,35 @@ def up(folder: Path, crds: Path | None) -> None:
     Example:
       trackbed lab kubernetes up --crds ./crds
     """
-    from trackbed.kube.errors import KubeError
     from trackbed.lab.kubernetes import build, control_plane
+    from trackbed.lab.kubernetes.crds import CrdError, definitions
 
     folder = folder.absolute()
     try:
-        programs = build.binaries(lambda line: click.echo(line, err=True))
-        kubeconfig = control_plane.up(folder, programs)
-        count = _load(kubeconfig, crds) if crds else 0
+        wanted = definitions(crds) if crds else []
+        kubeconfig = control_plane.up(folder, build.binaries(lambda line: click.echo(line, err=True)))
+    except CrdError as error:
+        refuse(f"--crds: {error}")
     except (build.BuildError, control_plane.ControlPlaneError) as error:
         _unknown(str(error))
-    except (KubeError, OSError) as error:
-        control_plane.down(folder)
-        _unknown(f"the CRDs of {crds} could not be loaded: {error}")
-    click.echo(f"Kubernetes {build.kubernetes_version()} is up{f', {count} CRDs loaded' if count else ''}")
+    with ExitStack() as undo:  # without its CRDs it is not what was asked for
+        undo.callback(control_plane.down, folder)
+        loaded = f", {_load(kubeconfig, wanted)} CRDs loaded" if wanted else ""
+        undo.pop_all()
+    click.echo(f"Kubernetes {build.kubernetes_version()} is up{loaded}")
     click.echo(f"export KUBECONFIG={kubeconfig}\nnext: trackbed render stack NAME -f fabric.yaml | kubectl apply -f -")
 
 
-def _load(kubeconfig: Path, crds: Path) -> int:
+def _load(kubeconfig: Path, wanted: list[Object]) -> int:
     from trackbed.kube.client import connect
-    from trackbed.lab.kubernetes.crds import load
+    from trackbed.kube.errors import KubeError
+    from trackbed.lab.kubernetes.crds import install
 
-    with connect(str(kubeconfig)) as client:
-        return load(client, crds)
+    try:
+        with connect(str(kubeconfig)) as client:
+            return install(client, wanted)
+    except KubeError as error:
+        _unknown(f"the CRDs could not be loaded, so the control plane is stopped again: {error}")
 
 
 @command.command("status")
@@ -89,9 +97,12 @@ def status(folder: Path) -> None:
       trackbed lab kubernetes status
     """
     from trackbed.cli.tables import table
-    from trackbed.lab.kubernetes.control_plane import processes
+    from trackbed.lab.kubernetes.control_plane import ControlPlaneError, processes
 
-    found = processes(folder)
+    try:
+        found = processes(folder)
+    except ControlPlaneError as error:
+        refuse(str(error))
     if not found:
         _unknown(f"no control plane in {folder}; trackbed lab kubernetes up starts one")
     table(("process", "pid", "", "log"), [_row(one) for one in found])
@@ -115,6 +126,8 @@ def down(folder: Path) -> None:
 
     try:
         count = control_plane.down(folder)
+    except control_plane.ControlPlaneError as error:
+        refuse(str(error))
     except OSError as error:
         refuse(f"cannot remove {error.filename}: {error.strerror}")
     click.echo(f"stopped {count} processes" if count else "nothing was running")

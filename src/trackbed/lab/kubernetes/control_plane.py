@@ -1,7 +1,7 @@
 """etcd, API server, controller manager and scheduler on loopback, with one folder for all they leave.
 
     DIR/kubeconfig        the admin's, 0600
-    DIR/processes.json    what was started, so that `down` stops exactly that
+    DIR/processes.json    what was started, so that `down` stops exactly that; its being there makes the folder ours
     DIR/*.log, data/      logs; etcd's data, thrown away at the next start
 
 Tokens and the one key are made anew at each start and stand in files of 0600, never in an argument. TLS is verified:
@@ -21,17 +21,22 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from trackbed.lab.kubernetes.build import PROGRAMS, locked
 from trackbed.lab.kubernetes.processes import Process, start, stop
 
 READY_SECONDS = 120.0
 """It takes about 3 seconds on two idle cores."""
+
+_RECORD, _FRESH = "processes.json", ".processes.json"
+_SECRETS = ("kubeconfig", "controller-manager.kubeconfig", "scheduler.kubeconfig", "tokens.csv", "key.pem", "cert.pem")
+_LEFT = {_FRESH, *(f"{name}.log" for name in PROGRAMS)}  # what `down` leaves in a folder
 
 _USERS = {
     "admin": ("trackbed-admin", "system:masters"),
@@ -67,55 +72,86 @@ def up(folder: Path, programs: Path, *, stays: bool = True, whole: bool = True) 
     """Start a control plane in `folder`; the path of its kubeconfig. Raises ControlPlaneError.
 
     `stays`: it outlives this process. `whole`: with controller manager and scheduler; without them objects are kept
-    and checked, but nothing acts on them.
+    and checked, but nothing acts on them. What stood in `folder` stays as it was unless a control plane left it there.
     """
-    if any(process.lives for process in processes(folder)):
-        raise ControlPlaneError(f"a control plane is running in {folder} already")
-    place = _prepared(folder, programs)
-    started: list[Process] = []
+    folder = folder.absolute()
     try:
-        for name, argv, ready in _parts(place, whole=whole):
-            started.append(start(name, argv, folder, stays=stays))
-            _record(folder, started)
-            _await(started, ready)
-    except (ControlPlaneError, KeyboardInterrupt):
-        stop(started)
-        raise
+        with _claimed(folder), ExitStack() as undo:
+            place = _prepared(folder, programs)
+            started: list[Process] = []
+            undo.callback(stop, started)
+            for name, argv, ready in _parts(place, whole=whole):
+                started.append(start(name, argv, folder, stays=stays))
+                _record(folder, started)
+                _await(started, ready)
+            undo.pop_all()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ControlPlaneError(f"the control plane cannot be started in {folder}: {error}") from error
     return place.kubeconfig()
 
 
+@contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Have a folder for oneself: nobody else starts in it now, nothing runs in it, and nothing of others lies in it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not locked(descriptor):
+            raise ControlPlaneError(f"a control plane is being started in {folder} right now")
+        _refuse_what_is_not_ours(folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_what_is_not_ours(folder: Path) -> None:
+    """Certificates, keys and data in the folder will be replaced: they must be of a control plane before this one."""
+    if any(process.lives for process in processes(folder)):
+        raise ControlPlaneError(f"a control plane is running in {folder} already")
+    others = sorted(path.name for path in folder.iterdir() if path.name not in _LEFT)
+    if others and not (folder / _RECORD).exists():
+        raise ControlPlaneError(
+            f"{folder} holds {others[0]!r}, which is of no control plane; name an empty folder with --dir"
+        )
+    _record(folder, [])
+
+
 def down(folder: Path) -> int:
-    """Stop what was started in `folder`, and remove keys, tokens and data; how many processes were stopped."""
+    """Stop what was started in `folder`, and remove keys, tokens and data; how many processes were stopped.
+
+    Raises ControlPlaneError where the folder's record cannot be read.
+    """
     living = [process for process in processes(folder) if process.lives]
     stop(living)
-    if (folder / "processes.json").exists():
-        for path in [*folder.glob("*.kubeconfig"), folder / "kubeconfig", folder / "tokens.csv", folder / "key.pem"]:
-            path.unlink(missing_ok=True)
-        (folder / "processes.json").unlink()
+    if (folder / _RECORD).exists():
         shutil.rmtree(folder / "data", ignore_errors=True)
+        for path in (folder / name for name in (*_SECRETS, _RECORD)):
+            path.unlink(missing_ok=True)
     return len(living)
 
 
 @contextmanager
 def running(folder: Path, programs: Path, *, whole: bool = True) -> Iterator[Path]:
     """A control plane that ends with the block, or with this process: yields its kubeconfig."""
+    kubeconfig = up(folder, programs, stays=False, whole=whole)
     try:
-        yield up(folder, programs, stays=False, whole=whole)
+        yield kubeconfig
     finally:
         down(folder)
 
 
 def processes(folder: Path) -> tuple[Process, ...]:
-    """What was started in `folder`, living or not."""
+    """What was started in `folder`, living or not. Raises ControlPlaneError where the record cannot be read."""
+    path = folder / _RECORD
     try:
-        raw = (folder / "processes.json").read_bytes()
+        return msgspec.json.decode(path.read_bytes(), type=tuple[Process, ...])
     except FileNotFoundError:
         return ()
-    return msgspec.json.decode(raw, type=tuple[Process, ...])
+    except (OSError, msgspec.DecodeError) as error:
+        raise ControlPlaneError(f"{path} is no record of a control plane ({error}); nothing was touched") from error
 
 
 def _prepared(folder: Path, programs: Path) -> _Place:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     shutil.rmtree(folder / "data", ignore_errors=True)
     etcd, peer, api = _free_ports(3)
     place = _Place(folder, programs, etcd, peer, api)
@@ -218,7 +254,8 @@ def _answers(place: _Place, url: str) -> _Ready:
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - loopback
         try:
             trust = ssl.create_default_context(cafile=str(place.folder / "cert.pem"))
-            with urllib.request.urlopen(request, timeout=5, context=trust) as told:  # noqa: S310 - loopback
+            direct = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
+            with urllib.request.build_opener(*direct).open(request, timeout=5) as told:
                 return bool(told.status == 200)  # noqa: PLR2004 - HTTP OK
         except (urllib.error.URLError, OSError):
             return False
@@ -241,9 +278,9 @@ def _await(started: Sequence[Process], ready: _Ready) -> None:
 
 
 def _record(folder: Path, started: Sequence[Process]) -> None:
-    fresh = folder / ".processes.json"
+    fresh = folder / _FRESH
     fresh.write_bytes(msgspec.json.encode(started))
-    fresh.replace(folder / "processes.json")
+    fresh.replace(folder / _RECORD)
 
 
 def _private(path: Path, text: str) -> None:

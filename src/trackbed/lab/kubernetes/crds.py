@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,17 @@ ESTABLISHED_SECONDS = 60.0
 _CONFLICT = 409
 
 
+class CrdError(Exception):
+    """A folder of CRDs cannot be used; the message names the file."""
+
+
 def load(client: Client, folder: Path) -> int:
-    """Load every CRD below `folder` and wait until all are served; how many. Raises KubeError, OSError."""
-    found = list(definitions(folder))
-    if not found:
-        raise KubeError(f"{folder} holds no CustomResourceDefinition")
+    """Load every CRD below `folder` and wait until all are served; how many. Raises CrdError, KubeError, OSError."""
+    return install(client, definitions(folder))
+
+
+def install(client: Client, found: Sequence[Object]) -> int:
+    """Load CRDs and wait until all are served; how many. Raises KubeError."""
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda one: _create(client, one), found))
     deadline = time.monotonic() + ESTABLISHED_SECONDS
@@ -31,12 +37,34 @@ def load(client: Client, folder: Path) -> int:
     return len(found)
 
 
-def definitions(folder: Path) -> Iterator[Object]:
-    """The CRDs in the YAML files below a folder."""
-    for path in sorted(folder.rglob("*.yaml")):
-        for document in yaml.load_all(path.read_bytes(), yaml.CSafeLoader):
-            if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition":
-                yield document
+def definitions(folder: Path) -> list[Object]:
+    """The CRDs in the YAML files below a folder. Raises CrdError where a file cannot be read or there is no CRD."""
+    paths = sorted(path for path in folder.rglob("*.y*ml") if path.is_file())
+    found = [one for path in paths for one in _definitions(path)]
+    if not found:
+        raise CrdError(f"{folder} holds no CustomResourceDefinition")
+    return found
+
+
+def _definitions(path: Path) -> Iterator[Object]:
+    for one in _documents(path):
+        if isinstance(one, dict) and one.get("kind") == "CustomResourceDefinition":
+            if one.get("apiVersion") != API or not _name(one):
+                raise CrdError(f"{path}: a CustomResourceDefinition needs apiVersion {API} and metadata.name")
+            yield one
+
+
+def _name(one: Object) -> str:
+    metadata = one.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+
+
+def _documents(path: Path) -> Iterator[Any]:
+    try:
+        yield from yaml.load_all(path.read_bytes(), yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError) as error:
+        why = " ".join(str(error).split())
+        raise CrdError(f"{path} is no YAML ({why}); a chart's templates must be rendered first") from error
 
 
 def _create(client: Client, one: Object) -> None:
