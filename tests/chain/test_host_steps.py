@@ -3,7 +3,22 @@ import pytest
 from tests.chain.fabrics import FLAT, P2P, node_plan
 from trackbed.chain import STEPS, boot, settings
 from trackbed.chain.setting import STEPS as ORDER
-from trackbed.chain.setting import Attribute, File, HugePages, KernelArguments, RdmaName, RdmaNamespaces, VfCount
+from trackbed.chain.setting import (
+    Attribute,
+    DcbDscp,
+    DcbEts,
+    DcbPfc,
+    File,
+    HugePages,
+    KernelArguments,
+    RdmaName,
+    RdmaNamespaces,
+    RdmaTos,
+    VfCount,
+    VfGuard,
+    VfMtu,
+    VfProbe,
+)
 from trackbed.plan.wire import read_node, write_node
 from trackbed.spec.problems import SpecError
 
@@ -99,6 +114,75 @@ def test_rdma_devices_are_called_as_the_fabric_says() -> None:
 def test_vfs_are_counted_only_where_planned(more: str, count: int) -> None:
     wants = [setting.want for setting in settings(node_plan(P2P, PORTS, more=more), {"vfs"})]
     assert sum(isinstance(want, VfCount) for want in wants) == count
+
+
+def test_each_vf_is_guarded_and_sized_after_its_ports_vfs_are_made() -> None:
+    more = "  vfs: {count: 2, mtu: 4200, trust: true, spoofCheck: false}\n"
+    wants = [setting.want for setting in settings(node_plan(P2P, PORTS, more=more), {"vfs"}) if setting.rail == 0]
+    pci = "0000:18:00.0"
+    assert wants == [
+        VfProbe("rail0", pci),
+        VfCount("rail0", pci, 2),
+        VfGuard("rail0", 0, trust=True, spoof_check=False),
+        VfMtu("rail0", pci, 0, 4200),
+        VfGuard("rail0", 1, trust=True, spoof_check=False),
+        VfMtu("rail0", pci, 1, 4200),
+    ]
+
+
+def test_vfs_are_neither_trusted_nor_smaller_than_their_port_unless_the_fabric_says_so() -> None:
+    wants = [s.want for s in settings(node_plan(P2P, PORTS, more="  vfs: {count: 1}\n"), {"vfs"}) if s.rail == 0]
+    assert wants[2:] == [VfGuard("rail0", 0, trust=False, spoof_check=True), VfMtu("rail0", "0000:18:00.0", 0, 9000)]
+
+
+def test_infinibands_vfs_are_counted_and_nothing_more() -> None:
+    more = "  linkType: infiniband\n  vfs: {count: 4}\n"
+    wants = [setting.want for setting in settings(node_plan("{scheme: none}", PORTS, more=more), {"vfs"})]
+    assert {type(want) for want in wants} == {VfProbe, VfCount}
+
+
+@pytest.mark.parametrize(
+    ("qos", "wanted"),
+    [
+        pytest.param(
+            "{}",
+            [DcbDscp("rail0", ((26, 3), (48, 6))), DcbPfc("rail0", (3,)), DcbEts("rail0", 3, 6), RdmaTos("rail0", 106)],
+            id="as experts take it",
+        ),
+        pytest.param(
+            "{dscp: 24, priority: 4, cnpDscp: 46, pfc: false, ecn: false}",
+            [DcbDscp("rail0", ((24, 4), (46, 5))), DcbPfc("rail0", ()), DcbEts("rail0", 4, 5), RdmaTos("rail0", 96)],
+            id="as the Fabric says",
+        ),
+        pytest.param(
+            "{cnpDscp: 30}",
+            [DcbDscp("rail0", ((26, 3), (30, 3))), DcbPfc("rail0", (3,)), RdmaTos("rail0", 106)],
+            id="notices with the priority of the traffic they are about",
+        ),
+    ],
+)
+def test_what_drivers_with_dcb_are_asked_follows_from_the_plan(qos: str, wanted: list[object]) -> None:
+    wants = [s.want for s in settings(node_plan(P2P, PORTS, more=f"  qos: {qos}\n"), {"qos"}) if s.rail == 0]
+    assert [want for want in wants if not isinstance(want, Attribute)] == wanted
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "put /sys/bus/pci/devices/0000:18:00.0/sriov_drivers_autoprobe 1",
+        "vfs /sys/bus/pci/devices/0000:18:00.0 4",
+        "guard rail0 /sys/bus/pci/devices/0000:18:00.0 off on 9000",
+        "dscp rail0 26:3 48:6",
+        "pfc rail0 all:off 3:on",
+        "ets rail0 3 6",
+        "tos roce1 106",
+    ],
+)
+def test_all_that_the_kernel_forgets_is_set_again_at_boot(line: str) -> None:
+    more = "  vfs: {count: 4}\n  names: {rdma: 'roce{number}'}\n"
+    wants = [setting.want for setting in settings(node_plan(P2P, PORTS, more=more), {"qos"})]
+    script = next(want.content for want in wants if isinstance(want, File) and want.path == boot.SCRIPT)
+    assert line in script.splitlines()
 
 
 def test_infiniband_has_no_roce_settings_but_its_vfs_are_made_at_boot() -> None:

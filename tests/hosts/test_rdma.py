@@ -1,18 +1,19 @@
-from collections.abc import Sequence
-from dataclasses import replace
+import errno
 
 import pytest
 
 from tests.chain.fabrics import P2P, node_plan
+from tests.hosts.kernel import RdmaCore, speak_to
 from tests.hosts.places import Host
-from tests.hosts.trees import Scripted, everything_below, grow, nic, with_programs
+from tests.hosts.trees import everything_below, grow, nic
 from trackbed.chain import rdma, settings
 from trackbed.chain.setting import Setting
-from trackbed.hosts.apply import apply, undo
+from trackbed.hosts import talk
+from trackbed.hosts.apply import ApplyError, apply, undo
 from trackbed.hosts.compare import compare
+from trackbed.netlink.rdma import rename_device
 
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {pci: "0000:3a:00.0", netdev: eth1}]'
-MODE = "/sys/module/ib_core/parameters/netns_mode"
 
 
 def wanted(mode: str = "exclusive") -> tuple[Setting, ...]:
@@ -21,34 +22,21 @@ def wanted(mode: str = "exclusive") -> tuple[Setting, ...]:
 
 
 @pytest.fixture
-def host(place: Host) -> tuple[Host, Scripted]:
-    """A host with two RDMA devices, and rdma(8), which renames them in its sysfs."""
+def host(place: Host, monkeypatch: pytest.MonkeyPatch) -> tuple[Host, RdmaCore]:
+    """A host with two RDMA devices, and the core that renames them in its sysfs."""
     root = place.machine.root
     nic(root, "eth0", "0000:18:00.0", rdma="mlx5_0")
     nic(root, "eth1", "0000:3a:00.0", rdma="mlx5_1")
-
-    def program(argv: Sequence[str]) -> None:
-        if argv[0] == "system":
-            grow(root, {MODE: "N\n" if argv[3] == "exclusive" else "Y\n"})
-            return
-        old, new = argv[2], argv[4]
-        listed = root / "sys/class/infiniband" / old
-        folder = (listed / "device").resolve() / "infiniband"
-        listed.rename(listed.with_name(new))
-        (folder / old).rename(folder / new)
-
-    return with_programs(place, rdma=program)
+    core = RdmaCore(root)
+    speak_to(core, monkeypatch)
+    return place, core
 
 
-def test_mode_and_names_are_set_now_and_for_the_next_boot_and_undone(host: tuple[Host, Scripted]) -> None:
-    place, runner = host
+def test_mode_and_names_are_set_now_and_for_the_next_boot_and_undone(host: tuple[Host, RdmaCore]) -> None:
+    place, core = host
     before = everything_below(place.machine.root)
     apply(place.machine, wanted(), place.records)
-    assert runner.ran == [
-        "rdma system set netns exclusive",
-        "rdma dev set mlx5_0 name rail0",
-        "rdma dev set mlx5_1 name rail1",
-    ]
+    assert core.heard == ["mode 0", "mlx5_0 becomes rail0", "mlx5_1 becomes rail1"]
     assert "options ib_core netns_mode=0" in place.machine.path(rdma.MODPROBE).read_text()
     assert (
         'KERNELS=="0000:3a:00.0", PROGRAM="rdma_rename %k NAME_FIXED rail1"'
@@ -59,16 +47,16 @@ def test_mode_and_names_are_set_now_and_for_the_next_boot_and_undone(host: tuple
     assert everything_below(place.machine.root) == before
 
 
-def test_a_second_apply_runs_nothing(host: tuple[Host, Scripted]) -> None:
-    place, runner = host
+def test_a_second_apply_asks_nothing(host: tuple[Host, RdmaCore]) -> None:
+    place, core = host
     apply(place.machine, wanted(), place.records)
-    count = len(runner.ran)
+    count = len(core.heard)
     assert apply(place.machine, wanted(), place.records).changes == ()
-    assert len(runner.ran) == count
+    assert len(core.heard) == count
 
 
-def test_while_other_namespaces_exist_the_mode_waits_for_the_reboot(host: tuple[Host, Scripted]) -> None:
-    place, runner = host
+def test_while_other_namespaces_exist_the_mode_waits_for_the_reboot(host: tuple[Host, RdmaCore]) -> None:
+    place, core = host
     for number, inode in (("1", 4026531840), ("77", 4026532999), ("78", 4026532999)):
         folder = place.machine.root / f"proc/{number}/ns"
         folder.mkdir(parents=True)
@@ -76,10 +64,10 @@ def test_while_other_namespaces_exist_the_mode_waits_for_the_reboot(host: tuple[
     (left,) = apply(place.machine, wanted(), place.records).left.changes
     assert (left.what, left.have, left.want, left.reboot) == ("RDMA namespace mode", "shared", "exclusive", True)
     assert left.advice.startswith("other network namespaces exist")
-    assert "rdma system set netns exclusive" not in runner.ran
+    assert "mode 0" not in core.heard
 
 
-def test_a_namespace_that_is_only_kept_makes_the_mode_wait_too(host: tuple[Host, Scripted]) -> None:
+def test_a_namespace_that_is_only_kept_makes_the_mode_wait_too(host: tuple[Host, RdmaCore]) -> None:
     place, _ = host
     grow(place.machine.root, {"/run/netns/blue": ""})
     assert [change.what for change in compare(place.machine, wanted()).changes if change.reboot] == [
@@ -88,7 +76,7 @@ def test_a_namespace_that_is_only_kept_makes_the_mode_wait_too(host: tuple[Host,
 
 
 def test_files_below_a_devices_name_are_written_after_it_was_renamed_and_undone_before(
-    host: tuple[Host, Scripted],
+    host: tuple[Host, RdmaCore],
 ) -> None:
     place, _ = host
     before = everything_below(place.machine.root)
@@ -104,10 +92,12 @@ def test_files_below_a_devices_name_are_written_after_it_was_renamed_and_undone_
     assert {text for path, (text, _) in after.items() if path.endswith("traffic_class")} == {"0"}
 
 
-def test_without_rdmas_program_the_commands_are_told(host: tuple[Host, Scripted]) -> None:
+def test_where_the_core_cannot_be_asked_the_commands_are_told(
+    host: tuple[Host, RdmaCore], monkeypatch: pytest.MonkeyPatch
+) -> None:
     place, _ = host
-    bare = replace(place.machine, runner=None)
-    told = [change.advice for change in compare(bare, wanted()).changes if not change.do]
+    speak_to(None, monkeypatch)
+    told = [change.advice for change in compare(place.machine, wanted()).changes if not change.do]
     assert told == [
         "run on this host: rdma system set netns exclusive",
         "run on this host: rdma dev set mlx5_0 name rail0",
@@ -115,12 +105,49 @@ def test_without_rdmas_program_the_commands_are_told(host: tuple[Host, Scripted]
     ]
 
 
-def test_a_name_that_another_device_has_is_left_to_a_person(host: tuple[Host, Scripted]) -> None:
-    place, runner = host
+def test_a_captured_tree_is_never_told_of_by_this_hosts_kernel(place: Host) -> None:
+    assert talk.opened(place.machine) is None
+    grow(place.machine.root, {"/proc/sys/kernel/random/boot_id": "6e4b6a9c-0000-0000-0000-000000000000\n"})
+    assert talk.opened(place.machine) is None
+    assert talk.devices(place.machine) == {}
+    assert talk.told(place.machine, rename_device(0, "x")) == "this kernel's RDMA core cannot be asked"
+
+
+def test_a_refusal_puts_everything_back_and_is_told(host: tuple[Host, RdmaCore]) -> None:
+    place, core = host
+    before = everything_below(place.machine.root)
+    core.refuses = errno.EBUSY
+    with pytest.raises(ApplyError, match="RDMA namespace mode: setting exclusive was refused: Device or resource busy"):
+        apply(place.machine, wanted(), place.records)
+    assert everything_below(place.machine.root) == before
+
+
+def test_undo_says_which_device_is_gone_and_what_was_refused(host: tuple[Host, RdmaCore]) -> None:
+    place, core = host
+    apply(place.machine, wanted(), place.records)
+    (place.machine.root / "sys/class/infiniband/rail1").rename(place.machine.root / "gone")
+    core.refuses = errno.EBUSY
+    assert undo(place.machine, place.records) == (
+        "RDMA namespace mode shared: Device or resource busy",
+        "name mlx5_0 of RDMA device rail0: Device or resource busy",
+        "RDMA device mlx5_1 is gone",
+    )
+
+
+def test_a_software_device_is_known_by_the_interface_it_is_on(host: tuple[Host, RdmaCore]) -> None:
+    place, _ = host
+    (place.machine.root / "sys/class/net/eth0/device").unlink()
+    grow(place.machine.root, {"/sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0": "eth0\n"})
+    found = {change.what: change.have for change in compare(place.machine, wanted()).changes}
+    assert found["RDMA device of eth0"] == "rxe0"
+
+
+def test_a_name_that_another_device_has_is_left_to_a_person(host: tuple[Host, RdmaCore]) -> None:
+    place, core = host
     nic(place.machine.root, "eth9", "0000:5a:00.0", rdma="rail0")
     (left,) = apply(place.machine, wanted(), place.records).left.changes
     assert left.advice.startswith("another RDMA device is called rail0; give it another name")
-    assert "rdma dev set mlx5_0 name rail0" not in runner.ran
+    assert "mlx5_0 becomes rail0" not in core.heard
 
 
 def test_where_no_rdma_core_is_loaded_the_step_is_skipped(place: Host) -> None:
@@ -133,7 +160,7 @@ def test_where_no_rdma_core_is_loaded_the_step_is_skipped(place: Host) -> None:
     }
 
 
-def test_another_plan_takes_the_rules_away(host: tuple[Host, Scripted]) -> None:
+def test_another_plan_takes_the_rules_away(host: tuple[Host, RdmaCore]) -> None:
     place, _ = host
     apply(place.machine, wanted(), place.records)
     by_name = settings(node_plan(P2P, "[{netdev: eth0}, {netdev: eth1}]"), {"rdma"})

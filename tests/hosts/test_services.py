@@ -194,7 +194,9 @@ def test_a_driver_without_qos_files_is_skipped_in_one_line(place: Host) -> None:
     assert found.changes == ()
     assert [one.reason for one in found.skipped] == [
         "this port's driver has no such file",
-        "no port's driver has QoS files",
+        "this port's driver has no DCB",
+        "this port has no RDMA device",
+        "no port has RDMA or QoS files",
     ]
     assert found.skipped[0].what.endswith("and 11 more of step qos")
 

@@ -1,20 +1,21 @@
-import subprocess
-from pathlib import Path
+import errno
 
 import pytest
 
 from tests.chain.fabrics import P2P, node_plan
+from tests.hosts.nics import Drivers, install
 from tests.hosts.places import Host
-from tests.hosts.trees import everything_below, grow, nic
-from trackbed.chain import boot, settings
-from trackbed.chain.setting import File, Setting
-from trackbed.hosts.apply import apply, undo
+from tests.hosts.trees import grow, nic
+from trackbed.chain import settings
+from trackbed.chain.setting import Setting, VfMtu
+from trackbed.hosts.apply import ApplyError, apply, undo
 from trackbed.hosts.change import Change
 from trackbed.hosts.compare import compare
+from trackbed.netlink.links import End, create_veth, get_link, set_link
+from trackbed.netlink.vfs import Change as VfChange
 
 PCI = ("0000:18:00.0", "0000:3a:00.0")
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]'
-SYSTEMD = {"/usr/lib/systemd/system/multi-user.target": ""}
 
 
 def wanted(count: int = 4, steps: frozenset[str] = frozenset({"vfs"})) -> tuple[Setting, ...]:
@@ -23,6 +24,11 @@ def wanted(count: int = 4, steps: frozenset[str] = frozenset({"vfs"})) -> tuple[
 
 @pytest.fixture
 def host(place: Host) -> Host:
+    return ports(place)
+
+
+def ports(place: Host) -> Host:
+    """The host with both ports in its sysfs."""
     for netdev, pci in zip(("eth0", "eth1"), PCI, strict=True):
         nic(place.machine.root, netdev, pci)
     return place
@@ -106,62 +112,134 @@ def test_a_port_without_sriov_is_told(host: Host) -> None:
 def test_ports_that_are_no_pci_devices_are_skipped_once_for_each_reason(place: Host) -> None:
     found = compare(place.machine, wanted())
     assert found.changes == ()
-    assert [skipped.what for skipped in found.skipped] == ["VFs of eth0", "VFs of eth1"]
+    assert [skipped.what for skipped in found.skipped] == [
+        "driver of new VFs of eth0 and 1 more of step vfs",
+        "VF 0 of eth0 and 15 more of step vfs",
+        "driver of new VFs of eth1 and 1 more of step vfs",
+    ]
 
 
-def test_the_boot_unit_is_written_where_systemd_is_and_taken_away_with_the_plan(host: Host) -> None:
-    assert compare(host.machine, wanted(steps=frozenset({"qos"}))).changes == ()
-    grow(host.machine.root, SYSTEMD)
-    before = everything_below(host.machine.root)
-    apply(host.machine, wanted(steps=frozenset({"qos"})), host.records)
-    written = [path for path in (boot.SCRIPT, boot.UNIT, boot.WANTED) if host.machine.path(path).is_file()]
-    assert written == [boot.SCRIPT, boot.UNIT, boot.WANTED]
-    assert host.machine.path(boot.SCRIPT).stat().st_mode & 0o777 == 0o755
-    assert compare(host.machine, wanted(steps=frozenset({"qos"}))).changes == ()
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
+    """Drivers that keep trust and spoof check."""
+    made = Drivers()
+    install(made, monkeypatch)
+    return made
+
+
+def guarded(more: str = "trust: true, spoofCheck: false") -> tuple[Setting, ...]:
+    text = f"  vfs: {{count: 2, mtu: 1400, {more}}}\n  names: {{netdev: keep}}\n"
+    return tuple(one for one in settings(node_plan(P2P, PORTS, more=text), {"vfs"}) if one.rail == 0)
+
+
+def test_trust_and_spoof_check_are_set_after_the_vfs_are_made_and_go_with_them(host: Host, drivers: Drivers) -> None:
+    done = apply(host.machine, guarded(), host.records)
+    assert [(change.what, change.have, change.want) for change in done.changes] == [
+        ("VFs of eth0", "0", "2"),
+        ("VF 0 of eth0", "trust off, spoof check on", "trust on, spoof check off"),
+        ("VF 1 of eth0", "trust off, spoof check on", "trust on, spoof check off"),
+    ]
+    assert drivers.guards == {("eth0", vf): VfChange(trust=True, spoof_check=False) for vf in (0, 1)}
+    assert compare(host.machine, guarded()).changes == ()
     assert undo(host.machine, host.records) == ()
-    assert everything_below(host.machine.root) == before
+    assert number(host) == "0"
 
 
-def test_the_unit_runs_before_kubelet_and_after_the_ports_have_their_names() -> None:
-    unit = content(boot.UNIT)
-    assert "Before=kubelet.service" in unit
-    assert "sys-subsystem-net-devices-eth0.device sys-subsystem-net-devices-eth1.device" in unit
-
-
-@pytest.mark.needs("systemd-analyze")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
-    place = tmp_path / "trackbed-boot.service"
-    place.write_text(content(boot.UNIT))
-    ran = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(place)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert [line for line in ran.stderr.splitlines() if "trackbed-boot" in line] == []
-
-
-def test_the_boot_script_makes_the_vfs(host: Host, tmp_path: Path) -> None:
+def test_trust_of_vfs_that_were_there_is_undone(host: Host, drivers: Drivers) -> None:
     grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
-    ran = script(host, tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert [number(host, pci) for pci in PCI] == ["4", "4"]
+    apply(host.machine, guarded("trust: true"), host.records)
+    assert {one.trust for one in drivers.guards.values()} == {True}
+    assert undo(host.machine, host.records) == ()
+    assert {(one.trust, one.spoof_check) for one in drivers.guards.values()} == {(False, True)}
 
 
-def test_the_boot_script_says_which_port_offers_no_vfs_and_goes_on(host: Host, tmp_path: Path) -> None:
-    host.machine.path(f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs").unlink()
-    ran = script(host, tmp_path)
-    assert ran.returncode == 1
-    assert f"{PCI[0]} offers no VFs" in ran.stderr
-    assert number(host, PCI[1]) == "4"
+def test_a_refused_switch_puts_everything_back(host: Host, drivers: Drivers) -> None:
+    grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
+    drivers.refuses = errno.EPERM
+    with pytest.raises(ApplyError, match="VF 0 of eth0: setting trust on, spoof check off was refused: Operation not"):
+        apply(host.machine, guarded(), host.records)
+    assert drivers.guards == {}
 
 
-def script(host: Host, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the boot script on the tree instead of on this host."""
-    text = content(boot.SCRIPT)
-    place = folder / "boot.sh"
-    place.write_text(text.replace(" /sys/", f" {host.machine.root}/sys/"))
-    return subprocess.run(["sh", str(place)], capture_output=True, text=True, timeout=30, check=False)
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        pytest.param(VfChange(), "this port's driver has neither trust nor spoof check", id="neither"),
+        pytest.param(None, "eth0 is in switchdev mode: the ports of its switch rule the VFs", id="switchdev"),
+    ],
+)
+def test_switches_that_are_not_the_ports_are_skipped(
+    host: Host, drivers: Drivers, known: VfChange | None, reason: str
+) -> None:
+    grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
+    if known:
+        drivers.guards = {("eth0", 0): known, ("eth0", 1): known}
+    else:
+        grow(host.machine.root, {"/sys/class/net/eth0/phys_switch_id": "b83fd2\n"})
+    found = compare(host.machine, guarded())
+    assert found.changes == ()
+    assert reason in [one.reason for one in found.skipped]
 
 
-def content(path: str) -> str:
-    """What the plan wants in a file."""
-    wants = [setting.want for setting in wanted(steps=frozenset({"qos"}))]
-    return next(want.content for want in wants if isinstance(want, File) and want.path == path)
+def mtu(host: Host, name: str) -> int:
+    with host.machine.socket() as sock:
+        return get_link(sock, name).mtu
+
+
+def test_a_vfs_mtu_is_set_while_it_is_on_the_host_and_undone(host: Host, drivers: Drivers) -> None:
+    assert drivers.refuses == 0
+    grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
+    host.send(create_veth(End("eth0v0"), End("other")))
+    vf(host, "0000:18:00.2", netdev="eth0v0")
+    (host.machine.root / "sys/bus/pci/devices/0000:18:00.2").symlink_to(
+        host.machine.root / "sys/devices/pci0000:00/0000:18:00.2"
+    )
+    apply(host.machine, guarded(), host.records)
+    assert mtu(host, "eth0v0") == 1400
+    assert undo(host.machine, host.records) == ()
+    assert mtu(host, "eth0v0") == 1500
+
+
+@pytest.mark.parametrize(
+    ("driver", "netdev", "reason"),
+    [
+        pytest.param("mlx5_core", "", "the interface of this VF is in a pod", id="in a pod"),
+        pytest.param("mlx5_core", "elsewhere", "the interface of this VF is in a pod", id="in another namespace"),
+        pytest.param("vfio-pci", "", "this VF is given to vfio-pci", id="in a virtual machine"),
+        pytest.param("", "", "no driver has this VF", id="without driver"),
+    ],
+)
+def test_the_mtu_of_a_vf_that_is_away_is_skipped_with_that_reason(
+    host: Host, driver: str, netdev: str, reason: str
+) -> None:
+    vf(host, "0000:18:00.2", driver or "x", netdev)
+    if not driver:
+        (host.machine.root / "sys/devices/pci0000:00/0000:18:00.2/driver").unlink()
+    found = compare(host.machine, [one for one in guarded() if isinstance(one.want, VfMtu)])
+    assert found.changes == ()
+    assert [one.reason for one in found.skipped] == [reason, "there is no such VF yet"]
+
+
+def test_a_vfs_mtu_waits_for_its_ports(host: Host) -> None:
+    host.send(create_veth(End("eth0v0"), End("other")), set_link(host.index("eth0"), mtu=1300))
+    vf(host, "0000:18:00.2", netdev="eth0v0")
+    found = compare(host.machine, [one for one in guarded() if isinstance(one.want, VfMtu)])
+    assert found.skipped[0].reason == "the MTU of eth0 is 1300, and a VF's cannot be above it"
+
+
+def test_new_vfs_get_their_driver_and_the_switch_is_put_back(host: Host) -> None:
+    file = f"/sys/bus/pci/devices/{PCI[0]}/sriov_drivers_autoprobe"
+    grow(host.machine.root, {file: "0\n"})
+    found = changes(host)
+    assert [change.what for change in found][:2] == ["driver of new VFs of eth0", "VFs of eth0"]
+    apply(host.machine, wanted(), host.records)
+    assert host.machine.read(file) == "1"
+    assert undo(host.machine, host.records) == ()
+    assert host.machine.read(file) == "0"
+
+
+def test_a_namespace_that_shares_its_host_leaves_vfs_alone(host: Host) -> None:
+    grow(host.machine.root, {"/run/systemd/container": "docker\n"})
+    found = compare(host.machine, wanted())
+    assert found.changes == ()
+    assert {one.reason for one in found.skipped} == {"this is a container, and these are its host's"}

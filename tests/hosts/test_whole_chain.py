@@ -3,14 +3,17 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.chain.fabrics import P2P, node_plan
+from tests.hosts.kernel import RdmaCore, speak_to
+from tests.hosts.nics import Drivers, install
 from tests.hosts.places import Host, everything
+from tests.hosts.test_dcb import FRESH
 from tests.hosts.trees import Scripted, everything_below, grow, grub_host, nic, update_grub
 from trackbed.chain import settings
 from trackbed.chain.setting import Setting
@@ -34,24 +37,18 @@ def wanted() -> tuple[Setting, ...]:
 
 def programs(root: Path) -> Scripted:
     """The programs of the host, doing to its files what the real ones do."""
-
-    def rdma(argv: Sequence[str]) -> None:
-        if argv[0] == "system":
-            grow(root, {"/sys/module/ib_core/parameters/netns_mode": "N\n" if argv[3] == "exclusive" else "Y\n"})
-            return
-        listed = root / "sys/class/infiniband" / argv[2]
-        folder = (listed / "device").resolve() / "infiniband"
-        listed.rename(listed.with_name(argv[4]))
-        (folder / argv[2]).rename(folder / argv[4])
-
-    return Scripted({"update-grub": lambda _: update_grub(root), "rdma": rdma, "systemctl": lambda _: None})
+    return Scripted({"update-grub": lambda _: update_grub(root), "systemctl": lambda _: None})
 
 
 @pytest.fixture
-def host(place: Host) -> Host:
+def host(place: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     """A host that has something of everything."""
     grub_host(place)
     root = place.machine.root
+    speak_to(RdmaCore(root), monkeypatch)
+    file = root / "drivers.json"
+    file.write_bytes(msgspec.json.encode({"eth0": FRESH}))
+    install(Drivers(file=file), monkeypatch)
     for number, (netdev, pci) in enumerate((("eth0", "0000:18:00.0"), ("eth1", "0000:3a:00.0"))):
         nic(root, netdev, pci, rdma=f"mlx5_{number}")
         grow(
@@ -100,8 +97,10 @@ def test_everything_is_applied_once_and_undone(host: Host) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from tests.hosts.kernel import RdmaCore
+from tests.hosts.nics import Drivers, NicSocket
 from tests.hosts.test_whole_chain import programs, wanted
-from trackbed.hosts import apply
+from trackbed.hosts import apply, talk
 from trackbed.hosts.machine import Machine
 
 left = int(sys.argv[4])
@@ -116,6 +115,8 @@ def doomed(machine, change, operation):
 
 apply.perform = doomed
 root = Path(sys.argv[1])
+talk.opened = lambda machine: RdmaCore(root)
+Machine.socket = lambda machine: NicSocket(machine, Drivers(file=root / "drivers.json"))
 apply.apply(Machine(root, Path(sys.argv[2]), programs(root)), wanted(), Path(sys.argv[3]))
 """
 

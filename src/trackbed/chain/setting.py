@@ -152,6 +152,67 @@ class VfCount:
 
 
 @dataclass(frozen=True, slots=True)
+class VfProbe:
+    """VFs of port `netdev` (PCI address `pci`, where the Fabric knows it) get their driver as they are made."""
+
+    netdev: str
+    pci: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VfGuard:
+    """What VF number `vf` (from 0) of port `netdev` may do: change its MAC address, send with a foreign one."""
+
+    netdev: str
+    vf: int
+    trust: bool
+    spoof_check: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VfMtu:
+    """The interface of VF number `vf` (from 0) of port `netdev` has this MTU, as long as it is on the host."""
+
+    netdev: str
+    pci: str | None
+    vf: int
+    mtu_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DcbPfc:
+    """Port `netdev` pauses these priorities (0 to 7, IEEE 802.1Qbb) rather than drop, and no others."""
+
+    netdev: str
+    priorities: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DcbDscp:
+    """Port `netdev` goes by the DSCP, and each DSCP of `priorities` (DSCP, priority) has its priority."""
+
+    netdev: str
+    priorities: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DcbEts:
+    """On port `netdev` the priority has a traffic class that no other priority is in; `first` is served before it."""
+
+    netdev: str
+    priority: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaTos:
+    """Connections by rdma_cm over the RDMA device of port `netdev` begin with this traffic class (IPv4: TOS)."""
+
+    netdev: str
+    tos: int
+
+
+@dataclass(frozen=True, slots=True)
 class Memlock:
     """Processes called `process` may lock memory without limit (RLIMIT_MEMLOCK, setrlimit(2))."""
 
@@ -225,6 +286,13 @@ Want = (
     | RdmaNamespaces
     | RdmaName
     | VfCount
+    | VfProbe
+    | VfGuard
+    | VfMtu
+    | DcbPfc
+    | DcbDscp
+    | DcbEts
+    | RdmaTos
     | Memlock
     | CpuState
     | KubeletReads

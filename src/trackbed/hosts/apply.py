@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.chain.setting import STEPS, Attribute, Firmware, Name
+from trackbed.chain.setting import STEPS, Attribute, DcbDscp, DcbEts, DcbPfc, Firmware, Name, RdmaTos
 from trackbed.hosts import carriers
 from trackbed.hosts import files as hostfiles
 from trackbed.hosts import record as records
@@ -191,11 +191,15 @@ def _again(machine: Machine, settings: Sequence[Setting], found: Comparison) -> 
     return Comparison(tuple(order), (*unknown, *now.skipped))
 
 
+_BY_NAME = Attribute | DcbDscp | DcbPfc | DcbEts | RdmaTos
+"""Kinds that are set below, or by, the name of a port or of its RDMA device."""
+
+
 def _ready(changes: list[Change]) -> list[Change]:
-    """The changes of one round: attributes lie below names, so where a name changes, they wait for the next round."""
+    """The changes of one round: where a name changes, what is set by names waits for the next round."""
     if not any(change.step in {"names", "rdma"} for change in changes):
         return changes
-    return [change for change in changes if not (change.setting and isinstance(change.setting.want, Attribute))]
+    return [change for change in changes if not (change.setting and isinstance(change.setting.want, _BY_NAME))]
 
 
 def _execute(machine: Machine, changes: Sequence[Change]) -> None:

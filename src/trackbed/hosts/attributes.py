@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.chain.setting import Attribute, VfCount
+from trackbed.chain.setting import Attribute, VfCount, VfProbe
 from trackbed.hosts.change import AttributeWrite, Change, Skipped, refused, wanted
 from trackbed.hosts.machine import Absent, Unreadable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trackbed.hosts.machine import Machine
     from trackbed.hosts.view import View
 
-_COUNT = "/sriov_numvfs"
+_COUNT, _PROBE = "/sriov_numvfs", "/sriov_drivers_autoprobe"
 
 
 def device(view: View, netdev: str, pci: str | None = None) -> str:
@@ -33,11 +33,22 @@ def device(view: View, netdev: str, pci: str | None = None) -> str:
 
 
 def rdma_device(view: View, netdev: str) -> str:
-    """The name of a port's RDMA device; empty if it has none, or more than one."""
-    link = view.ports.get(netdev)
-    folder = view.state.machine.path(f"/sys/class/net/{link.name}/device/infiniband") if link else None
-    found = [one.name for one in folder.glob("*")] if folder else []
+    """The name of a port's RDMA device; empty if it has none, or more than one.
+
+    A device of hardware lies below the port's PCI device; one of software (soft-RoCE) says which interface it is on.
+    """
+    link, machine = view.ports.get(netdev), view.state.machine
+    if link is None:
+        return ""
+    found = [one.name for one in machine.path(f"/sys/class/net/{link.name}/device/infiniband").glob("*")]
+    if not found:
+        every = machine.path("/sys/class/infiniband").glob("*")
+        found = [one.name for one in every if machine.read(_on(one.name)) == link.name]
     return found[0] if len(found) == 1 else ""
+
+
+def _on(rdma: str) -> str:
+    return f"/sys/class/infiniband/{rdma}/ports/1/gid_attrs/ndevs/0"
 
 
 def attribute_of(want: Want, view: View) -> str:
@@ -46,6 +57,9 @@ def attribute_of(want: Want, view: View) -> str:
         case VfCount(netdev, pci):
             folder = device(view, netdev, pci)
             return folder + _COUNT if folder else ""
+        case VfProbe(netdev, pci):
+            folder = device(view, netdev, pci)
+            return folder + _PROBE if folder else ""
         case Attribute(netdev, path):
             link, rdma = view.ports.get(netdev), rdma_device(view, netdev)
             if link is None or ("{rdma}" in path and not rdma):
@@ -65,6 +79,18 @@ def compare(setting: Setting, want: Attribute, view: View) -> Change | Skipped |
         return Skipped(setting, what, f"cannot be read: {have.reason}")
     now = _value(have)
     return None if now == want.value else wanted(setting, what, now, want.value, (AttributeWrite(path, want.value),))
+
+
+def probe(setting: Setting, want: VfProbe, view: View) -> Change | Skipped | None:
+    """The switch by which new VFs get their driver; those that are there stay as they are."""
+    machine, what = view.state.machine, f"driver of new VFs of {want.netdev}"
+    path = "" if machine.shared else attribute_of(want, view)
+    if not path:
+        return Skipped(setting, what, machine.shared or f"{want.netdev} is no PCI device here")
+    have = machine.read(path)
+    if not isinstance(have, str):
+        return Skipped(setting, what, "this kernel or port has no such switch")
+    return None if have == "1" else wanted(setting, what, "none", "its own", (AttributeWrite(path, "1"),))
 
 
 def count(setting: Setting, want: VfCount, view: View) -> Change | Skipped | None:

@@ -32,11 +32,15 @@ class FileWrite:
 
 @dataclass(frozen=True, slots=True)
 class AttributeWrite:
-    """Write `value` to a file of sysfs or configfs; `first` is written before it, where the kernel wants that."""
+    """Write `value` to a file of sysfs or configfs; `first` is written before it, where the kernel wants that.
+
+    `folder` is made before, where it is not there: in configfs that is how something is shown.
+    """
 
     path: str
     value: str
     first: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,21 @@ class Run:
     back: tuple[str, ...] = ()
 
 
-Operation = Message | SysctlWrite | FileWrite | AttributeWrite | Run
+@dataclass(frozen=True, slots=True)
+class RdmaSet:
+    """Send one message to the kernel's RDMA core (NETLINK_RDMA)."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class DcbSet:
+    """Send messages of `netlink.dcb` one by one, reading the driver's answer to each."""
+
+    messages: tuple[Message, ...]
+
+
+Operation = Message | SysctlWrite | FileWrite | AttributeWrite | Run | RdmaSet | DcbSet
 
 Action = Literal["add", "change", "remove"]
 

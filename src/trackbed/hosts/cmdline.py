@@ -128,7 +128,7 @@ def pages(setting: Setting, want: HugePages, view: View) -> Change | Skipped | N
     asked = isinstance(line, str) and any(word.startswith("hugepages=") for word in split(line))
     if not asked:
         advice = "they are set aside at boot, once the kernel arguments ask for them"
-        return refused(setting, what, have, str(want.count), advice)
+        return awaiting(setting, what, have, str(want.count), advice)
     free = _free_kib(machine)
     advice = f"the kernel could not set aside more at boot{free}; plan fewer, or give the host more memory"
     return refused(setting, what, have, str(want.count), advice)

@@ -9,6 +9,9 @@ from trackbed.chain.setting import (
     Address,
     Attribute,
     CpuState,
+    DcbDscp,
+    DcbEts,
+    DcbPfc,
     File,
     Firmware,
     HugePages,
@@ -20,16 +23,21 @@ from trackbed.chain.setting import (
     Name,
     RdmaName,
     RdmaNamespaces,
+    RdmaTos,
     RouteOn,
     Setting,
     Sysctl,
     Up,
     VfCount,
+    VfGuard,
+    VfMtu,
+    VfProbe,
 )
 from trackbed.hosts import (
     addresses,
     attributes,
     cmdline,
+    dcb,
     firmware,
     kubelet,
     links,
@@ -40,6 +48,8 @@ from trackbed.hosts import (
     routes,
     rules,
     sysctls,
+    tos,
+    vfs,
 )
 from trackbed.hosts.change import Change, Comparison, Skipped
 from trackbed.hosts.state import HostState, read
@@ -117,6 +127,16 @@ def _compared(  # noqa: C901, PLR0911, PLR0912 - one return for each kind
             return rdma.name(setting, want, seen)
         case VfCount() as want:
             return attributes.count(setting, want, seen)
+        case VfProbe() as want:
+            return attributes.probe(setting, want, seen)
+        case VfGuard() as want:
+            return vfs.guard(setting, want, seen)
+        case VfMtu() as want:
+            return vfs.mtu(setting, want, seen)
+        case DcbDscp() | DcbPfc() | DcbEts() as want:
+            return dcb.compare(setting, want, seen)
+        case RdmaTos() as want:
+            return tos.compare(setting, want, seen)
         case Attribute() as want:
             return attributes.compare(setting, want, seen)
         case Memlock() as want:
@@ -175,6 +195,16 @@ def describe(setting: Setting) -> str:  # noqa: C901, PLR0911, PLR0912 - one ret
             return f"RDMA device of {netdev}"
         case VfCount(netdev):
             return f"VFs of {netdev}"
+        case VfProbe(netdev):
+            return f"driver of new VFs of {netdev}"
+        case VfGuard(netdev, vf):
+            return f"VF {vf} of {netdev}"
+        case VfMtu(netdev, _, vf):
+            return f"MTU of VF {vf} of {netdev}"
+        case DcbDscp() | DcbPfc() | DcbEts() as want:
+            return dcb.described(want)
+        case RdmaTos(netdev):
+            return f"rdma_cm's traffic class of {netdev}"
         case Attribute(netdev, path):
             return path.format(netdev=netdev, rdma=netdev)
         case Memlock(process):

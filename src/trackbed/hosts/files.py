@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trackbed.chain.render import Format, mode
+from trackbed.chain.setting import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,6 +119,8 @@ def _mentions(path: Path, shown: str, names: frozenset[str]) -> Iterator[str]:
         lines = path.read_text(errors="replace").splitlines()
     except OSError as error:
         yield f"{shown}: cannot be read ({error.strerror}), so it may configure a rail, too"
+        return
+    if lines and f"{lines[0]}\n" == HEAD:
         return
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].lower().replace(",", " ").replace("=", " ").replace('"', " ").replace("'", " ")

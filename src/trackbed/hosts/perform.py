@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.hosts import files
-from trackbed.hosts.change import AttributeWrite, Change, FileWrite, Run, SysctlWrite
+from trackbed.hosts import files, talk
+from trackbed.hosts.change import AttributeWrite, Change, DcbSet, FileWrite, RdmaSet, Run, SysctlWrite
 from trackbed.hosts.machine import Absent
+from trackbed.netlink.codec import Message, NetlinkError
+from trackbed.netlink.dcb import carry_out
 
 if TYPE_CHECKING:
     from trackbed.hosts.machine import Machine
@@ -33,6 +35,11 @@ def perform(machine: Machine, change: Change, operation: object) -> None:
             _attribute(machine, change, write)
         case Run(argv):
             run(machine, argv)
+        case DcbSet(messages):
+            _bridge(machine, change, messages)
+        case RdmaSet(message):
+            if why := talk.told(machine, message):
+                raise RefusedError(f"{change.what}: setting {change.want} was refused: {why}")
 
 
 def run(machine: Machine, argv: tuple[str, ...]) -> None:
@@ -48,9 +55,20 @@ def run(machine: Machine, argv: tuple[str, ...]) -> None:
 def _attribute(machine: Machine, change: Change, write: AttributeWrite) -> None:
     value = write.first
     try:
+        if write.folder:
+            machine.path(write.folder).mkdir(exist_ok=True)
         if write.first:
             machine.write_attribute(write.path, write.first)
         value = write.value
         machine.write_attribute(write.path, value)
     except OSError as error:
         raise RefusedError(f"{change.what}: cannot write {value} to {write.path}: {error.strerror}") from error
+
+
+def _bridge(machine: Machine, change: Change, messages: tuple[Message, ...]) -> None:
+    with machine.socket() as sock:
+        for message in messages:
+            try:
+                carry_out(sock, message)
+            except NetlinkError as error:
+                raise RefusedError(f"{change.what}: setting {change.want} was refused: {error}") from error

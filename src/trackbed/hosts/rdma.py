@@ -1,8 +1,9 @@
 """Kinds RDMA namespaces and RDMA name: which namespace sees an RDMA device, and what it is called.
 
 The mode is a parameter of ib_core and can be changed while the kernel runs only as long as there is one network
-namespace (drivers/infiniband/core/device.c, rdma_compatdev_set); later, the next boot brings it. Live changes are made
-by rdma(8), whose effect is looked up in sysfs.
+namespace (drivers/infiniband/core/device.c, rdma_compatdev_set); later, the next boot brings it. What is there is read
+from sysfs; a change is asked of the kernel itself (`hosts.talk`), with no need of rdma(8). A device keeps its index
+when its name changes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import RdmaName, RdmaNamespaces
+from trackbed.hosts import talk
 from trackbed.hosts.attributes import rdma_device
-from trackbed.hosts.change import NOTHING, Change, Run, Skipped, awaiting, refused, wanted
-from trackbed.hosts.perform import RefusedError, run
+from trackbed.hosts.change import Change, RdmaSet, Skipped, awaiting, refused, wanted
+from trackbed.netlink.rdma import NetnsMode, rename_device, set_netns_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from trackbed.hosts.view import View
 
 _MODE = "/sys/module/ib_core/parameters/netns_mode"
-_MODES = {"Y": "shared", "N": "exclusive"}
+_MODES: dict[str, NetnsMode] = {"Y": "shared", "N": "exclusive"}
 _DEVICES = "/sys/class/infiniband"
 
 
@@ -37,10 +39,9 @@ def namespaces(setting: Setting, want: RdmaNamespaces, view: View) -> Change | S
     if _other_namespaces(machine):
         advice = "other network namespaces exist, so the mode can change only at a boot; reboot this host"
         return awaiting(setting, what, have, want.mode, advice)
-    command = _set_mode(want.mode)
-    if not machine.has(command[0]):
-        return refused(setting, what, have, want.mode, f"run on this host: {' '.join(command)}")
-    return wanted(setting, what, have, want.mode, (Run(command),))
+    if not _answers(machine):
+        return refused(setting, what, have, want.mode, f"run on this host: rdma system set netns {want.mode}")
+    return wanted(setting, what, have, want.mode, (RdmaSet(set_netns_mode(_named(want.mode))),))
 
 
 def name(setting: Setting, want: RdmaName, view: View) -> Change | Skipped | None:
@@ -54,10 +55,10 @@ def name(setting: Setting, want: RdmaName, view: View) -> Change | Skipped | Non
     if machine.path(f"{_DEVICES}/{want.name}").exists():
         advice = f"another RDMA device is called {want.name}; give it another name: rdma dev set {want.name} name NAME"
         return refused(setting, what, have, want.name, advice)
-    command = _rename(have, want.name)
-    if not machine.has(command[0]):
-        return refused(setting, what, have, want.name, f"run on this host: {' '.join(command)}")
-    return wanted(setting, what, have, want.name, (Run(command),))
+    index = talk.devices(machine).get(have)
+    if index is None:
+        return refused(setting, what, have, want.name, f"run on this host: rdma dev set {have} name {want.name}")
+    return wanted(setting, what, have, want.name, (RdmaSet(rename_device(index, want.name)),))
 
 
 def mode(machine: Machine) -> str:
@@ -67,7 +68,7 @@ def mode(machine: Machine) -> str:
 
 
 def taken(view: View) -> dict[str, str]:
-    """What `restore` needs: the mode under its path, each device's name under the folder of its PCI device."""
+    """What `restore` needs: the mode under its path, each planned port's device name under the device's index."""
     machine = view.state.machine
     if machine.shared:
         return {}
@@ -75,44 +76,36 @@ def taken(view: View) -> dict[str, str]:
     found = {}
     if any(isinstance(want, RdmaNamespaces) for want in wants) and (now := mode(machine)):
         found[_MODE] = now
-    for want in wants:
-        now = rdma_device(view, want.netdev) if isinstance(want, RdmaName) else ""
-        if now and (parent := _parent(machine, now)):
-            found[parent] = now
-    return found
+    names = [rdma_device(view, want.netdev) for want in wants if isinstance(want, RdmaName)]
+    indexes = talk.devices(machine) if any(names) else {}
+    return found | {str(indexes[one]): one for one in names if one in indexes}
 
 
 def restore(machine: Machine, before: Mapping[str, str]) -> tuple[str, ...]:
     """Set the mode and the names as they were; returns what could not be."""
+    now = {str(index): name for name, index in talk.devices(machine).items()} if before else {}
     wrong = []
-    for place, then in before.items():
-        now = mode(machine) if place == _MODE else _called(machine, place)
-        if now == then:
-            continue
-        try:
-            run(machine, _set_mode(then) if place == _MODE else _rename(now or NOTHING, then))
-        except RefusedError as error:
-            wrong.append(str(error))
+    for key, then in before.items():
+        if key == _MODE:
+            why = "" if mode(machine) == then else talk.told(machine, set_netns_mode(_named(then)))
+            wrong += [f"RDMA namespace mode {then}: {why}"] if why else []
+        elif key not in now:
+            wrong.append(f"RDMA device {then} is gone")
+        elif now[key] != then and (why := talk.told(machine, rename_device(int(key), then))):
+            wrong.append(f"name {then} of RDMA device {now[key]}: {why}")
     return tuple(wrong)
 
 
-def _set_mode(wish: str) -> tuple[str, ...]:
-    return ("rdma", "system", "set", "netns", wish)
+def _named(wish: str) -> NetnsMode:
+    return "shared" if wish == "shared" else "exclusive"
 
 
-def _rename(old: str, new: str) -> tuple[str, ...]:
-    return ("rdma", "dev", "set", old, "name", new)
-
-
-def _parent(machine: Machine, device: str) -> str:
-    """The folder of a device's PCI device, which stays when names change; empty if it is not below the root."""
-    real, root = (machine.path(_DEVICES) / device / "device").resolve(), machine.root.resolve()
-    return f"/{real.relative_to(root)}" if real.is_relative_to(root) else ""
-
-
-def _called(machine: Machine, parent: str) -> str:
-    found = [one.name for one in machine.path(parent).glob("infiniband/*")]
-    return found[0] if len(found) == 1 else ""
+def _answers(machine: Machine) -> bool:
+    sock = talk.opened(machine)
+    if sock is None:
+        return False
+    with sock:
+        return True
 
 
 def _other_namespaces(machine: Machine) -> bool:

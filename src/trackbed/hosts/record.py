@@ -1,7 +1,7 @@
 """What the machine was like before: the part of it that `apply` may touch, on disk before the first change.
 
     undo.json   {boot, netns, finished, links, addresses, routes, rules, sysctls, attributes, rdma, files, modes,
-                 commands}
+                 commands, vfs, dcb, tos}
 
 Addresses, routes and rules are kept as the kernel's own messages, so that putting them back loses nothing that this
 program does not know. The record is complete and synced before anything is changed; `finished` is set when all changes
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trackbed.chain.setting import PROTOCOL, Address, Sysctl
-from trackbed.hosts import rdma
+from trackbed.hosts import dcb, rdma, tos, vfs
 from trackbed.hosts.attributes import attribute_of
 from trackbed.hosts.change import FileWrite
 from trackbed.hosts.files import FileChange, replace
@@ -93,8 +93,8 @@ class Network(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True):
     """Everything needed to undo; `files` holds None for a file that was not there.
 
-    `attributes` are files of sysfs, `rdma` what `hosts.rdma` took, `modes` permissions of files, `commands` programs to
-    run after all was put back.
+    `attributes` are files of sysfs, `modes` permissions of files, `commands` programs to run after all was put back;
+    `rdma`, `vfs`, `dcb` and `tos` are what the modules of these names took.
     """
 
     boot: str
@@ -108,6 +108,9 @@ class Record(msgspec.Struct, frozen=True):
     rdma: dict[str, str] = msgspec.field(default_factory=dict)
     modes: dict[str, int] = msgspec.field(default_factory=dict)
     commands: tuple[tuple[str, ...], ...] = ()
+    vfs: dict[str, str] = msgspec.field(default_factory=dict)
+    dcb: dict[str, dcb.Before] = msgspec.field(default_factory=dict)
+    tos: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 def folder(machine: Machine) -> Path:
@@ -141,6 +144,9 @@ def take(machine: Machine, seen: View, files: Iterable[FileChange], changes: Ite
         before,
         attributes=_attributes(machine, seen),
         rdma=rdma.taken(seen),
+        vfs=vfs.taken(seen),
+        dcb=dcb.taken(seen),
+        tos=tos.taken(seen),
         modes={path: machine.path(path).stat().st_mode & 0o7777 for path, have in before.items() if have is not None},
     )
 
@@ -174,7 +180,14 @@ def merged(old: Record, new: Record) -> Record:
     renamed |= set(new.rdma.values()) - set(old.rdma.values())
     attributes = {name: value for name, value in new.attributes.items() if not renamed & set(name.split("/"))}
     both = msgspec.structs.replace(
-        old, scope=scope, sysctls=fresh | old.sysctls, attributes=attributes | old.attributes, rdma=new.rdma | old.rdma
+        old,
+        scope=scope,
+        sysctls=fresh | old.sysctls,
+        attributes=attributes | old.attributes,
+        rdma=new.rdma | old.rdma,
+        vfs=new.vfs | old.vfs,
+        dcb=new.dcb | old.dcb,
+        tos={name: value for name, value in new.tos.items() if name not in renamed} | old.tos,
     )
     return with_files(both, new, old)
 

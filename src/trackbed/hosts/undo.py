@@ -10,7 +10,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from trackbed.hosts import attributes, files, rdma
+from trackbed.hosts import attributes, dcb, files, rdma, tos, vfs
 from trackbed.hosts.names import live, renames
 from trackbed.hosts.perform import RefusedError, run
 from trackbed.hosts.record import bodies, here, key, made_here
@@ -51,6 +51,9 @@ def restore(machine: Machine, record: Record) -> tuple[str, ...]:
         _sysctls(machine, record, wrong)
         wrong += rdma.restore(machine, record.rdma)  # first: attributes lie below the names that devices had
         wrong += attributes.restore(machine, record.attributes)
+        wrong += vfs.restore(machine, record.vfs)  # after the count of VFs, which makes them anew
+        wrong += dcb.restore(machine, record.dcb)
+        wrong += tos.restore(machine, record.tos)
         with machine.socket() as sock:
             _network(sock, record, wrong)
     for path, content in record.files.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import (
@@ -11,12 +11,17 @@ from trackbed.chain.setting import (
     Mtu,
     Name,
     RdmaName,
+    RdmaTos,
     RouteOn,
     Setting,
     Sysctl,
     Up,
     VfCount,
+    VfGuard,
+    VfMtu,
+    VfProbe,
 )
+from trackbed.hosts import dcb, vfs
 from trackbed.hosts.machine import Absent
 from trackbed.hosts.names import port_of
 from trackbed.plan.routes import MAIN_TABLE, Rule
@@ -26,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trackbed.hosts.state import HostState
+    from trackbed.netlink.dcb import Dcb
     from trackbed.netlink.links import Link
+    from trackbed.netlink.vfs import Vf
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,9 @@ class View:
     settings: tuple[Setting, ...]
     ports: Mapping[str, Link]
     ipv6: bool
+    vfs: Mapping[str, tuple[Vf, ...]] = field(default_factory=dict)
+    """VFs of each port by the name it has now, where settings ask for them; `dcb` is the same of DCB."""
+    dcb: Mapping[str, Dcb] = field(default_factory=dict)
 
     @property
     def indexes(self) -> frozenset[int]:
@@ -89,13 +99,22 @@ def view(state: HostState, settings: Iterable[Setting]) -> View:
         name: port_of(state, names.get(name, Name(name, None, None, None))) for name in map(netdev, listed) if name
     }
     ipv6 = not isinstance(state.sysctl("net/ipv6/conf/all/disable_ipv6"), Absent)
-    return View(state, listed, {name: link for name, link in found.items() if link}, ipv6)
+    ports = {name: link for name, link in found.items() if link}
+    alone = not state.machine.shared
+    virtual = {s.want.netdev for s in listed if isinstance(s.want, VfGuard)} if alone else set()
+    bridged = {s.want.netdev for s in listed if isinstance(s.want, dcb.WANTS)} if alone else set()
+    told = vfs.read(state, [ports[name] for name in sorted(virtual & ports.keys())])
+    spoken = dcb.read(state, [ports[name] for name in sorted(bridged & ports.keys())])
+    return View(state, listed, ports, ipv6, told, spoken)
+
+
+_OF_PORTS = Name | Mtu | Up | Address | RouteOn | RdmaName | RdmaTos | VfProbe | VfCount | VfGuard | VfMtu | Attribute
 
 
 def netdev(setting: Setting) -> str:
     """The port a setting is about; empty if it is about the whole host."""
     want = setting.want
-    if isinstance(want, Name | Mtu | Up | Address | RouteOn | RdmaName | VfCount | Attribute):
+    if isinstance(want, _OF_PORTS | dcb.WANTS):
         return want.netdev
     if isinstance(want, Sysctl):
         parts = want.key.split("/")
