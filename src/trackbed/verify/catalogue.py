@@ -1,4 +1,4 @@
-"""The faults that doctor knows: texts of `faults.yaml`, and findings made from them."""
+"""The faults that doctor knows: texts of `faults/*.yaml`, and findings made from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trackbed.plan.plan import NodePlan, PortPlan
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Fault(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One fault of the catalogue."""
 
     id: str
@@ -27,13 +27,30 @@ class Fault(msgspec.Struct, frozen=True):
     title: str
     cause: str
     fix: str
+    needs_reboot: bool = False
+    """The fix takes effect with a reboot only."""
+    disruptive: bool = False
+    """The fix hurts what runs on the node."""
 
 
 @cache
 def catalogue() -> Mapping[str, Fault]:
     """All faults by id, in the order of the chain."""
-    raw = files("trackbed.verify").joinpath("faults.yaml").read_bytes()
-    return {fault.id: fault for fault in msgspec.convert(yaml.load(raw, yaml.CSafeLoader), list[Fault])}
+    known = [fault for text in _texts("faults") for fault in msgspec.convert(text or [], list[Fault])]
+    return {fault.id: fault for fault in known}
+
+
+@cache
+def unchecked() -> Mapping[str, str]:
+    """Faults of the host that are known and not looked for: id -> why not."""
+    return {fault: why for text in _texts("unchecked") for fault, why in msgspec.convert(text, dict[str, str]).items()}
+
+
+def _texts(folder: str) -> list[object]:
+    """The documents of a folder of this package, in the order of their names."""
+    places = (place for place in files("trackbed.verify").joinpath(folder).iterdir() if place.name.endswith(".yaml"))
+    ordered = sorted(places, key=lambda place: place.name)
+    return [yaml.load(place.read_bytes(), yaml.CSafeLoader) for place in ordered]
 
 
 def judged(fault_id: str, node: NodePlan, port: PortPlan | None, *, ok: bool | None, evidence: str = "") -> Finding:
@@ -48,11 +65,12 @@ def judged(fault_id: str, node: NodePlan, port: PortPlan | None, *, ok: bool | N
 
 
 def _facts(node: NodePlan, port: PortPlan | None) -> Mapping[str, object]:
-    facts: dict[str, object] = {"node": node.name, "mtu": node.common.mtu_bytes}
+    facts: dict[str, object] = {"node": node.name, "mtu": node.common.mtu_bytes, "vfs": node.common.vfs}
     if port is None:
         return _Blank(facts)
     own = port.addressed[0] if port.addressed else None
     facts |= {"netdev": port.netdev, "rail": port.rail, "leaf": port.leaf, "mac": port.mac or "its MAC address"}
+    facts |= {"pci": port.pci or "its PCI address"}
     facts |= {"table": node.common.rails[port.rail].table, "priority": node.common.rule_priority + port.rail}
     if own:
         facts |= {"address": own, "gateway": text(own.version, own.gateway) if own.gateway else "none"}

@@ -1,7 +1,8 @@
 """Walk the chain and name the first broken link.
 
 Checks run in the order of the chain over one View. On each rail the first finding that fails is the one to mend; what
-comes after it on that rail is marked `because` of it, and what could not be judged stays unknown.
+comes after it on that rail is marked `because` of it, as is what comes after a failure of the whole host in the same
+step; what could not be judged stays unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from trackbed.verify.checks import CHECKS
 from trackbed.verify.finding import BROKEN, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from trackbed.verify.view import View
 
@@ -56,13 +57,14 @@ def _ordered(view: View) -> list[Finding]:
     return list(_explained(found))
 
 
-def _explained(found: list[Finding]) -> Iterable[Finding]:
-    """Mark what an earlier failure on the same rail (or of the whole host) explains."""
-    first: dict[int | None, str] = {}
+def _explained(found: list[Finding]) -> Iterator[Finding]:
+    """Mark what an earlier failure on the same rail explains, or one of the whole host in the same step."""
+    first: dict[int | str, str] = {}
     for finding in found:
-        earlier = first.get(finding.rail) or first.get(None)
+        place = finding.step if finding.rail is None else finding.rail
+        earlier = first.get(place) or first.get(finding.step)
         if finding.verdict != "pass" and earlier is not None and earlier != finding.id:
             finding = msgspec.structs.replace(finding, because=earlier)  # noqa: PLW2901 - the same finding, explained
         elif finding.verdict == "fail":
-            first.setdefault(finding.rail, finding.id)
+            first.setdefault(place, finding.id)
         yield finding

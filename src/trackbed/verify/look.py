@@ -14,6 +14,7 @@ from trackbed.hosts.machine import Machine
 from trackbed.hosts.state import read
 from trackbed.plan.plan import Addressed
 from trackbed.spec.ranges import parse_address
+from trackbed.verify import host
 from trackbed.verify.gather import (
     Patience,
     Seat,
@@ -71,6 +72,9 @@ def look(subject: Subject, plan: Plan, patience: Patience) -> View:
         switches=subject.switches,
         management=subject.management,
         management_paths=management_paths(machine, subject.management),
+        host=host.snapshot(machine, node),
+        vfs=host.vfs(machine, [port.netdev for port in node.ports]),
+        dcb=host.dcb(machine, [port.netdev for port in node.ports]),
     )
 
 

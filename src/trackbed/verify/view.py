@@ -9,6 +9,8 @@
       pods              attachments of this node's agent, each with the state of its namespace
       observed          what probes found: gateway, LLDP, peers, full-size packets
       switches          what the leaves say of themselves, where they can be asked
+      host              files, links and program outputs that the host checks asked for
+      vfs, dcb          what netlink says of each port's VFs and of its data center bridging
 
 What could not be looked at is absent (None, or no key), and a check answers unknown for it.
 """
@@ -24,11 +26,14 @@ from trackbed.spec.ranges import V4, Range, text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from trackbed.capture.snapshot import Snapshot
     from trackbed.hosts.state import HostState
     from trackbed.netlink.addresses import Address
+    from trackbed.netlink.dcb import Dcb
     from trackbed.netlink.links import Link
     from trackbed.netlink.routes import Route
     from trackbed.netlink.rules import Rule
+    from trackbed.netlink.vfs import Vfs
     from trackbed.plan.plan import Addressed, NodePlan, PortPlan
     from trackbed.probes.lldp import Advertisement
     from trackbed.probes.nftables import BaseChain
@@ -107,6 +112,12 @@ class View:
     """IPv4 addresses that must be reached off the rails: other nodes, the API server."""
     management_paths: Mapping[int, str] = field(default_factory=dict)
     """Management address -> name of the interface that the kernel would take."""
+    host: Snapshot | None = None
+    """None where the host's own files mean nothing: a network namespace of the lab, a container."""
+    vfs: Mapping[str, Vfs] = field(default_factory=dict)
+    """Interface -> its VFs; no entry where the kernel did not tell."""
+    dcb: Mapping[str, Dcb] = field(default_factory=dict)
+    """Interface -> its data center bridging; no entry where the driver has none."""
 
     def ports(self) -> Iterator[PortPlan]:
         """The ports that are on the host now."""

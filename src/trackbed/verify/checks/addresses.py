@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trackbed.netlink.addresses import FAMILY
 from trackbed.spec.ranges import BITS, Range, text
 from trackbed.verify.catalogue import judged
+from trackbed.verify.checks import addresses_host
 from trackbed.verify.view import version_of
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from trackbed.plan.plan import Addressed, PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
+
+READS = addresses_host.READS
+"""What these checks want to see of a host."""
 
 DADFAILED = 0x08
 """IFA_F_DADFAILED of include/uapi/linux/if_addr.h."""
@@ -34,6 +38,7 @@ def check(view: View) -> Iterator[Finding]:
             yield from _sysctls(view, port)
     yield from _intruders(view)
     yield from _files(view)
+    yield from addresses_host.check(view)
 
 
 def _link(view: View, port: PortPlan, link: Link) -> Iterator[Finding]:

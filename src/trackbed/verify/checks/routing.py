@@ -9,6 +9,7 @@ from trackbed.netlink.addresses import FAMILY
 from trackbed.plan.routes import MAIN_TABLE, fence
 from trackbed.spec.ranges import V4, V6, text
 from trackbed.verify.catalogue import judged
+from trackbed.verify.checks import routing_host
 from trackbed.verify.view import show_route, show_rule, version_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from trackbed.plan.plan import PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
+
+READS = routing_host.READS
+"""What these checks want to see of a host."""
 
 RT_SCOPE_LINK = 253
 """RT_SCOPE_LINK of include/uapi/linux/rtnetlink.h."""
@@ -38,6 +42,7 @@ def check(view: View) -> Iterator[Finding]:
     yield from _doubled(view)
     yield from _fence(view)
     yield from _firewall(view)
+    yield from routing_host.check(view)
 
 
 def _shared_table(view: View, port: PortPlan) -> Iterator[Finding]:

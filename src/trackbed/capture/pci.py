@@ -1,0 +1,140 @@
+"""What a PCI function's configuration space says: the bytes of `/sys/bus/pci/devices/*/config`.
+
+    0x00   header: vendor, device, status (bit 4: there is a list of capabilities), at 0x34 its start
+    0x40   capabilities, each with an id and the place of the next: Express (0x10) has device and link registers
+    0x100  extended capabilities, the same again in four bytes: AER 0x0001, ACS 0x000D, ATS 0x000F, SR-IOV 0x0010
+
+(PCI Express Base Specification, chapter 7; the names and offsets of include/uapi/linux/pci_regs.h.) Who is not root
+reads the header's 64 bytes only, and a function that is gone answers ff for each byte: then there are no capabilities
+here, which says nothing about the hardware. `readable` tells the two apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HEADER_BYTES = 64
+LEGACY_BYTES = 256
+_STATUS, _HAS_LIST, _LIST = 0x06, 0x10, 0x34
+
+EXPRESS = 0x10
+AER, ACS, ATS, SRIOV = 0x0001, 0x000D, 0x000F, 0x0010
+
+REDIRECTS = 0x1C
+"""ACS control: P2P request redirect (bit 2), completion redirect (bit 3), upstream forwarding (bit 4)."""
+
+_SPEEDS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+"""Link speed as it is coded -> GT/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Express:
+    """Device and link registers; sizes in bytes, speeds in GT/s (0 where the code is unknown)."""
+
+    relaxed_ordering: bool
+    max_payload_bytes: int
+    max_read_request_bytes: int
+    speed: float
+    max_speed: float
+    width: int
+    max_width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sriov:
+    """SR-IOV: how many VFs the function has, and where their six base address registers point."""
+
+    total_vfs: int
+    num_vfs: int
+    vf_device: int
+    bars: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """AER: status bits that are set until somebody clears them."""
+
+    uncorrectable: int
+    correctable: int
+
+
+def readable(config: bytes) -> bool:
+    """Whether capabilities can be seen in these bytes at all: read by root, and of a function that answers."""
+    return len(config) > HEADER_BYTES and config[:4] != b"\xff\xff\xff\xff"
+
+
+def capabilities(config: bytes) -> dict[int, int]:
+    """Id -> offset of each capability (the first of an id)."""
+    found: dict[int, int] = {}
+    place = config[_LIST] & ~3 if readable(config) and config[_STATUS] & _HAS_LIST else 0
+    seen: set[int] = set()
+    while HEADER_BYTES <= place < min(len(config) - 1, LEGACY_BYTES) and place not in seen:
+        seen.add(place)
+        found.setdefault(config[place], place)
+        place = config[place + 1] & ~3
+    return found
+
+
+def extended(config: bytes) -> dict[int, int]:
+    """Id -> offset of each extended capability (the first of an id)."""
+    found: dict[int, int] = {}
+    place, seen = LEGACY_BYTES if readable(config) else 0, set[int]()
+    while LEGACY_BYTES <= place <= len(config) - 4 and place not in seen:
+        seen.add(place)
+        header = _number(config, place, 4)
+        if header in {0, 0xFFFFFFFF}:
+            break
+        found.setdefault(header & 0xFFFF, place)
+        place = header >> 20 & ~3
+    return found
+
+
+def express(config: bytes) -> Express | None:
+    """The PCI Express registers; None where there are none."""
+    place = capabilities(config).get(EXPRESS)
+    if place is None or place + 0x14 > len(config):
+        return None
+    control, most, now = _number(config, place + 8, 2), _number(config, place + 12, 4), _number(config, place + 18, 2)
+    return Express(
+        relaxed_ordering=bool(control & 0x10),
+        max_payload_bytes=128 << (control >> 5 & 7),
+        max_read_request_bytes=128 << (control >> 12 & 7),
+        speed=_SPEEDS.get(now & 0xF, 0),
+        max_speed=_SPEEDS.get(most & 0xF, 0),
+        width=now >> 4 & 0x3F,
+        max_width=most >> 4 & 0x3F,
+    )
+
+
+def acs(config: bytes) -> int | None:
+    """The ACS control register; None where the function has no ACS."""
+    place = extended(config).get(ACS)
+    return _number(config, place + 6, 2) if place is not None and place + 8 <= len(config) else None
+
+
+def ats(config: bytes) -> bool | None:
+    """Whether ATS is enabled; None where the function has no ATS."""
+    place = extended(config).get(ATS)
+    return bool(_number(config, place + 6, 2) & 0x8000) if place is not None and place + 8 <= len(config) else None
+
+
+def sriov(config: bytes) -> Sriov | None:
+    """The SR-IOV registers; None where the function has none."""
+    place = extended(config).get(SRIOV)
+    if place is None or place + 0x3C > len(config):
+        return None
+    bars = tuple(_number(config, place + 0x24 + 4 * bar, 4) for bar in range(6))
+    total, number, device = (_number(config, place + offset, 2) for offset in (0x0E, 0x10, 0x1A))
+    return Sriov(total, number, device, bars)
+
+
+def aer(config: bytes) -> Errors | None:
+    """The AER status registers; None where the function has none."""
+    place = extended(config).get(AER)
+    if place is None or place + 0x14 > len(config):
+        return None
+    return Errors(_number(config, place + 4, 4), _number(config, place + 16, 4))
+
+
+def _number(config: bytes, place: int, size: int) -> int:
+    return int.from_bytes(config[place : place + size], "little")
