@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from trackbed.spec.addressing import Addressing
+from trackbed.spec.bios import Bios
 from trackbed.spec.cluster import OtherRanges, Pods
 from trackbed.spec.host import Kernel, Kubelet, Names, Qos, Rdma, Routing, Vfs
 from trackbed.spec.kubernetes import Kubernetes
@@ -56,6 +57,8 @@ class FabricSpec(Model):
     """Virtual functions."""
     rdma: Rdma = Rdma()
     """RDMA core."""
+    bios: Bios = Bios()
+    """Firmware setup of the servers."""
     kernel: Kernel = Kernel()
     """Kernel arguments."""
     kubelet: Kubelet = Kubelet()

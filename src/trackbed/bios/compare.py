@@ -1,0 +1,134 @@
+"""Which attributes differ: pure, from a vendor's profile, what is wanted, and what a BMC told.
+
+Attribute registries follow DMTF DSP8010, schema AttributeRegistry: DisplayName, Value, ReadOnly, GrayOut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+Value = str | int | float | bool | None
+
+VENDORS = {"dell": "dell", "hp": "hpe", "hpe": "hpe", "hewlett": "hpe", "lenovo": "lenovo", "supermicro": "supermicro"}
+"""First word of a manufacturer, lower case -> profile; Supermicro also writes Super Micro."""
+
+_SPELLINGS = {"enabled": ("Enabled", "Enable", "On"), "disabled": ("Disabled", "Disable", "Off")}
+_TRUTH = {"enabled": True, "disabled": False}
+
+
+class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One attribute that may carry a wanted setting: by name, by label, or either."""
+
+    name: str | None = None
+    label: str | None = None
+    values: dict[str, tuple[str, ...]] = {}
+
+
+Profile = dict[str, tuple[Candidate, ...]]
+
+
+class Legal(msgspec.Struct, frozen=True):
+    """One value that an enumeration takes."""
+
+    name: str = msgspec.field(name="ValueName", default="")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One attribute in a registry."""
+
+    name: str = msgspec.field(name="AttributeName")
+    label: str | None = msgspec.field(name="DisplayName", default=None)
+    values: tuple[Legal, ...] | None = msgspec.field(name="Value", default=None)
+    read_only: bool | None = msgspec.field(name="ReadOnly", default=None)
+    grey: bool | None = msgspec.field(name="GrayOut", default=None)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a BMC told: manufacturer, current and pending attributes, and the registry's entries by name."""
+
+    manufacturer: str
+    attributes: Mapping[str, Value]
+    pending: Mapping[str, Value]
+    registry: Mapping[str, Entry]
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One wanted setting and how it stands; `value` is what to stage, `attribute` None where the server has none."""
+
+    setting: str
+    want: str
+    state: Literal["same", "staged", "differs", "missing", "locked", "illegal"]
+    attribute: str | None = None
+    have: Value = None
+    value: Value = None
+    advice: str = ""
+
+
+def vendor_of(manufacturer: str) -> str | None:
+    """The profile for a manufacturer as BMCs write it; None for one without."""
+    words = re.findall(r"[a-z]+", manufacturer.lower().replace("super micro", "supermicro"))
+    return VENDORS.get(words[0]) if words else None
+
+
+def compare(profile: Profile, wanted: Mapping[str, str], seen: Seen) -> tuple[Item, ...]:
+    """How every wanted setting stands, in the order of `wanted`."""
+    return tuple(item for setting, want in wanted.items() for item in _of(profile, setting, want, seen))
+
+
+def _of(profile: Profile, setting: str, want: str, seen: Seen) -> Iterator[Item]:
+    found = [(name, which) for which in profile.get(setting, ()) for name in _named(which, seen)]
+    if not found:
+        advice = "this server names no attribute that we know for it; look in its firmware setup"
+        yield Item(setting, want, "missing", advice=advice)
+    for name, which in dict(found).items():
+        yield _item(setting, want, name, which.values.get(want, _SPELLINGS.get(want, (want,))), seen)
+
+
+def _named(which: Candidate, seen: Seen) -> Iterator[str]:
+    if which.name in seen.attributes:
+        yield which.name or ""
+    if which.label is None:
+        return
+    label = _plain(which.label)
+    for name in seen.attributes:
+        entry = seen.registry.get(name)
+        told = entry.label if entry is not None and entry.label else re.sub(r"_[0-9A-Fa-f]{4}$", "", name)
+        if _plain(told) == label:
+            yield name
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", label.lower())
+
+
+def _item(setting: str, want: str, name: str, spellings: tuple[str, ...], seen: Seen) -> Item:
+    have, entry = seen.attributes[name], seen.registry.get(name)
+    value = _value(want, spellings, have, entry)
+    if value is None:
+        legal = ", ".join(one.name for one in (entry.values if entry else None) or ())
+        advice = f"it takes only {legal or 'values that are not known'}; set it by hand if one of them means {want}"
+        return Item(setting, want, "illegal", name, have, advice=advice)
+    pending = seen.pending.get(name, have)
+    if pending == value:
+        return Item(setting, want, "same" if have == value else "staged", name, have, value)
+    if entry is not None and (entry.read_only or entry.grey):
+        advice = (
+            "the BMC lets nobody change it now; another attribute governs it (a workload or system profile, a lock)"
+        )
+        return Item(setting, want, "locked", name, have, value, advice)
+    return Item(setting, want, "differs", name, have, value)
+
+
+def _value(want: str, spellings: tuple[str, ...], have: Value, entry: Entry | None) -> Value:
+    """The value to stage: of the attribute's own type, in its own spelling; None where it takes no such value."""
+    if isinstance(have, bool):
+        return _TRUTH.get(want)
+    if isinstance(have, int) and want.isdigit():
+        return int(want)
+    legal = [one.name for one in (entry.values if entry else None) or ()] or [str(have), *spellings]
+    known = {text.lower(): text for text in reversed(legal)}
+    return next((known[text.lower()] for text in spellings if text.lower() in known), None)
