@@ -1,0 +1,54 @@
+"""Fabrics that the tests hand over, and what reads the results."""
+
+from typing import Any
+
+import yaml
+
+from trackbed.plan.compute import plan
+from trackbed.plan.plan import Plan
+from trackbed.spec.load import load
+
+PCI = ("0000:18:00.0", "0000:2a:00.0")
+KERNEL = "  kernel: {hugepages: [{size: 1G, count: 16}], isolatedCpus: 4-63}\n"
+EVERYTHING = f"""\
+  vfs: {{count: 8}}
+{KERNEL}  kubelet: {{topologyManager: single-numa-node, reservedCpus: 0-3}}
+"""
+
+FABRIC = """\
+apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {{name: train}}
+spec:
+  nodes: [{{hosts: "gpu-[0-{last}]", nic: "15b3:1021"{ports}}}]
+  rails: 2
+  addressing: {{scheme: shared-subnet, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48', gateway: last}}
+{more}"""
+
+BY_PCI = f", ports: {list(PCI)}".replace("'", '"')
+
+
+def text(more: str = EVERYTHING, nodes: int = 3, ports: str = BY_PCI) -> str:
+    """A Fabric of some nodes with two rails."""
+    return FABRIC.format(last=nodes - 1, ports=ports, more=more)
+
+
+def planned(more: str = EVERYTHING, nodes: int = 3, ports: str = BY_PCI) -> Plan:
+    """The same, planned."""
+    return plan(load(text(more, nodes, ports).encode(), "fabric.yaml").fabric, {})
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads Ansible's variables: `!unsafe` is a text."""
+
+
+def _text(loader: Any, node: Any) -> Any:
+    return loader.construct_scalar(node)
+
+
+yaml.add_constructor("!unsafe", _text, _Loader)
+
+
+def variables(content: str) -> Any:
+    """A file of Ansible's variables."""
+    return yaml.load(content, Loader=_Loader)  # noqa: S506 - a safe loader that also reads one tag as a text
