@@ -1,21 +1,25 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.plan.fabrics import fabric, fabrics
+from tests.plan.fabrics import HEAD, fabric, fabrics
 from trackbed.plan.compute import layouts_of, plan
 from trackbed.plan.explain import explain
 from trackbed.plan.lock import updated
 from trackbed.plan.wire import read_node, write_node
+from trackbed.spec.load import load
 from trackbed.spec.problems import SpecError
+from trackbed.spec.ranges import Range
 
 if TYPE_CHECKING:
     from trackbed.plan.plan import Addressed, Plan, PortPlan
     from trackbed.spec.fabric import Fabric
+    from trackbed.spec.problems import Problem
 
 
 def _all(planned: Plan) -> list[tuple[PortPlan, Addressed]]:
@@ -111,6 +115,48 @@ def test_the_capacity_that_a_message_names_is_exact(data: st.DataObject) -> None
         assert len(plan(sized(fit), {}).nodes) == fit
     with pytest.raises(SpecError, match=f"has room for {fit} nodes, {fit + 1} are wanted"):
         plan(sized(fit + 1), {})
+
+
+def _ranges(draw: st.DrawFn) -> dict[str, object]:
+    """A range of any length, in one IP version or both; some with lengths for rails and nodes of their own."""
+    found: dict[str, object] = {}
+    for version, bits in (("ipv4", 32), ("ipv6", 128)):
+        if draw(st.booleans()):
+            prefix = draw(st.integers(0, bits))
+            found[version] = str(Range(int(version[-1]), 0, prefix))
+            for part in ("RailPrefix", "NodePrefix"):
+                found |= {f"{version}{part}": draw(st.integers(1, bits))} if draw(st.booleans()) else {}
+    return found
+
+
+@st.composite
+def _documents(draw: st.DrawFn) -> dict[str, object]:
+    scheme = draw(st.sampled_from(["shared-subnet", "node-subnet", "point-to-point"]))
+    ranges = {k: v for k, v in _ranges(draw).items() if scheme == "node-subnet" or not k.endswith("NodePrefix")}
+    layout = {"layout": draw(st.sampled_from(["dense", "spectrum-x-2tier"]))} if scheme == "point-to-point" else {}
+    return {
+        "nodes": [{"hosts": f"n[1-{draw(st.integers(1, 40))}]"}],
+        "rails": draw(st.integers(1, 64)),
+        "addressing": {"scheme": scheme} | ranges | layout,
+        "pods": {"mode": "move"},
+        "otherRanges": {"docker": []},
+    }
+
+
+@given(_documents())
+@example(
+    {"nodes": [{"hosts": "n1"}], "rails": 8, "addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/30"}},
+)
+def test_a_range_of_any_length_is_planned_or_refused_in_words(spec: dict[str, object]) -> None:
+    document = json.dumps(HEAD | {"spec": spec})
+    found: Plan | tuple[Problem, ...]
+    try:
+        found = plan(load(document.encode(), "f.yaml").fabric, {})
+    except SpecError as error:
+        found = tuple(error.problems)
+    told = [problem.message for problem in found] if isinstance(found, tuple) else found.common.rails
+    assert all(told)
+    assert isinstance(found, tuple) or len(told) == spec["rails"]
 
 
 def test_a_freed_slot_is_not_given_away_while_the_lock_holds_it() -> None:

@@ -392,6 +392,20 @@ FABRICS = {
             "[supernet-too-small]"
         ),
     ),
+    "supernet with fewer addresses than rails": (
+        fabric(rails="8", addressing="{scheme: shared-subnet, ipv4: 10.64.0.0/30}"),
+        (
+            "f.yaml:7:45: error: 10.64.0.0/30 holds 4 ranges of /32, 8 rails need 8; take a larger range "
+            "[supernet-too-small]"
+        ),
+    ),
+    "IPv6 supernet with fewer addresses than rails": (
+        fabric(rails="8", addressing="{scheme: point-to-point, ipv6: 'fd00::/126'}"),
+        (
+            "f.yaml:7:46: error: fd00::/126 holds 4 ranges of /128, 8 rails need 8; take a larger range "
+            "[supernet-too-small]"
+        ),
+    ),
     "rails overlap": (
         fabric(rails="[{ipv4: 10.0.0.0/15}, {ipv4: 10.1.0.0/16}]", addressing="{scheme: shared-subnet}"),
         (

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from trackbed.cli.machine import machine_options
 from trackbed.cli.options import fabric_option, node_of, node_option, output_option, read_fabric, refuse
+
+if TYPE_CHECKING:
+    from trackbed.hosts.machine import Machine
+    from trackbed.plan.plan import NodePlan
 
 AGENT = Path("/run/trackbed/agent.sock")
 
@@ -38,23 +43,28 @@ def command(
 ) -> None:
     """Walk the chain and name the first link that is broken.
 
-    Looks at kernel, files, pods and what answers on the rails; changes nothing. Exits with 0 when sound, 1 when
-    something is broken, 3 when something could not be looked at.
+    Looks at kernel, files, pods and what answers on the rails; changes nothing. Of an unpacked archive of `trackbed
+    capture`, given with --root, it judges files and recorded programs; its network stays unknown. Exits with 0 when
+    sound, 1 when something is broken, 3 when something could not be looked at.
 
     \b
     Examples:
       trackbed doctor -f fabric.yaml
       trackbed doctor -f fabric.yaml --listen 31 -o json
+      trackbed doctor -f fabric.yaml --root gpu-0 --node gpu-0
     """
     from trackbed.cli.findings import show
-    from trackbed.hosts.machine import Machine
+    from trackbed.cli.inventories import machine_below
     from trackbed.netlink.codec import NetlinkError
     from trackbed.verify.doctor import diagnose
     from trackbed.verify.gather import Patience
     from trackbed.verify.look import Subject, look
 
     _, planned = read_fabric(fabric_file)
-    subject = Subject(Machine(root, netns), node_of(planned, node_name), agent)
+    machine, node = machine_below(root, netns), node_of(planned, node_name)
+    if machine.unseen:
+        _archived(machine, node, form, everything=everything)
+    subject = Subject(machine, node, agent)
     try:
         view = look(subject, planned, Patience(lldp=listen))
     except (OSError, NetlinkError) as error:
@@ -62,3 +72,13 @@ def command(
     diagnosis = diagnose([view])
     show(diagnosis, form, everything=everything)
     raise SystemExit(diagnosis.status)
+
+
+def _archived(machine: Machine, node: NodePlan, form: str, *, everything: bool) -> NoReturn:
+    from trackbed.cli import archived
+    from trackbed.cli.findings import show
+
+    found = archived.diagnose(machine, node)
+    show(found if form == "json" else archived.without(found, machine.unseen), form, everything=everything)
+    click.echo(f"not judged: {', '.join(archived.steps(found, machine.unseen))}; {machine.unseen}", err=True)
+    raise SystemExit(found.status)

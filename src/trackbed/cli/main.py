@@ -13,6 +13,10 @@ import click
 from trackbed import __version__
 
 COMMANDS = {
+    "discover": ("discover", "Read this machine: NICs, GPUs, and which NIC is which rail."),
+    "init": ("init", "Make a Fabric of the machines that are there."),
+    "servers": ("servers", "List servers whose ports are known before one is there."),
+    "capture": ("capture", "Write what this machine says of itself into an archive."),
     "import": ("import_", "Turn an existing site's files into a Fabric."),
     "plan": ("plan", "Show every address and name that follows from a Fabric."),
     "lock": ("lock", "Write down which slot each node has, so that nobody is renumbered."),
@@ -23,6 +27,7 @@ COMMANDS = {
     "lint": ("lint", "Find what is wrong in Kubernetes manifests."),
     "diff": ("diff", "Show how this host differs from the plan."),
     "apply": ("apply", "Make this host as planned; undo it again."),
+    "bios": ("bios", "Compare and stage attributes of the firmware setup, over BMCs."),
     "doctor": ("doctor", "Walk the chain and name the first link that is broken."),
     "agent": ("agent", "Run the node agent that gives pods their rails."),
     "lab": ("lab", "Stand up a whole fabric in network namespaces."),

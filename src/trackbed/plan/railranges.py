@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from trackbed.spec.problems import Path, Problem
-from trackbed.spec.ranges import V6, Range, cover
+from trackbed.spec.ranges import BITS, V6, Range, cover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def _rail_prefix(spec: FabricSpec, supernet: Range) -> int:
     given: int | None = getattr(spec.addressing, f"ipv{supernet.version}_rail_prefix")
     if given is not None:
         return given
-    smallest = supernet.prefix + (len(spec.rails) - 1).bit_length()
+    smallest = min(supernet.prefix + (len(spec.rails) - 1).bit_length(), BITS[supernet.version])
     if supernet.version == V6 and spec.addressing.scheme == "shared-subnet":
         return max(IPV6_SUBNET_PREFIX, smallest)
     return smallest

@@ -62,7 +62,8 @@ def _group(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Problem]:
         lists.append(((*path, "ports"), group.ports))
     for where, ports in lists:
         if len(ports) != rails:
-            message = f"{len(ports)} ports for {rails} rails; list one for each rail, null where there is none"
+            server = f" (of server {group.server})" if group.server and where[-1] == "ports" else ""
+            message = f"{len(ports)} ports{server} for {rails} rails; list one for each rail, null where there is none"
             yield Problem("port-count", message, where)
         yield from _repeated(where, ports)
     if group.ports and (rail := next((rail for rail, _ in _macs(group.ports)), None)) is not None:

@@ -11,6 +11,7 @@ Ports stand in rail order; `null` means that these hosts have no port on that ra
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator, model_validator
@@ -77,8 +78,17 @@ class NodeGroup(Model):
     """Ports of single hosts, in rail order; completes or replaces `ports`, entry by entry. Usually their MACs."""
     nic: PciId | None = None
     """PCI vendor and device id of the ports, for example 15b3:1021 (`lspci -nn`); some stacks select by it."""
+    server: str | None = None
+    """A server of the catalogue (`trackbed servers`): gives `ports`, `nic` and `gpus` where they are left out."""
     gpus: int | None = Field(default=None, ge=1, le=64)
     """GPUs in a host. Default: one for each port. Must be a multiple or a divisor of the number of ports."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_server(cls, value: object) -> object:
+        if not isinstance(value, dict) or not isinstance(value.get("server"), str):
+            return value
+        return {**_published(value["server"], value), **value}
 
     @field_validator("hosts")
     @classmethod
@@ -103,6 +113,24 @@ class NodeGroup(Model):
         if own is None:
             return group
         return tuple(mine.merged(theirs) if mine else None for mine, theirs in zip(own, group, strict=True))
+
+
+def _published(name: str, written: Mapping[str, object]) -> dict[str, object]:
+    """Fields of a group that the catalogue knows of a server."""
+    from trackbed.spec.servers import servers  # noqa: PLC0415 - the catalogue is read only for a Fabric that names one
+
+    found = servers().get(name)
+    if found is None:
+        close = get_close_matches(name, servers(), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "`trackbed servers` lists all"
+        raise fail("unknown-server", f"the catalogue has no server {name!r}; {hint}")
+    if found.ports is None and not (written.get("ports") or written.get("hostPorts")):
+        raise fail(
+            "server-without-ports",
+            f"nobody has published the PCI addresses of {name}; write its ports (`trackbed init` on one finds them)",
+        )
+    known = {"ports": found.ports, "nic": found.nic.id, "gpus": found.gpus.count}
+    return {field: value for field, value in known.items() if value}
 
 
 def expand(hosts: str) -> Iterator[str]:

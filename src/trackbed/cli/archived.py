@@ -1,0 +1,50 @@
+"""`trackbed doctor` on an archive: what can be judged of files and programs alone, and what cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.hosts.state import HostState
+from trackbed.verify import host
+from trackbed.verify.catalogue import catalogue, judged
+from trackbed.verify.checks import bios, cmdline, firmware, kubelet, runtime
+from trackbed.verify.doctor import Diagnosis, first_of
+from trackbed.verify.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.hosts.machine import Machine
+    from trackbed.plan.plan import NodePlan
+    from trackbed.verify.finding import Finding
+
+MODULES = (bios, cmdline, firmware, kubelet, runtime)
+"""Checks that look at nothing but `view.host`; all others want the network, too."""
+
+
+def diagnose(machine: Machine, node: NodePlan) -> Diagnosis:
+    """Every fault of the catalogue: judged where files say enough, unknown otherwise."""
+    nothing = HostState(machine, (), (), (), (), (), frozenset())
+    view = View(node, nothing, host=host.snapshot(machine, node))
+    found = [finding for module in MODULES for finding in module.check(view)]
+    place = {fault: number for number, fault in enumerate(catalogue())}
+    found += _unjudged(node, machine.unseen)
+    return Diagnosis(tuple(sorted(found, key=lambda finding: place[finding.id])), first_of(found))
+
+
+def steps(diagnosis: Diagnosis, evidence: str) -> tuple[str, ...]:
+    """The steps that were left out for this reason."""
+    return tuple(dict.fromkeys(f.step for f in diagnosis.findings if f.evidence == evidence))
+
+
+def without(diagnosis: Diagnosis, evidence: str) -> Diagnosis:
+    """The diagnosis without what was left out: that is told in one line."""
+    return Diagnosis(tuple(f for f in diagnosis.findings if f.evidence != evidence), diagnosis.first)
+
+
+def _unjudged(node: NodePlan, reason: str) -> Iterator[Finding]:
+    """All faults of steps that were not looked at, once for the node."""
+    seen = {module.__name__.rpartition(".")[2] for module in MODULES}
+    for fault in catalogue().values():
+        if fault.step not in seen:
+            yield judged(fault.id, node, None, ok=None, evidence=reason)

@@ -1,0 +1,63 @@
+"""`trackbed init`: a Fabric of the machines that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.options import refuse
+
+if TYPE_CHECKING:
+    from trackbed.discover.inventory import Inventory
+
+
+@click.command("init")
+@click.argument("sources", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[SOURCE]...")
+@click.option("--name", default="train", show_default=True, help="Name of the fabric.")
+@click.option("--ipv4", default="10.0.0.0/13", show_default=True, metavar="RANGE", help="Range that the rails share.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where to write.")
+def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None) -> None:
+    """Make a Fabric of this machine, or of what others told of themselves.
+
+    A SOURCE is what `trackbed discover -o json` printed, or an archive or folder of `trackbed capture`. Rails come in
+    GPU order; what is no rail stands in comments with the reason. Machines that differ get a group of their own. An
+    existing file is never overwritten.
+
+    \b
+    Examples:
+      trackbed init -o fabric.yaml
+      trackbed init gpu-*.json --ipv4 10.64.0.0/13 -o fabric.yaml
+      trackbed init gpu-0.tar.gz | trackbed plan -f -
+    """
+    from trackbed.cli.inventories import read_sources
+    from trackbed.cli.options import stop
+    from trackbed.discover.fabric import Choice, fabric_text
+    from trackbed.plan.compute import plan
+    from trackbed.spec.load import load
+    from trackbed.spec.problems import SpecError
+
+    found: list[Inventory] = [one for source in sources or (Path("/"),) for one in read_sources(source)]
+    try:
+        text = fabric_text(found, Choice(name, ipv4))
+    except ValueError as error:
+        refuse(str(error))
+    try:
+        plan(load(text.encode(), str(output or "<init>")).fabric, {})
+    except SpecError as error:
+        stop(error.problems)
+    _write(text, output)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with output.open("x") as stream:
+            stream.write(text)
+    except FileExistsError:
+        refuse(f"{output} exists and is left as it is; name another file, or remove it")
+    except OSError as error:
+        refuse(f"cannot write {output}: {error.strerror}")

@@ -1,0 +1,54 @@
+"""What `nvidia-smi topo -m` prints, as nearness of GPUs and NICs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_DEVICE = re.compile(r"GPU\d+|NIC\d+|mlx\d+_\w+|bnxt_re\w+|rocep\w+|ibp\w+|irdma\w+|roce\w+|hns_\w+|efa_\w+|rdmap\w+")
+"""Names of columns: newer versions number the NICs, older ones print their RDMA devices."""
+_LEGEND = re.compile(r"^\s*(NIC\d+):\s*(\S+)\s*$", re.MULTILINE)
+_BUS_ID = re.compile(r"^\s*(\d+)\s*,\s*([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$", re.MULTILINE)
+
+
+def parse(text: str) -> dict[int, dict[str, str]]:
+    """GPU index -> RDMA device -> PIX, PXB, PHB, NODE or SYS; empty where the text has no such table."""
+    plain = _ESCAPE.sub("", text)
+    columns: list[str] = []
+    names = dict(_LEGEND.findall(plain))
+    found: dict[int, dict[str, str]] = {}
+    for words in (line.split() for line in plain.splitlines()):
+        if not columns:
+            columns = list(_leading(words)) if words[:1] == ["GPU0"] else []
+        elif words and re.fullmatch(r"GPU\d+", words[0]):
+            cells = zip(columns, words[1:], strict=False)
+            found[int(words[0][3:])] = {names.get(c, c): cell for c, cell in cells if not c.startswith("GPU")}
+    return found
+
+
+def bus_ids(text: str) -> dict[int, str]:
+    """GPU index -> PCI address, of `nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader`."""
+    return {int(index): f"{int(domain, 16):04x}:{rest.lower()}" for index, domain, rest in _BUS_ID.findall(text)}
+
+
+def by_address(
+    told: Mapping[int, Mapping[str, str]], gpus: Mapping[int, str], nics: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """The same by PCI addresses; devices that are not known are left out."""
+    return {
+        gpus[index]: {nics[name]: near for name, near in row.items() if name in nics}
+        for index, row in told.items()
+        if index in gpus
+    }
+
+
+def _leading(words: list[str]) -> Iterator[str]:
+    """The words that name devices; `CPU Affinity` and what follows is left."""
+    for word in words:
+        if not _DEVICE.fullmatch(word):
+            return
+        yield word

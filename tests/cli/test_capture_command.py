@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from trackbed.capture.take import ports_of
+from trackbed.cli.capture import wanted
+from trackbed.hosts.machine import Machine
+
+PORT, VIRTUAL = "0000:18:00.0", "0000:18:00.2"
+
+
+def host(root: Path) -> Machine:
+    """A port, a VF of it, a virtio NIC and one without a device."""
+    devices, net = root / "sys/devices", root / "sys/class/net"
+    net.mkdir(parents=True)
+    for name, device in (("rail0", PORT), ("rail0v0", VIRTUAL), ("eth0", "virtio0"), ("lo", "")):
+        (net / name).mkdir()
+        if device:
+            (devices / device).mkdir(parents=True)
+            (net / name / "device").symlink_to(f"../../../devices/{device}")
+    (devices / VIRTUAL / "physfn").symlink_to(f"../{PORT}")
+    return Machine(root)
+
+
+def test_programs_are_asked_about_every_port(tmp_path: Path) -> None:
+    machine = host(tmp_path)
+    assert ports_of(machine) == {"rail0": PORT}
+    asked = wanted(machine).commands
+    assert ("ethtool", "-S", "rail0") in asked
+    assert any(PORT in argv for argv in asked)
+    assert not any("{" in word or "*" in word for argv in asked for word in argv)
+
+
+def test_files_are_asked_of_every_interface_and_function(tmp_path: Path) -> None:
+    files = wanted(host(tmp_path)).files
+    assert "/sys/class/net/*/speed" in files
+    assert not any("{" in path for path in files)
