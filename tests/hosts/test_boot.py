@@ -1,5 +1,6 @@
 """The boot unit and its script, which runs here on a captured tree."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -150,9 +151,7 @@ def script(host: Host, folder: Path, **programs: str) -> subprocess.CompletedPro
         place.write_text(f'#!/bin/sh\necho "{name} $*" >>{folder}/heard\n{body}\n')
         place.chmod(0o755)
     place = folder / "boot.sh"
-    place.write_text(
-        text.replace(" /sys/", f" {host.machine.root}/sys/").replace("=/sys/", f"={host.machine.root}/sys/")
-    )
+    place.write_text(re.sub(r'([ ="])/sys/', rf"\1{host.machine.root}/sys/", text))
     path = {"PATH": f"{folder}/bin:/usr/bin:/bin"}
     return subprocess.run(["sh", str(place)], capture_output=True, text=True, timeout=30, check=False, env=path)
 

@@ -94,6 +94,14 @@ def test_everything_is_applied_once_and_undone(host: Host) -> None:
     assert state(host) == before
 
 
+def test_until_the_next_boot_no_file_is_touched(host: Host) -> None:
+    before = set(everything_below(host.machine.root))
+    done = apply(host.machine, wanted(), host.records, until_reboot=True)
+    assert {change.step for change in done.changes} >= {"rdma", "vfs", "addresses", "routing"}
+    assert {path for path in set(everything_below(host.machine.root)) ^ before if path.startswith("etc/")} == set()
+    assert [change.what for change in done.left.changes] == []
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -36,7 +36,8 @@ _RELOAD = ("systemctl", "daemon-reload")
 def files(node: NodePlan, wants: Iterable[Want]) -> Iterator[File]:
     """The three files; with nothing to set, none. Where the plan has no VFs they need a port with RDMA or QoS files."""
     ports = node.ports if node.common.vfs else ()
-    lines = [line for port in ports for line in _made(node, port)]
+    lines = [f"await {port.netdev}\n" for port in ports]
+    lines += [line for port in ports for line in _made(node, port)]
     lines += ["settle\n"] if ports else []
     lines += [_guarded(node, port) for port in ports if node.common.link_type == "ethernet"]
     lines += [line for want in wants if (line := _line(node, want))]

@@ -6,9 +6,16 @@ from typing import Final
 
 FUNCTIONS: Final = """\
 failed=0
+left=120 # seconds to wait for all ports together
 wrong() { # WORDS: goes to the journal
 \techo "trackbed: $1" >&2
 \tfailed=1
+}
+await() { # PORT: systemd waits for it, too, but not for long; a host with many NICs may need longer
+	while [ ! -e "/sys/class/net/$1" ] && [ "$left" -gt 0 ]; do
+		left=$((left - 1))
+		sleep 1
+	done
 }
 put() { # FILE VALUE: a driver that has no such file has nothing to set
 \t[ -e "$1" ] || return 0

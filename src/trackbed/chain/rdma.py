@@ -47,9 +47,14 @@ def settings(node: NodePlan) -> Iterator[Setting]:
 
 
 def _rule(node: NodePlan, port: PortPlan) -> str:
-    """rdma_rename is rdma-core's own helper; NAME_FIXED takes the name given (kernel-boot/rdma_rename.c)."""
-    found = f'ACTION=="add", SUBSYSTEM=="infiniband", KERNELS=="{port.pci}"'
-    return f'{found}, PROGRAM="rdma_rename %k NAME_FIXED {_name(node, port)}"\n'
+    """Two lines: hardware by its PCI address; soft-RoCE, which has none, by the interface that it rides on.
+
+    rdma_rename is rdma-core's own helper; NAME_FIXED takes the name given (kernel-boot/rdma_rename.c). `parent` is an
+    attribute of rdma_rxe and siw (drivers/infiniband/sw/rxe/rxe_verbs.c).
+    """
+    matches = (f'KERNELS=="{port.pci}"', f'ATTR{{parent}}=="{port.netdev}"')
+    name = f'PROGRAM="rdma_rename %k NAME_FIXED {_name(node, port)}"'
+    return "".join(f'ACTION=="add", SUBSYSTEM=="infiniband", {match}, {name}\n' for match in matches)
 
 
 def _name(node: NodePlan, port: PortPlan) -> str:

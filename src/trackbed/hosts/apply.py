@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import EBUSY, EEXIST
@@ -23,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.chain.setting import STEPS, Attribute, DcbDscp, DcbEts, DcbPfc, Firmware, Name, RdmaTos
+from trackbed.chain.setting import STEPS, Attribute, DcbDscp, DcbEts, DcbPfc, Firmware, Name, RdmaTos, Setting
 from trackbed.hosts import carriers
 from trackbed.hosts import files as hostfiles
 from trackbed.hosts import record as records
-from trackbed.hosts.change import NOTHING, Change, Comparison, Run
+from trackbed.hosts.change import NOTHING, Change, Comparison, Run, without_files
 from trackbed.hosts.compare import compare
 from trackbed.hosts.perform import RefusedError, perform
 from trackbed.hosts.state import read
@@ -40,10 +41,8 @@ from trackbed.netlink.rules import RTM_DELRULE
 from trackbed.netlink.sockets import BatchError, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from trackbed.chain.setting import Setting
     from trackbed.hosts.files import FileChange
     from trackbed.hosts.machine import Machine
     from trackbed.hosts.view import View
@@ -83,15 +82,20 @@ def diff(machine: Machine, settings: Sequence[Setting]) -> tuple[Change, ...]:
 
 
 def apply(
-    machine: Machine, settings: Sequence[Setting], folder: Path, files: Mapping[str, str] | None = None
+    machine: Machine,
+    settings: Sequence[Setting],
+    folder: Path,
+    files: Mapping[str, str] | None = None,
+    *,
+    until_reboot: bool = False,
 ) -> Applied:
-    """Make the machine as its settings say, and its own files as `files` says (None: leave files alone).
+    """Make the machine as its settings say, and its network's files as `files` says (None: leave those alone).
 
-    `folder` keeps the record for `undo`. Raises ApplyError after everything was put back, BusyError where another apply
-    is under way.
+    `folder` keeps the record for `undo`. `until_reboot`: no file is touched, the next boot brings all back. Raises
+    ApplyError after everything was put back, BusyError where another apply is under way.
     """
     with _alone(folder):
-        applied = _apply(machine, settings, folder, files)
+        applied = _apply(machine, settings, folder, files, _looker(machine, until_reboot=until_reboot))
         names = frozenset(s.want.netdev for s in settings if isinstance(s.want, Name))
         carriers.save(machine, names, folder)
         return applied
@@ -111,15 +115,27 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _apply(machine: Machine, settings: Sequence[Setting], folder: Path, files: Mapping[str, str] | None) -> Applied:
-    found = compare(machine, settings)
+Look = Callable[[Sequence[Setting]], Comparison]
+"""How the machine differs from settings, seen now."""
+
+
+def _looker(machine: Machine, *, until_reboot: bool) -> Look:
+    if not until_reboot:
+        return lambda settings: compare(machine, settings)
+    return lambda settings: without_files(compare(machine, settings))
+
+
+def _apply(
+    machine: Machine, settings: Sequence[Setting], folder: Path, files: Mapping[str, str] | None, look: Look
+) -> Applied:
+    found = look(settings)
     rewritten = hostfiles.differences(machine, files) if files is not None else ()
     if not rewritten and not any(change.do for change in found.changes):
         _finish(folder)
         return Applied((), (), found)
     record = _begin(machine, found, (view(read(machine), settings), rewritten), folder)
     try:
-        done, left = _rounds(machine, settings, found)
+        done, left = _rounds(machine, settings, found, look)
         for change in rewritten:
             _rewrite(machine, change)
     except (Exception, KeyboardInterrupt) as error:  # whatever it was, the machine must not stay half done
@@ -166,7 +182,9 @@ def _finish(folder: Path) -> None:
         records.save(folder, msgspec.structs.replace(record, finished=True))
 
 
-def _rounds(machine: Machine, settings: Sequence[Setting], found: Comparison) -> tuple[tuple[Change, ...], Comparison]:
+def _rounds(
+    machine: Machine, settings: Sequence[Setting], found: Comparison, look: Look
+) -> tuple[tuple[Change, ...], Comparison]:
     done: list[Change] = []
     for _ in range(ROUNDS):
         todo = _ready([change for change in found.changes if change.do])
@@ -174,7 +192,7 @@ def _rounds(machine: Machine, settings: Sequence[Setting], found: Comparison) ->
             return tuple(done), found
         _execute(machine, todo)
         done += [change for change in todo if change not in done]
-        found = _again(machine, settings, found)
+        found = _again(settings, found, look)
     rest = [change for change in found.changes if change.do]
     if rest:
         listed = "; ".join(f"{change.what} is {change.have}, not {change.want}" for change in rest[:3])
@@ -182,11 +200,11 @@ def _rounds(machine: Machine, settings: Sequence[Setting], found: Comparison) ->
     return tuple(done), found
 
 
-def _again(machine: Machine, settings: Sequence[Setting], found: Comparison) -> Comparison:
+def _again(settings: Sequence[Setting], found: Comparison, look: Look) -> Comparison:
     """Compare anew, but do not ask every NIC's flash again: that takes seconds, and no apply writes there."""
     same = [c for c in found.changes if c.setting and isinstance(c.setting.want, Firmware)]
     unknown = [one for one in found.skipped if isinstance(one.setting.want, Firmware)]
-    now = compare(machine, [setting for setting in settings if not isinstance(setting.want, Firmware)])
+    now = look([setting for setting in settings if not isinstance(setting.want, Firmware)])
     order = sorted([*same, *now.changes], key=lambda change: STEPS.index(change.step))
     return Comparison(tuple(order), (*unknown, *now.skipped))
 

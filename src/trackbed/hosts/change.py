@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trackbed.chain.setting import Setting
+from trackbed.chain.setting import File, HugePages, KernelArguments, Setting
 from trackbed.netlink.codec import Message
 
 
@@ -106,6 +106,17 @@ class Comparison:
 
     changes: tuple[Change, ...]
     skipped: tuple[Skipped, ...]
+
+
+def without_files(found: Comparison) -> Comparison:
+    """The same but for what only the next boot would see: files of ours and kernel arguments."""
+    kept = tuple(change for change in found.changes if not _for_boot(change))
+    return Comparison(kept, found.skipped)
+
+
+def _for_boot(change: Change) -> bool:
+    want = change.setting.want if change.setting else None
+    return isinstance(want, File | KernelArguments | HugePages) or any(isinstance(op, FileWrite) for op in change.do)
 
 
 NOTHING = "-"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.chain.render.ports import Port, ports, sysctls
+from trackbed.chain.render.ports import Gathered, Port
 from trackbed.chain.setting import HEAD
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ TABLES = "/etc/iproute2/rt_tables.d/trackbed.conf"
 NETWORKD = "/etc/systemd/network/10-trackbed-"
 
 
-def common(node: NodePlan) -> dict[str, str]:
-    """Content of the shared files by path."""
-    files = {SYSCTL: HEAD + "".join(f"-{want.key} = {want.value}\n" for want in sysctls(node))}
+def common(node: NodePlan, told: Gathered) -> dict[str, str]:
+    """Content of the shared files by path; `told` is what `ports.gather` found in the node."""
+    files = {SYSCTL: HEAD + "".join(f"-{want.key} = {want.value}\n" for want in told.sysctls)}
     tables = [rail for rail in node.common.rails if node.port(rail.rail)]
     files[TABLES] = HEAD + "".join(f"{rail.table}\trail{rail.rail}\n" for rail in tables)
-    files.update({f"{NETWORKD}{port.name.netdev}.link": _link(port) for port in ports(node) if port.renamed})
+    files.update({f"{NETWORKD}{port.name.netdev}.link": _link(port) for port in told.ports if port.renamed})
     return files
 
 

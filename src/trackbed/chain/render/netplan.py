@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from trackbed.chain.render.common import common, ini
 from trackbed.chain.render.networkd import rule_section
-from trackbed.chain.render.ports import Port, ports
+from trackbed.chain.render.ports import Port, gather
+from trackbed.chain.render.yamltext import block
 from trackbed.chain.setting import HEAD
 from trackbed.spec.ranges import V4, text
 
@@ -27,11 +26,11 @@ FILE = "/etc/netplan/90-trackbed.yaml"
 
 def render(node: NodePlan) -> dict[str, str]:
     """Content of all files by path."""
-    every = ports(node)
-    ethernets = {port.name.netdev: _ethernet(port) for port in every}
+    told = gather(node)
+    ethernets = {port.name.netdev: _ethernet(port) for port in told.ports}
     document = {"network": {"version": 2, "ethernets": ethernets}}
-    files = common(node) | {FILE: HEAD + yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False)}
-    for port in every:
+    files = common(node, told) | {FILE: HEAD + block(document)}
+    for port in told.ports:
         fences = [rule for rule in port.rules if rule.unless_to]
         if fences:
             path = f"/etc/systemd/network/10-netplan-{port.name.netdev}.network.d/90-trackbed.conf"

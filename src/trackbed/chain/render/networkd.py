@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.chain.render.common import NETWORKD, common, ini
-from trackbed.chain.render.ports import Port, ports
+from trackbed.chain.render.ports import Port, gather
 from trackbed.chain.setting import PROTOCOL
 from trackbed.spec.ranges import V4, text
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 def render(node: NodePlan) -> dict[str, str]:
     """Content of all files by path."""
-    files = common(node)
-    files.update({f"{NETWORKD}{port.name.netdev}.network": _network(port) for port in ports(node)})
+    told = gather(node)
+    files = common(node, told)
+    files.update({f"{NETWORKD}{port.name.netdev}.network": _network(port) for port in told.ports})
     return files
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.chain.render.common import common, ini
-from trackbed.chain.render.ports import Port, ports, rule_version, versions
+from trackbed.chain.render.ports import Port, gather, rule_version, versions
 from trackbed.spec.ranges import V4, V6, text
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ FOLDER = "/etc/NetworkManager/system-connections/trackbed-"
 
 def render(node: NodePlan) -> dict[str, str]:
     """Content of all files by path."""
-    files = common(node)
-    files.update({f"{FOLDER}{port.name.netdev}.nmconnection": _profile(port) for port in ports(node)})
+    told = gather(node)
+    files = common(node, told)
+    files.update({f"{FOLDER}{port.name.netdev}.nmconnection": _profile(port) for port in told.ports})
     return files
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from trackbed.plan.plan import Addressed, NodePlan
     from trackbed.plan.routes import Route
 
+STEPS = ("names", "addresses", "routing", "limits")
+"""The steps whose settings stand in these files: those of the others need not be made here."""
+
 
 @dataclass(frozen=True, slots=True)
 class Port:
@@ -32,16 +35,22 @@ class Port:
         return bool(self.name.pci or self.name.mac)
 
 
-def ports(node: NodePlan) -> tuple[Port, ...]:
-    """All ports of the node, in rail order."""
-    wanted = settings(node)
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What the files of a node say: all ports in rail order, and all kernel parameters."""
+
+    ports: tuple[Port, ...]
+    sysctls: tuple[Sysctl, ...]
+
+
+def gather(node: NodePlan) -> Gathered:
+    """Ports and kernel parameters out of one pass over the node's settings, which is most of the work of a file."""
+    wanted = settings(node, STEPS)
     names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, Name)]
-    return tuple(_port(node, wanted, name, rail, first=rail == names[0][0]) for rail, name in names)
-
-
-def sysctls(node: NodePlan) -> tuple[Sysctl, ...]:
-    """All kernel parameters of the node."""
-    return tuple(setting.want for setting in settings(node) if isinstance(setting.want, Sysctl))
+    return Gathered(
+        tuple(_port(node, wanted, name, rail, first=rail == names[0][0]) for rail, name in names),
+        tuple(setting.want for setting in wanted if isinstance(setting.want, Sysctl)),
+    )
 
 
 def rule_version(rule: Rule) -> int:
