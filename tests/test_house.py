@@ -103,7 +103,7 @@ def test_no_file_is_longer_than_600_lines() -> None:
     assert {str(path): lines for path, lines in lengths.items() if lines > 600} == {}
 
 
-@pytest.mark.parametrize("script", ["bench", "check", "docs", "lab", "test"])
+@pytest.mark.parametrize("script", ["bench", "check", "docs", "lab", "lab-vm", "test"])
 def test_a_script_can_be_run_and_says_how(script: str) -> None:
     path = ROOT / "scripts" / script
     assert os.access(path, os.X_OK)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.machine import document, machine_options, show
+from trackbed.cli.fleet import order_options, reach_options
+from trackbed.cli.machine import document, machine_options, show, tell_reboot
 from trackbed.cli.options import emit_json, fabric_option, node_of, node_option, output_option, read_fabric, refuse
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can answer.")
 @click.option("--undo", "back", is_flag=True, help="Put everything back to before the last apply.")
+@reach_options
+@order_options
 @output_option("table", "json")
 def command(
     fabric_file: str,
@@ -45,8 +48,9 @@ def command(
     yes: bool,
     back: bool,
     form: str,
+    **fleet: Any,  # noqa: ANN401 - the options of reach_options and order_options
 ) -> None:
-    """Make this host as planned: all of it, or nothing.
+    """Make this host as planned, or each of many: all of it, or nothing.
 
     Shows the differences first. What was there before is recorded, so a failure, and later --undo, puts it back. Exits
     with 1 when something differs that only a person can mend.
@@ -56,9 +60,13 @@ def command(
       trackbed apply -f fabric.yaml --dry-run
       trackbed apply -f fabric.yaml --yes
       trackbed apply --undo
+      trackbed apply -f fabric.yaml --nodes 'gpu[001-512]' --batch 10% --max-failures 2 --yes
     """
+    from trackbed.hosts.change import Comparison
     from trackbed.hosts.machine import Machine
 
+    if fleet["nodes"]:
+        _fleet(fabric_file, form, fleet | {"persist": persist}, (dry_run, yes, back))
     machine = Machine(root, netns)
     if back:
         _undo(machine)
@@ -68,9 +76,24 @@ def command(
     files = _files(machine, node, persist)
     differs = _preview(machine, node, files, "quiet" if form == "json" and not dry_run else form)
     if dry_run or not differs:
+        if form == "json" and not dry_run:
+            emit_json({"applied": 0, "files": []} | document(Comparison((), ()), node.name))
         raise SystemExit(1 if dry_run and differs else 0)
     _agree(yes=yes)
     _report(_apply(machine, node, files), node, form)
+
+
+def _fleet(fabric_file: str, form: str, options: dict[str, Any], said: tuple[bool, bool, bool]) -> None:
+    from trackbed.cli import fleet
+
+    dry_run, yes, back = said
+    if back:
+        refuse("--undo is for one host; run it there")
+    if dry_run:
+        reach = ("nodes", "fanout", "seconds", "user", "ssh_config", "persist")
+        fleet.diff(fabric_file, form, **{name: options[name] for name in reach})
+    _agree(yes=yes)
+    fleet.apply(fabric_file, form, **options)
 
 
 def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | None:
@@ -93,12 +116,14 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
 def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, form: str) -> bool:
     """Show what differs; whether anything is to be done."""
     from trackbed.chain import settings
+    from trackbed.hosts.change import without_files
     from trackbed.hosts.compare import compare
     from trackbed.hosts.files import differences
     from trackbed.netlink.codec import NetlinkError
 
     try:
         found = compare(machine, settings(node))
+        found = found if files is not None else without_files(found)
         rewritten = differences(machine, files) if files is not None else ()
     except (OSError, NetlinkError) as error:
         refuse(f"cannot read the state of this machine: {error}")
@@ -125,7 +150,7 @@ def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Ap
     from trackbed.netlink.codec import NetlinkError
 
     try:
-        return apply(machine, settings(node), folder(machine), files)
+        return apply(machine, settings(node), folder(machine), files, until_reboot=files is None)
     except (HostError, OSError, ValueError, NetlinkError) as error:
         click.echo(f"trackbed: {node.name}: {error}", err=True)
         raise SystemExit(1) from error
@@ -139,6 +164,7 @@ def _report(done: Applied, node: NodePlan, form: str) -> None:
         click.echo(f"{node.name}: made {len(done.changes)} changes, wrote {len(done.files)} files for the next boot")
         for change in done.left.changes:
             click.echo(f"still different: {change.what} is {change.have}, not {change.want}: {change.advice}", err=True)
+        tell_reboot(done.left)
     raise SystemExit(1 if done.left.changes else 0)
 
 

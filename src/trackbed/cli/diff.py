@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from trackbed.cli.fleet import reach_options
 from trackbed.cli.machine import machine_options, show
 from trackbed.cli.options import fabric_option, node_of, node_option, output_option, read_fabric, refuse
 
@@ -17,26 +18,44 @@ if TYPE_CHECKING:
 @fabric_option
 @node_option
 @machine_options
+@reach_options
 @output_option("table", "json")
-def command(fabric_file: str, node_name: str | None, root: Path, netns: Path | None, form: str) -> None:
-    """Show how this host differs from the plan; nothing is changed.
+def command(
+    fabric_file: str,
+    node_name: str | None,
+    root: Path,
+    netns: Path | None,
+    form: str,
+    **reach: Any,  # noqa: ANN401 - the options of reach_options
+) -> None:
+    """Show how this host, or each of many, differs from the plan; nothing is changed.
 
-    Exits with 0 when it does not differ, with 1 when it does.
+    Exits with 0 when it does not differ, with 1 when it does, with 3 when --root is an unpacked archive of `trackbed
+    capture` and no --netns says where its network is: the archive does not hold it.
 
     \b
     Examples:
       trackbed diff -f fabric.yaml
       trackbed diff -f fabric.yaml --node gpu-0 --netns /run/netns/gpu-0 -o json
+      trackbed diff -f fabric.yaml --nodes 'gpu[001-512]'
     """
     from trackbed.chain import settings
+    from trackbed.cli.inventories import machine_below
     from trackbed.hosts.compare import compare
-    from trackbed.hosts.machine import Machine
     from trackbed.netlink.codec import NetlinkError
 
+    if reach["nodes"]:
+        from trackbed.cli import fleet
+
+        fleet.diff(fabric_file, form, **reach)
     _, planned = read_fabric(fabric_file)
     node = node_of(planned, node_name)
+    machine = machine_below(root, netns)
+    if machine.unseen:
+        click.echo(f"{node.name} cannot be compared with the plan: {machine.unseen}", err=True)
+        raise SystemExit(3)
     try:
-        found = compare(Machine(root, netns), settings(node))
+        found = compare(machine, settings(node))
     except (OSError, NetlinkError) as error:
         refuse(f"cannot read the state of this machine: {error}")
     show(found, form, node.name)

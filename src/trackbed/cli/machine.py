@@ -51,20 +51,30 @@ def show(found: Comparison, form: str, node_name: str) -> None:
         click.echo(f"{node_name} is as planned")
     for advice in dict.fromkeys(change.advice for change in found.changes if change.advice):
         click.echo(f"note: {advice}", err=True)
+    tell_reboot(found)
     for reason in dict.fromkeys(skipped.reason for skipped in found.skipped):
         what = ", ".join(skipped.what for skipped in found.skipped if skipped.reason == reason)
         click.echo(f"skipped, {reason}: {what}", err=True)
 
 
+def tell_reboot(found: Comparison) -> None:
+    """Say which steps wait for the next boot, if any do."""
+    waiting = list(dict.fromkeys(change.step for change in found.changes if change.reboot))
+    if waiting:
+        click.echo(f"reboot this host: everything is set for it, and {', '.join(waiting)} takes effect then", err=True)
+
+
 def document(found: Comparison, node_name: str) -> dict[str, object]:
-    """The comparison as a document for machines."""
+    """The comparison as a document for machines; `reboot` says that something waits for the next boot."""
     changes = [
         {"step": c.step, "rail": c.rail, "what": c.what, "have": c.have, "want": c.want, "action": c.action}
         | ({"advice": c.advice} if c.advice else {})
+        | ({"reboot": True} if c.reboot else {})
         for c in found.changes
     ]
     return {
         "node": node_name,
+        "reboot": any(change.reboot for change in found.changes),
         "changes": changes,
         "skipped": [{"what": s.what, "reason": s.reason} for s in found.skipped],
     }

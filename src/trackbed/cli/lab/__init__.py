@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from trackbed.cli.lab import kubernetes
+from trackbed.cli.lab import kubernetes, vm
 from trackbed.cli.lab.faults import break_, doctor, heal
 from trackbed.cli.lab.look import execute, status
 from trackbed.cli.lab.run import run
 from trackbed.cli.lab.up import down, up
+from trackbed.cli.lab.vm_run import run as vm_run
 
 
 @click.group("lab")
@@ -24,5 +25,6 @@ def command() -> None:
     """
 
 
-for _command in (run, up, status, execute, break_, heal, doctor, down, kubernetes.command):
+for _command in (run, up, status, execute, break_, heal, doctor, down, kubernetes.command, vm.command):
     command.add_command(_command)
+vm.command.add_command(vm_run)

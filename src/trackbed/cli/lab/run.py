@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.lab.session import fabric_of, fabric_option, guarded, held, known_fault
+from trackbed.cli.lab.session import fabric_of, fabric_option, guarded, held, known_fault, teller
 from trackbed.cli.options import output_option, refuse
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def run(source: str | None, fault_id: str | None, report: Path, form: str) -> No
     began = time.monotonic()
     fabric, imported = fabric_of(source)
     place = Place(f"{RUN_PREFIX}{os.getpid()}")
-    told = _teller(quiet=form == "json")
+    told = teller(form)
     for phase in imported:
         told(phase)
     status = held(place, lambda: _finished(_run(place, fabric, fault_id, imported, told), report, form))
@@ -87,12 +86,3 @@ def _finished(result: RunResult, report: Path, form: str) -> int:
     if form == "json":
         emit_json(result)
     return 0 if result.ok else 1
-
-
-def _teller(*, quiet: bool) -> Callable[[Phase], None]:
-    def tell(phase: Phase) -> None:
-        mark = click.style("ok  " if phase.ok else "FAIL", fg="green" if phase.ok else "red", bold=True)
-        click.echo(f"{mark} {phase.name:16} {phase.seconds:6.2f} s  {phase.summary}")
-        sys.stdout.flush()
-
-    return (lambda _: None) if quiet else tell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -169,3 +170,14 @@ def last_words(place: Place) -> str:
     """The end of a lab's log."""
     said = place.log.read_text(errors="replace").strip() if place.log.exists() else ""
     return " / ".join(said.splitlines()[-3:]) or "it said nothing"
+
+
+def teller(form: str) -> Callable[[Phase], None]:
+    """What tells each phase as it ends; nothing where the answer is for machines."""
+
+    def tell(phase: Phase) -> None:
+        mark = click.style("ok  " if phase.ok else "FAIL", fg="green" if phase.ok else "red", bold=True)
+        click.echo(f"{mark} {phase.name:16} {phase.seconds:6.2f} s  {phase.summary}")
+        sys.stdout.flush()
+
+    return (lambda _: None) if form == "json" else tell

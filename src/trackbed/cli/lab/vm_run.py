@@ -1,0 +1,70 @@
+"""`trackbed lab vm run`: from factory state to RDMA between pods, on emulated servers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.lab.session import fabric_option, teller
+from trackbed.cli.lab.vm import folder_option, memory_option, started
+from trackbed.cli.options import emit_json, output_option, read_fabric, read_with_lock, refuse
+
+if TYPE_CHECKING:
+    from trackbed.plan.plan import Plan
+
+
+@click.command("run")
+@fabric_option
+@folder_option
+@memory_option
+@click.option("--keep", is_flag=True, help="Leave the servers up: trackbed lab vm exec, down.")
+@output_option("text", "json")
+def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) -> None:
+    """Take new servers from factory state to RDMA between pods: apply, a real reboot, apply again, doctor, traffic.
+
+    Without -f: two servers with 8 rails. Exits with 0 when all went as planned, with 1 when not, with 3 when there can
+    be no servers here.
+
+    \b
+    Examples:
+      trackbed lab vm run
+      trackbed lab vm run -f fabric.yaml --keep -o json
+    """
+    from trackbed.lab.vm import lab
+    from trackbed.lab.vm import run as course
+    from trackbed.lab.vm.machine import Shape
+    from trackbed.verify.run_result import Phase
+
+    began = time.monotonic()
+    fabric, plan = _planned(source)
+    try:
+        shape = course.shape_of(plan, Shape(memory=memory, accelerator="auto"))
+    except course.UnfitError as error:
+        refuse(str(error))
+    try:
+        here = started(folder, shape, lab.UP_SECONDS)
+        words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.kernel}, {here.shape.accelerator}"
+        phases = course.run(here, plan, fabric, Phase("servers", time.monotonic() - began, words), teller(form))
+    finally:
+        if not keep:
+            lab.down(folder.absolute())
+    ok = all(phase.ok for phase in phases)
+    if form == "json":
+        emit_json(phases)
+    else:
+        outcome = "as planned" if ok else "NOT as planned"
+        click.secho(f"{outcome}, {time.monotonic() - began:.0f} s", bold=True, fg="green" if ok else "red")
+    raise SystemExit(0 if ok else 1)
+
+
+def _planned(source: str | None) -> tuple[bytes, Plan]:
+    """The Fabric's bytes, and its plan."""
+    from importlib.resources import as_file, files
+
+    if source is not None:
+        return read_with_lock(source), read_fabric(source)[1]
+    with as_file(files("trackbed.lab.vm").joinpath("example.yaml")) as example:
+        return example.read_bytes(), read_fabric(str(example))[1]

@@ -1,0 +1,65 @@
+"""The reference page of faults, made from the checks: what doctor looks for, how it was proved, what is left out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+
+from trackbed.lab.faults import FAULTS
+from trackbed.lab.vm.faults import FAULTS as VM_FAULTS
+from trackbed.verify.catalogue import Fault, catalogue, unchecked
+
+_HEAD = """# Faults
+
+Written by `scripts/docs`; do not edit. `trackbed doctor` looks for each of these, in this order: cause before effect.
+`trackbed faults ID` explains one.
+
+How a check was proved, each time by the fault being named first and by silence on a sound host:
+
+- **namespaces**: made in a lab of network namespaces (`trackbed lab break ID`)
+- **server**: made in an emulated server (`trackbed lab vm break ID`)
+- **files**: replayed from files and program output as such a host has them
+"""
+
+_COLUMNS = "| fault | verdict | what is checked | proved in |\n|---|---|---|---|\n"
+
+
+def page() -> str:
+    """The whole page."""
+    return "".join((_HEAD, *_steps(), *_unchecked()))
+
+
+def proved_in(fault: str) -> str:
+    """Where the fault is made."""
+    places = [name for name, known in (("namespaces", FAULTS), ("server", _in_servers())) if fault in known]
+    return ", ".join(places) or "files"
+
+
+def _in_servers() -> frozenset[str]:
+    return frozenset(one.id for one in VM_FAULTS)
+
+
+def _steps() -> Iterator[str]:
+    known = catalogue()
+    count = len(known)
+    made = {place: sum(place in proved_in(one) for one in known) for place in ("namespaces", "server", "files")}
+    yield f"\n{count} checks: " + ", ".join(f"{number} in {place}" for place, number in made.items()) + ".\n"
+    for step, faults in groupby(known.values(), key=lambda fault: fault.step):
+        yield f"\n## {step}\n\n{_COLUMNS}{''.join(map(_row, faults))}"
+
+
+def _row(fault: Fault) -> str:
+    reboot = ", reboot" if fault.needs_reboot else ""
+    return f"| `{fault.id}` | {fault.verdict}{reboot} | {fault.title} | {proved_in(fault.id)} |\n"
+
+
+def _unchecked() -> Iterator[str]:
+    reasons = unchecked()
+    if reasons:
+        yield "\n## Known and not looked for\n\n| fault | why |\n|---|---|\n"
+        yield from (f"| `{fault}` | {why} |\n" for fault, why in reasons.items())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,144 @@
+"""The first root of an emulated server, made here: a cpio archive with busybox, a script and a handful of modules.
+
+The script mounts this machine's root read-only over 9p, lays the fetched tools and an empty tmpfs over it, puts what
+lives through reboots (PERSISTENT, from the server's disk) in its place, and hands over to systemd. Nothing of this
+machine can be changed from inside: the only writable share is the server's own folder.
+"""
+
+from __future__ import annotations
+
+import lzma
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT_MODULES = ("9pnet_virtio", "9p", "overlay", "virtio_blk", "ext4")
+"""What mounting the root needs; each with what it needs itself."""
+
+PERSISTENT = ("etc", "boot", "var/lib/trackbed")
+"""Folders of a server that live through reboots; all else starts over from this machine's root."""
+
+SCRIPT = """#!/bin/sh
+fail() { echo "trackbed: the first root failed: $1"; sleep 1; poweroff -f; }
+share() { mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,"$3" "$1" "$2" || fail "mounting share $1"; }
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+case $(cat /proc/cmdline) in *trackbed.probe*) echo "trackbed: probed"; sleep 0.2; poweroff -f ;; esac
+for module in $(cat /load-order); do insmod "/lib/$module" || fail "loading $module"; done
+share hostroot /host cache=loose,ro
+share tools /tools cache=loose,ro
+share modules /kernel cache=loose,ro
+share own /own cache=mmap
+mount -t tmpfs -o mode=755 rw /rw
+mkdir /rw/upper /rw/work
+mount -t ext4 /dev/vda /disk || fail "mounting the disk"
+mount -t overlay -o lowerdir=/tools:/host,upperdir=/rw/upper,workdir=/rw/work root /new || fail "laying the root"
+for folder in PERSISTENT; do
+    mkdir -p "/new/$folder"
+    mount --bind "/disk/$folder" "/new/$folder" || fail "binding $folder"
+done
+mkdir -p "/new/usr/lib/modules/$(uname -r)"
+mount --bind /kernel "/new/usr/lib/modules/$(uname -r)"
+mount --move /proc /new/proc
+mount --move /sys /new/sys
+mount --move /dev /new/dev
+mount -t tmpfs -o mode=755 run /new/run
+mkdir -p /new/run/own
+mount --move /own /new/run/own
+rm -f /new/.dockerenv /new/run/.containerenv
+exec switch_root /new /lib/systemd/systemd </dev/console >/dev/console 2>&1
+fail "no process 1"
+"""
+
+_FOLDERS = ("bin", "dev", "disk", "host", "kernel", "lib", "new", "own", "proc", "rw", "sys", "tools")
+_MAGIC = "070701"
+_PROGRAM = stat.S_IFREG | 0o755
+_FILE = stat.S_IFREG | 0o644
+_FOLDER = stat.S_IFDIR | 0o755
+_LINK = stat.S_IFLNK | 0o777
+
+
+class InitramfsError(Exception):
+    """The first root cannot be made; the message says what is lacking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file, folder or link of the archive."""
+
+    name: str
+    mode: int
+    content: bytes = b""
+
+
+def build(busybox: Path, modules: Path) -> bytes:
+    """The archive, for the kernel whose indexed modules lie in `modules`. Raises InitramfsError, OSError."""
+    needs = dependencies((modules / "modules.dep").read_text())
+    order = load_order(needs, ROOT_MODULES)
+    loaded = {module_name(path): plain((modules / path).read_bytes(), path) for path in order}
+    return archive(entries(busybox.read_bytes(), loaded))
+
+
+def entries(busybox: bytes, modules: Mapping[str, bytes]) -> list[Entry]:
+    """What is in the archive; `modules` in the order of loading."""
+    applets = ("sh", "mount", "mkdir", "insmod", "cat", "uname", "switch_root", "sleep", "poweroff", "echo")
+    return [
+        *(Entry(name, _FOLDER) for name in _FOLDERS),
+        Entry("bin/busybox", _PROGRAM, busybox),
+        *(Entry(f"bin/{name}", _LINK, b"busybox") for name in applets),
+        Entry("init", _PROGRAM, SCRIPT.replace("PERSISTENT", " ".join(PERSISTENT)).encode()),
+        Entry("load-order", _FILE, "".join(f"{name}.ko\n" for name in modules).encode()),
+        *(Entry(f"lib/{name}.ko", _FILE, content) for name, content in modules.items()),
+    ]
+
+
+def archive(listed: Iterable[Entry]) -> bytes:
+    """The entries as cpio's newc format (Linux, Documentation/driver-api/early-userspace/buffer-format.rst)."""
+    members = [_member(number, one) for number, one in enumerate(listed, 1)]
+    return b"".join([*members, _member(0, Entry("TRAILER!!!", 0))])
+
+
+def dependencies(index: str) -> dict[str, tuple[str, list[str]]]:
+    """Of modules.dep(5): a module's name -> its file and those that it needs, the first needed last."""
+    found = {}
+    for line in index.splitlines():
+        path, _, needs = line.partition(":")
+        found[module_name(path)] = (path, needs.split())
+    return found
+
+
+def load_order(needs: Mapping[str, tuple[str, list[str]]], wanted: Sequence[str]) -> list[str]:
+    """Files of modules in an order in which they can be loaded; one that is built in is in no index and needs none."""
+    order: list[str] = []
+    for name in wanted:
+        path, first = needs.get(name, ("", []))
+        order += [one for one in [*reversed(first), path] if one and one not in order]
+    return order
+
+
+def module_name(path: str) -> str:
+    """9pnet_virtio of kernel/net/9p/9pnet_virtio.ko.xz."""
+    return path.rpartition("/")[2].partition(".")[0].replace("-", "_")
+
+
+def plain(content: bytes, path: str) -> bytes:
+    """A module as insmod takes it: busybox's cannot unpack. Raises InitramfsError."""
+    if path.endswith(".xz"):
+        return lzma.decompress(content)
+    if path.endswith(".ko"):
+        return content
+    raise InitramfsError(f"{path} is packed in a way unknown here; a kernel of Debian has .ko.xz")
+
+
+def _member(number: int, entry: Entry) -> bytes:
+    name = entry.name.encode() + b"\0"
+    links = 2 if entry.mode == _FOLDER else 1
+    fields = (number, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)
+    head = (_MAGIC + "".join(f"{field:08X}" for field in fields)).encode() + name
+    return _padded(head) + _padded(entry.content)
+
+
+def _padded(content: bytes) -> bytes:
+    return content + b"\0" * (-len(content) % 4)

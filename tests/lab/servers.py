@@ -1,0 +1,98 @@
+"""Two small emulated servers that tests share, and what they must look like."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trackbed.chain import settings
+from trackbed.chain.render import render
+from trackbed.chain.setting import File
+from trackbed.lab.vm import accelerator, doctor, lab, parts
+from trackbed.lab.vm.channel import Done, execute
+from trackbed.lab.vm.machine import Shape, own
+from trackbed.plan.compute import plan
+from trackbed.plan.plan import Plan
+from trackbed.spec.load import load
+
+SECONDS = 400.0
+FABRIC = """\
+apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {{name: small}}
+spec:
+  nodes: [{{hosts: "node-[0-1]", ports: [{{pci: "0000:11:00.0"}}, {{pci: "0000:81:00.0"}}]}}]
+  rails: 2
+  addressing: {{scheme: shared-subnet, ipv4: {ipv4}}}
+  mtu: {mtu}
+  vfs: {{count: {vfs}}}
+  rdma: {{namespaceMode: shared}}
+  kernel: {{hugepages: [{{size: 2M, count: {pages}}}]}}
+  otherRanges: {{docker: []}}
+"""
+USUAL = FABRIC.format(ipv4="10.64.0.0/15", mtu=9000, vfs=2, pages=16)
+OTHER = FABRIC.format(ipv4="10.80.0.0/15", mtu=4200, vfs=1, pages=8)
+"""The same servers, with everything that can differ."""
+
+
+def small(folder: Path) -> Iterator[lab.Lab]:
+    """Two servers with two rails, from factory state; skipped where there can be none and CI does not insist."""
+    shape = Shape(servers=2, rails=2, memory=1024, leaves=[port.leaf for port in planned(USUAL).nodes[0].ports])
+    if not os.environ.get("CI") and parts.cached() is None:
+        pytest.skip("the parts of emulated servers are not in the cache; `trackbed lab vm up` fetches them (220 MB)")
+    lacking = [f"{one.name}: {one.seen}; {one.todo}" for one in doctor.look(2 * shape.memory) if not one.ok]
+    if lacking:
+        pytest.skip(f"no emulated servers here: {'; '.join(lacking)}")
+    found = parts.parts(print)
+    known = accelerator.choose(found).accelerator
+    here = lab.up(folder, found, Shape(2, 2, 1024, accelerator=known, leaves=shape.leaves), print, SECONDS)
+    try:
+        yield here
+    finally:
+        lab.down(folder)
+
+
+def planned(text: str) -> Plan:
+    """The plan of a Fabric."""
+    return plan(load(text.encode(), "fabric.yaml").fabric, {})
+
+
+def place(here: lab.Lab, text: str, name: str) -> str:
+    """Put a Fabric where the servers see it; its path there."""
+    for server in here.servers:
+        (own(Path(here.folder), server.channel.name) / name).write_text(text)
+    return f"/run/own/{name}"
+
+
+def trackbed(here: lab.Lab, node: str, *words: str) -> Done:
+    """Run `trackbed` in a server."""
+    return execute(here.server(node).channel, [sys.executable, "-m", "trackbed", *words], SECONDS)
+
+
+def answer(here: lab.Lab, node: str, *words: str) -> dict[str, Any]:
+    """The document that `trackbed ... -o json` prints in a server."""
+    done = trackbed(here, node, *words, "-o", "json")
+    assert done.status in {0, 1}, done
+    document: dict[str, Any] = json.loads(done.output)
+    return document
+
+
+def files(text: str, node: str) -> dict[str, str]:
+    """Path -> content of every file that a Fabric puts on a server."""
+    of = next(one for one in planned(text).nodes if one.name == node)
+    own_files = {setting.want.path: setting.want.content for setting in settings(of) if isinstance(setting.want, File)}
+    return own_files | render(of, "networkd")
+
+
+def both(here: lab.Lab, work: Any) -> list[Any]:
+    """Do something with each server at once."""
+    names = [server.channel.name for server in here.servers]
+    with ThreadPoolExecutor(len(names)) as pool:
+        return list(pool.map(work, names))

@@ -1,0 +1,104 @@
+"""On real kernels with real disks: power cuts while apply runs, and faults that doctor must name first."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.lab import servers
+from tests.lab.servers import OTHER, USUAL
+from trackbed.lab.vm import keeper, lab
+from trackbed.lab.vm.channel import ChannelError, boot_id, execute
+from trackbed.lab.vm.faults import FAULTS
+
+CUTS = 20
+_READ = """
+import json, pathlib, sys
+files = [pathlib.Path(name) for name in sys.argv[1:]]
+print(json.dumps({str(one): one.read_text() for one in files if one.exists()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.Lab]:
+    yield from servers.small(tmp_path_factory.mktemp("vm"))
+
+
+@pytest.mark.slow
+def test_power_may_be_cut_at_any_moment_of_apply(here: lab.Lab) -> None:
+    """Each time the host boots again, has no half file, and the next apply finishes the job."""
+    texts = {name: servers.place(here, text, f"{name}.yaml") for name, text in (("usual", USUAL), ("other", OTHER))}
+    took = servers.both(here, lambda node: _timed(here, node, texts["usual"]))
+    told: list[str] = []
+    for cut in range(CUTS // len(here.servers)):
+        wanted = texts["other" if cut % 2 == 0 else "usual"]
+        told += servers.both(here, lambda node, to=wanted: _cut(here, node, to, max(took)))
+    assert [one for one in told if one] == []
+    assert len(told) == CUTS
+
+
+def _timed(here: lab.Lab, node: str, fabric: str) -> float:
+    began = time.monotonic()
+    servers.answer(here, node, "apply", "-f", fabric, "--yes")
+    return time.monotonic() - began
+
+
+def _cut(here: lab.Lab, node: str, fabric: str, longest: float) -> str:
+    """Cut the power of a server within an apply; what is wrong afterwards, if anything."""
+    channel = here.server(node).channel
+    before, delay = boot_id(channel), random.uniform(1, longest)  # noqa: S311 - moments, not secrets
+    applying = threading.Thread(target=_ignored, args=(here, node, fabric))
+    applying.start()
+    applying.join(delay)
+    keeper.cut_power(Path(here.folder) / node)
+    applying.join(60)
+    lab.await_all(here, {node: before}, servers.SECONDS, lambda _: None)
+    paths = sorted({*servers.files(USUAL, node), *servers.files(OTHER, node)})
+    found = json.loads(execute(channel, [sys.executable, "-c", _READ, *paths], 60).output)
+    whole = [servers.files(text, node) for text in (USUAL, OTHER)]
+    half = [path for path, text in found.items() if text not in {one.get(path) for one in whole}]
+    servers.answer(here, node, "apply", "-f", fabric, "--yes")
+    left = servers.answer(here, node, "diff", "-f", fabric)["changes"]
+    wrong = [change["what"] for change in left if not change.get("reboot")]
+    return f"cut after {delay:.1f} s: half files {half}, left {wrong}" if half or wrong else ""
+
+
+def _ignored(here: lab.Lab, node: str, fabric: str) -> None:
+    with suppress(ChannelError):  # the power goes
+        servers.trackbed(here, node, "apply", "-f", fabric, "--yes")
+
+
+@pytest.mark.slow
+def test_each_fault_is_named_first_and_a_mended_server_is_sound(here: lab.Lab) -> None:
+    fabric = servers.place(here, USUAL, "usual.yaml")
+    servers.both(here, lambda node: servers.answer(here, node, "apply", "-f", fabric, "--yes"))
+    servers.both(here, lambda node: lab.reboot(here, node, servers.SECONDS))
+    ids = [fault.id for fault in FAULTS]
+    halves = {"node-0": ids[::2], "node-1": ids[1::2]}
+    said = servers.both(here, lambda node: _tried(here, node, fabric, halves[node]))
+    trials = [trial for one in said for trial in one]
+    assert [t for t in trials if t["named"] != t["id"] or t["after"] or t.get("wrong")] == []
+    assert len(trials) == len(ids)
+
+
+def _tried(here: lab.Lab, node: str, fabric: str, ids: list[str]) -> list[dict[str, str]]:
+    argv = [sys.executable, "-m", "trackbed.lab.vm.faults.inside", fabric, node, "try", *ids]
+    done = execute(here.server(node).channel, argv, 1500)
+    return [json.loads(line) for line in done.output.decode().splitlines()]
+
+
+@pytest.mark.slow
+def test_a_server_that_panics_is_told_with_its_last_words(here: lab.Lab) -> None:
+    channel = here.server("node-1").channel
+    with pytest.raises(ChannelError, match="node-1 went away while sh ran"):
+        execute(channel, ["sh", "-c", "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger"], 60)
+    with pytest.raises(lab.LabError, match=r"(?s)crashed.*Kernel panic - not syncing: sysrq triggered crash"):
+        lab.await_all(here, {"node-1": "no boot has this"}, 60, print)

@@ -1,0 +1,342 @@
+"""Emulated servers: how they are put together, and that one boots, has VFs, reboots and says why it crashed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from trackbed.cli.lab.vm import command
+from trackbed.lab.vm import agent, apt, channel, disk, grub, initramfs, keeper, machine, parts, switch
+
+BOOT = machine.Boot(["qemu"], "/parts/vmlinuz", "/parts/initramfs", {"hostroot": "/", "own": "/lab/node-1/own"}, 4321)
+SHAPE = machine.Shape(servers=2, rails=8)
+
+
+def values(option: str, argv: list[str]) -> list[str]:
+    return [after for before, after in pairwise(argv) if before == option]
+
+
+def test_a_server_has_a_nic_behind_a_root_port_for_each_rail_half_on_each_numa_node() -> None:
+    devices = values("-device", machine.arguments(SHAPE, 1, BOOT, ""))
+    ports = [one for one in devices if one.startswith("pcie-root-port")]
+    assert [one.rpartition("bus=")[2] for one in ports] == ["px0"] * 4 + ["px1"] * 4
+    assert "igb,bus=rp5,netdev=n5,mac=02:54:42:01:05:00" in devices
+    assert [one for one in devices if "numa_node=1" in one] == ["pxb-pcie,id=px1,bus_nr=128,numa_node=1,bus=pcie.0"]
+
+
+def test_a_nic_is_joined_to_the_switch_by_a_pair_of_sockets() -> None:
+    nets = values("-netdev", machine.arguments(SHAPE, 1, BOOT, ""))
+    ends = "local.type=unix,local.path=net/1-3.vm,remote.type=unix,remote.path=net/1-3.sw"
+    assert f"dgram,id=n3,{ends}" in nets
+    assert "user,id=u,hostfwd=tcp:127.0.0.1:4321-:7522" in nets
+
+
+def test_only_a_servers_own_folder_can_be_written_to() -> None:
+    shares = values("-fsdev", machine.arguments(SHAPE, 1, BOOT, ""))
+    assert {one.split(",")[1]: "readonly=on" in one for one in shares} == {"id=hostroot": True, "id=own": False}
+
+
+def test_kernel_arguments_of_the_boot_loader_follow_those_of_the_lab() -> None:
+    argv = machine.arguments(SHAPE, 0, BOOT, "ro iommu=pt")
+    assert values("-append", argv) == [" ".join([*machine.ALWAYS, "ro iommu=pt"])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "board", "processor"),
+    [("kvm", "q35,kernel-irqchip=split", "host"), ("tcg", "q35,kernel-irqchip=off", "Nehalem-v1")],
+    ids=["kvm", "tcg"],
+)
+def test_the_interrupt_controller_fits_the_accelerator(kind: str, board: str, processor: str) -> None:
+    argv = machine.arguments(machine.Shape(accelerator=kind), 0, BOOT, "")
+    assert (values("-M", argv), values("-cpu", argv)) == ([board], [processor])
+
+
+def test_memory_and_processors_are_shared_out_whole() -> None:
+    argv = machine.arguments(machine.Shape(memory=1025, cpus=3), 0, BOOT, "")
+    assert [one.rpartition("size=")[2] for one in values("-object", argv)] == ["512M", "513M"]
+    assert [one.split(",")[2] for one in values("-numa", argv)] == ["cpus=0-0", "cpus=1-2"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (machine.Shape(rails=9), ["9 rails: 1 to 8 can be had"]),
+        (machine.Shape(servers=0, cpus=1), ["0 servers: 1 to 16 can be had", "1 CPUs: 2 to 64 can be had"]),
+        (machine.Shape(), []),
+    ],
+    ids=["rails", "two", "none"],
+)
+def test_what_cannot_be_built_is_said(shape: machine.Shape, words: list[str]) -> None:
+    assert machine.problems(shape) == words
+
+
+def test_modules_are_loaded_after_what_they_need() -> None:
+    index = "kernel/fs/9p/9p.ko.xz: kernel/net/9p/9pnet.ko.xz kernel/fs/netfs/netfs.ko.xz\nkernel/net/9p/9pnet.ko.xz:\n"
+    order = initramfs.load_order(initramfs.dependencies(index), ["9pnet", "9p", "built_in"])
+    assert [initramfs.module_name(path) for path in order] == ["9pnet", "netfs", "9p"]
+
+
+def test_the_archive_is_one_that_cpio_reads() -> None:
+    content = initramfs.archive(initramfs.entries(b"BUSYBOX", {"9p": b"ELF"}))
+    found = dict(unpacked(content))
+    assert found["bin/busybox"] == (stat.S_IFREG | 0o755, b"BUSYBOX")
+    assert found["bin/sh"] == (stat.S_IFLNK | 0o777, b"busybox")
+    assert found["load-order"][1] == b"9p.ko\n"
+    assert found["lib/9p.ko"][1] == b"ELF"
+    assert b"for folder in etc boot var/lib/trackbed; do" in found["init"][1]
+
+
+def unpacked(content: bytes) -> Iterator[tuple[str, tuple[int, bytes]]]:
+    """Of a newc archive: name, mode, content."""
+    at = 0
+    while True:
+        assert content[at : at + 6] == b"070701"
+        fields = [int(content[at + 6 + 8 * n : at + 14 + 8 * n], 16) for n in range(13)]
+        name = content[at + 110 : at + 110 + fields[11] - 1].decode()
+        if name == "TRAILER!!!":
+            return
+        begin = (at + 110 + fields[11] + 3) // 4 * 4
+        yield name, (fields[1], content[begin : begin + fields[6]])
+        at = (begin + fields[6] + 3) // 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("menuentry 'a' {\n\tlinux /boot/vmlinuz-7 ro iommu=pt quiet\n}\n\tlinux /old x\n", "ro iommu=pt quiet"),
+        ("linux /boot/vmlinuz-7\n", ""),
+        ("# linux /no y\nlinux\t/boot/k 'a=b c' \"d e\"\n", 'a="b c" "d e"'),
+    ],
+    ids=["first-entry", "no-arguments", "quotes"],
+)
+def test_the_next_boot_gets_the_arguments_of_the_first_entry(text: str, words: str) -> None:
+    assert grub.kernel_arguments(text) == words
+
+
+@pytest.mark.parametrize("text", ["", "menuentry {\n}\n", "linux '/boot/k\n"], ids=["empty", "no-kernel", "open-quote"])
+def test_a_configuration_without_a_kernel_boots_nothing(text: str) -> None:
+    with pytest.raises(grub.GrubError, match=r"grub\.cfg"):
+        grub.kernel_arguments(text)
+
+
+def test_update_grub_evaluates_defaults_and_drop_ins_in_order(tmp_path: Path) -> None:
+    (tmp_path / "etc/default/grub.d").mkdir(parents=True)
+    (tmp_path / "etc/default/grub").write_text(grub.DEFAULT)
+    for name, value in (("10-a", "a=1"), ("90-b", "iommu=pt")):
+        line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {value}"\n'
+        (tmp_path / f"etc/default/grub.d/{name}.cfg").write_text(line)
+    done = subprocess.run(
+        ["sh", "-c", grub.UPDATE_GRUB], env={**os.environ, "ROOT": str(tmp_path)}, check=False, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert grub.kernel_arguments((tmp_path / grub.CONFIGURATION).read_text()) == "ro a=1 iommu=pt quiet"
+
+
+def test_a_server_is_born_with_the_defaults_of_its_boot_loader(tmp_path: Path) -> None:
+    assert grub.kernel_arguments(grub.new_configuration("7.2")) == "ro quiet"
+    with pytest.raises(grub.GrubError, match="damaged"):
+        grub.read(tmp_path / "disk.img")
+
+
+def test_what_is_put_on_a_disk_is_read_from_it(tmp_path: Path) -> None:
+    (tmp_path / "new/boot/grub").mkdir(parents=True)
+    (tmp_path / "new" / grub.CONFIGURATION).write_text(grub.new_configuration("7.2"))
+    disk.make(tmp_path / "disk.img", tmp_path / "new")
+    assert grub.read(tmp_path / "disk.img") == "ro quiet"
+    with pytest.raises(disk.DiskError, match=r"boot/nothing is not on .*disk\.img"):
+        disk.read(tmp_path / "disk.img", "boot/nothing")
+
+
+def test_a_disk_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "disk.img").write_bytes(b"no file system" * 100)
+    with pytest.raises(disk.DiskError, match="damaged"):
+        disk.read(tmp_path / "disk.img", grub.CONFIGURATION)
+
+
+A, B, EVERYBODY = b"\x02\0\0\0\0\x0a", b"\x02\0\0\0\0\x0b", b"\xff" * 6
+
+
+def test_a_switch_floods_what_it_does_not_know_and_learns() -> None:
+    took: list[int] = []
+    segment = switch.Segment({port: lambda _, port=port: took.append(port) for port in range(3)})  # type: ignore[misc]  # the default binds the number
+    body = b"\x08\0payload"
+    assert segment.forward(0, B + A + body) == [1, 2]
+    assert segment.forward(1, A + B + body) == [0]
+    assert segment.forward(0, B + A + body) == [1]
+    assert segment.forward(0, EVERYBODY + A + body) == [1, 2]
+    assert segment.forward(0, A + A + body) == []
+    assert segment.forward(0, b"short") == []
+    assert took == [1, 2, 0, 1, 1, 2]
+
+
+def test_frames_cross_the_switch_between_sockets_and_short_ones_are_filled_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ours = switch.opened("a.sw")
+    with ours, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind("b.vm")
+        server.settimeout(5)
+        segment = switch.Segment({0: switch.sender(ours, "a.vm"), 1: switch.sender(ours, "b.vm")})
+        segment.forward(0, B + A + b"\x08\x06ask")
+        assert server.recv(100) == (B + A + b"\x08\x06ask").ljust(60, b"\0")
+        assert segment.forward(1, A + B + b"\x08\x06lost: nobody is at a.vm") == [0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "short", "end"),
+    [
+        ("guest-reset", "reboot: Restarting system", 0, None),
+        ("guest-shutdown", "", 0, ("off", "it was shut down from inside")),
+        (
+            "guest-reset",
+            "x\n[ 1.0] Kernel panic - not syncing: oops\ny",
+            0,
+            ("crashed", "[ 1.0] Kernel panic - not syncing: oops"),
+        ),
+        ("guest-reset", "", 3, ("crashed", "it reset 3 times within seconds")),
+        ("", "", 0, ("crashed", "QEMU ended (it gave no reason): no such device")),
+        ("guest-shutdown", "trackbed: the first root failed: x", 0, ("crashed", "trackbed: the first root failed: x")),
+    ],
+    ids=["reset", "off", "panic", "loop", "qemu", "first-root"],
+)
+def test_why_a_boot_ended_is_told_apart(reason: str, said: str, short: int, end: tuple[str, str] | None) -> None:
+    assert keeper.ending(reason, said, "no such device", short) == end
+
+
+def test_the_mirror_is_the_one_of_this_machines_release() -> None:
+    listed = (
+        "http://mirror.example/debian/ bookworm main Debian\n"
+        "http://mirror.example/debian/ bookworm main Debian\n"
+        "http://mirror.example/debian-security/ bookworm-security main\n"
+        "http://other.example/apt/ bookworm main Other\n"
+        "http://other.example/apt/ stable main Other\n"
+    )
+    found = apt.debian_sources(listed, "bookworm")
+    assert found == [
+        apt.Source("http://mirror.example/debian", "bookworm"),
+        apt.Source("http://mirror.example/debian-security", "bookworm-security"),
+    ]
+    assert apt.mirror(found, "bookworm") == "http://mirror.example/debian"
+
+
+def test_without_a_mirror_it_is_said_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(apt.MIRROR_VARIABLE, raising=False)
+    with pytest.raises(apt.AptError, match=r"TRACKBED_DEBIAN_MIRROR=URL"):
+        apt.mirror([], "noble")
+    monkeypatch.setenv(apt.MIRROR_VARIABLE, "http://mirror.example/debian/")
+    assert apt.mirror([], "noble") == "http://mirror.example/debian"
+
+
+@pytest.mark.parametrize(
+    ("names", "release"),
+    [
+        (["linux-binary-7.2.9+deb13-amd64", "linux-binary-7.2.12+deb13-amd64"], "7.2.12+deb13-amd64"),
+        (["linux-binary-7.2.9+deb13-amd64", "linux-binary-7.2.14+deb13-amd64"], "7.2.14+deb13-amd64"),
+        (["linux-binary-7.3.4+deb13-amd64", "linux-binary-7.2.9+deb13-rt-amd64"], None),
+    ],
+    ids=["there", "gone", "other-series"],
+)
+def test_a_kernel_that_is_gone_is_replaced_by_the_newest_of_its_series(names: list[str], release: str | None) -> None:
+    assert parts.newest(names, "7.2.12+deb13-amd64") == release
+
+
+def test_what_packages_have_in_bin_comes_to_lie_below_usr(tmp_path: Path) -> None:
+    for name in ("bin/kmod", "usr/bin/rping", "lib/x/y.so"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "bin/lsmod").symlink_to("kmod")
+    parts.merge_usr(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["usr"]
+    assert (tmp_path / "usr/bin/lsmod").resolve() == tmp_path / "usr/bin/kmod"
+    assert (tmp_path / "usr/lib/x/y.so").is_file()
+
+
+def served(request: bytes) -> list[tuple[bytes, bytes]]:
+    """What the agent answers."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.sendall(request)
+        agent.answer(theirs, "secret")
+        said = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+    frames = []
+    while said:
+        length = int.from_bytes(said[1:5], "big")
+        frames.append((said[:1], said[5 : 5 + length]))
+        said = said[5 + length :]
+    return frames
+
+
+def test_a_command_is_run_for_who_has_the_token() -> None:
+    request = b'{"token": "secret", "argv": ["sh", "-c", "echo out; exec >&2; echo no; exit 3"], "seconds": 20}\n'
+    assert sorted(served(request)) == [(b"e", b"no\n"), (b"o", b"out\n"), (b"x", b"\0\0\0\x03")]
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (b'{"token": "guess", "argv": ["true"], "seconds": 1}\n', [(b"r", b"wrong token")]),
+        (b'{"argv": ["true"]}\n', []),
+        (b"GET / HTTP/1.1\n", []),
+        (b"[]\n", []),
+        (b'{"token": "secret", "argv": ["sleep", "60"], "seconds": 0.1}\n', [(b"x", b"\0\0\0\x7c")]),
+    ],
+    ids=["guess", "no-token", "nonsense", "list", "too-long"],
+)
+def test_others_get_nothing(request_: bytes, answer: list[tuple[bytes, bytes]]) -> None:
+    assert served(request_) == answer
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = int(held.getsockname()[1])
+    with pytest.raises(channel.ChannelError, match="node-0 cannot be spoken to"):
+        channel.boot_id(channel.Channel("node-0", port, ""))
+
+
+@pytest.mark.parametrize(
+    "words", [["exec", "node-0", "--", "true"], ["status"], ["reboot", "node-0"]], ids=lambda w: w[0]
+)
+def test_without_servers_the_way_to_have_some_is_told(words: list[str], tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, [words[0], "--dir", str(tmp_path), *words[1:]])
+    assert done.exit_code == 3
+    assert "trackbed lab vm up starts some" in done.output
+
+
+def test_down_without_servers_is_fine(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, ["down", "--dir", str(tmp_path)])
+    assert (done.exit_code, done.output) == (0, "nothing was running\n")
+
+
+def test_a_record_that_is_broken_is_told(tmp_path: Path) -> None:
+    (tmp_path / "lab.json").write_text("{")
+    done = CliRunner().invoke(command, ["status", "--dir", str(tmp_path)])
+    assert done.exit_code == 3
+    assert "lab.json cannot be read" in done.output
+
+
+def test_impossible_servers_are_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, ["up", "--dir", str(tmp_path), "--rails", "20"])
+    assert done.exit_code == 2
+    assert "20 rails: 1 to 8 can be had" in done.output
+
+
+def test_doctor_names_every_part_in_a_form_for_machines() -> None:
+    done = CliRunner().invoke(command, ["doctor", "-o", "json", "--memory", "99999999"])
+    assert done.exit_code == 1
+    assert '"memory"' in done.output
+    assert "fewer servers" in done.output
+
+
+def test_the_agent_needs_nothing_but_the_standard_library() -> None:
+    code = f"import runpy; runpy.run_path({agent.__file__!r})"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=60)

@@ -1,0 +1,80 @@
+"""The router that joins the rails of emulated servers: values in, frames out."""
+
+from __future__ import annotations
+
+import struct
+
+from trackbed.lab.vm.router import Gateway, Router, arp, one_hop_further
+from trackbed.probes import arp as probe
+
+GATEWAYS = [Gateway(10 << 24 | rail << 16 | 1, 10 << 24 | rail << 16, 16) for rail in range(2)]
+A, B = b"\x02\0\0\0\0\x0a", b"\x02\0\0\0\0\x0b"
+A_IP, B_IP = 10 << 24 | 16, 10 << 24 | 1 << 16 | 16
+
+
+def packet(source: int, target: int, ttl: int = 64) -> bytes:
+    head = struct.pack("!BBHHHBBHII", 0x45, 0, 28, 1, 0, ttl, 17, 0, source, target)
+    return head[:10] + (~checksum(head) & 0xFFFF).to_bytes(2, "big") + head[12:] + b"datagram"
+
+
+def checksum(header: bytes) -> int:
+    """RFC 1071: of a whole header it is 0xFFFF."""
+    total: int = sum(struct.unpack("!10H", header[:20]))
+    return (total & 0xFFFF) + (total >> 16)
+
+
+def sent(to: bytes, source: bytes, content: bytes) -> bytes:
+    return to + source + b"\x08\x00" + content
+
+
+def asked(router: Router, rail: int, mac: bytes, address: int) -> list[tuple[int, bytes]]:
+    return list(router.handle(rail, arp(1, (mac, address), (bytes(6), GATEWAYS[rail].address))))
+
+
+def test_who_asks_for_the_gateway_gets_its_mac_of_that_rail() -> None:
+    [(rail, answer)] = asked(Router(GATEWAYS), 1, B, B_IP)
+    told = probe.parse(answer[14:])
+    assert (rail, answer[:6], told.sender_mac, told.sender) == (1, B, GATEWAYS[1].mac(1), GATEWAYS[1].address)
+
+
+def test_a_packet_for_a_known_host_leaves_on_its_rail_one_hop_further() -> None:
+    router = Router(GATEWAYS)
+    asked(router, 1, B, B_IP)
+    [(rail, frame)] = router.handle(0, sent(GATEWAYS[0].mac(0), A, packet(A_IP, B_IP)))
+    assert (rail, frame[:12], frame[14 + 8]) == (1, B + GATEWAYS[1].mac(1), 63)
+    assert checksum(frame[14:]) == 0xFFFF
+
+
+def test_a_packet_for_an_unknown_host_waits_until_it_answers() -> None:
+    router = Router(GATEWAYS)
+    [(rail, question)] = router.handle(0, sent(GATEWAYS[0].mac(0), A, packet(A_IP, B_IP)))
+    assert (rail, question[:6], probe.parse(question[14:]).target) == (1, b"\xff" * 6, B_IP)
+    [(rail, frame)] = router.handle(1, arp(2, (B, B_IP), (GATEWAYS[1].mac(1), GATEWAYS[1].address)))
+    assert (rail, frame[:6], frame[-8:]) == (1, B, b"datagram")
+
+
+def test_what_goes_nowhere_is_dropped() -> None:
+    router = Router(GATEWAYS)
+    asked(router, 1, B, B_IP)
+    own = GATEWAYS[0].mac(0)
+    for frame in (
+        b"short",
+        sent(own, A, packet(A_IP, 11 << 24)),
+        sent(own, A, packet(A_IP, B_IP, ttl=1)),
+        sent(own, A, packet(A_IP, GATEWAYS[0].address)),
+        sent(own, A, b"\x45"),
+        sent(B, A, packet(A_IP, B_IP)),
+    ):
+        assert list(router.handle(0, frame)) == []
+
+
+def test_no_more_than_a_few_packets_wait_for_a_host() -> None:
+    router = Router(GATEWAYS)
+    for _ in range(40):
+        list(router.handle(0, sent(GATEWAYS[0].mac(0), A, packet(A_IP, B_IP))))
+    assert len(list(router.handle(1, arp(2, (B, B_IP), (bytes(6), 0))))) == 16
+
+
+def test_the_checksum_is_right_for_every_time_to_live() -> None:
+    for ttl in range(2, 256):
+        assert checksum(one_hop_further(packet(A_IP, B_IP, ttl))) == 0xFFFF
