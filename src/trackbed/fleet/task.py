@@ -1,0 +1,39 @@
+"""What one host is asked to do, and how long it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from trackbed.chain.render import FORMATS
+from trackbed.plan.wire import write_node
+
+if TYPE_CHECKING:
+    from trackbed.plan.plan import NodePlan
+
+Verb = Literal["diff", "apply", "boot", "reboot"]
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One request; encoded it is what `node` reads."""
+
+    verb: Verb
+    name: str
+    node: msgspec.Raw
+    """The node document, as `plan.wire.write_node` writes it; null where the verb needs none."""
+    files: Mapping[str, Mapping[str, str]]
+    """Files for the next boot, by format and path: the host has nothing to render them with."""
+    persist: str
+    seconds: int
+    """How long the host may work on it before it puts everything back."""
+
+
+def task(verb: Verb, node: NodePlan, persist: str, seconds: int) -> Task:
+    """The request for one node. `persist` is a name of `chain.render.FORMATS`, `auto` or `none`."""
+    if verb in {"boot", "reboot"}:
+        return Task(verb, node.name, msgspec.Raw(b"null"), {}, persist, seconds)
+    wanted = [form for form in FORMATS if persist in {"auto", form}]
+    forms: dict[str, Mapping[str, str]] = {form: FORMATS[form](node) for form in wanted}
+    return Task(verb, node.name, msgspec.Raw(write_node(node)), forms, persist, seconds)

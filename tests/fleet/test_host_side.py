@@ -1,0 +1,98 @@
+"""What runs on the host: records in the library's place, and whether a plan is this host's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.site import _fabric
+from trackbed.cli.options import read_fabric
+from trackbed.fleet import records
+from trackbed.fleet.node import answer, meant
+from trackbed.hosts.machine import Machine
+from trackbed.plan.plan import NodePlan
+from trackbed.plan.wire import write_node
+
+
+def _made(by: Any) -> Any:
+    @by.dataclass(frozen=True, order=True)
+    class One:
+        name: str
+        many: tuple[int, ...] = ()
+        more: dict[str, int] = by.field(default_factory=dict)
+
+    return One
+
+
+@pytest.mark.parametrize("by", [dataclasses, records], ids=["library", "stand-in"])
+def test_records_behave_as_the_librarys_dataclasses(by: Any) -> None:
+    one = _made(by)
+    first, second = one("a", (1,)), one("a", many=(2,))
+    assert (first == one("a", (1,)), first < second, second >= first, first != second) == (True, True, True, True)
+    assert (first.more, first.more is not second.more, one.__match_args__) == ({}, True, ("name", "many", "more"))
+    assert by.replace(first, many=(2,)) == second
+    assert ([field.name for field in by.fields(one)], by.is_dataclass(one)) == (["name", "many", "more"], True)
+    with pytest.raises(by.FrozenInstanceError):
+        first.name = "b"
+
+
+@pytest.mark.parametrize("given", [((), {}), (("a",), {"name": "b"}), (("a",), {"no": 1}), (("a", (), {}, 4), {})])
+@pytest.mark.parametrize("by", [dataclasses, records], ids=["library", "stand-in"])
+def test_records_refuse_what_dataclasses_refuse(by: Any, given: Any) -> None:
+    with pytest.raises(TypeError):
+        _made(by)(*given[0], **given[1])
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Path:
+    path = tmp_path / "fabric.yaml"
+    path.write_text(json.dumps(_fabric(2)))
+    return path
+
+
+@pytest.fixture
+def node(fabric: Path) -> NodePlan:
+    return read_fabric(str(fabric))[1].nodes[0]
+
+
+@pytest.mark.parametrize(
+    ("hostname", "own"),
+    [("gpu001", True), ("GPU001.example.org", True), ("gpu002", False), ("gpu0011", False)],
+)
+def test_a_plan_is_for_the_host_of_its_name(node: NodePlan, hostname: str, own: bool) -> None:
+    assert meant(Machine(Path("/")), node, hostname) is own
+
+
+@pytest.mark.parametrize("verb", ["diff", "apply"])
+def test_the_plan_of_another_host_touches_nothing(node: NodePlan, tmp_path: Path, verb: str) -> None:
+    root = tmp_path / "root"
+    (root / "etc/netplan").mkdir(parents=True)
+    (root / ".dockerenv").touch()
+    request = {"verb": verb, "node": json.loads(write_node(node)), "files": {}, "persist": "none"}
+    found = answer(Machine(root), request)
+    assert (found["outcome"], "nothing was changed there" in found["message"]) == ("wrong-host", True)
+    assert sorted(path.name for path in root.rglob("*")) == [".dockerenv", "etc", "netplan"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--nodes", "gpu[001-003]"), "has no node 'gpu003'"),
+        (("--nodes", "gpu[001-"), "--nodes gpu[001-:"),
+        (("--nodes", "gpu[001-002]", "--batch", "ten"), "--batch ten: write a number of hosts"),
+        (("--nodes", "gpu[001-002]", "--batch", "0%"), "--batch 0%: write a number of hosts"),
+    ],
+    ids=["unknown node", "torn set", "batch in words", "empty batch"],
+)
+def test_wrong_words_are_refused_before_any_host_is_asked(fabric: Path, words: tuple[str, ...], said: str) -> None:
+    command = [sys.executable, "-m", "trackbed", "apply", "-f", str(fabric), *words, "--yes"]
+    done = subprocess.run(
+        command, cwd=fabric.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, said in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
