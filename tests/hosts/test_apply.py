@@ -12,6 +12,7 @@ from tests.chain.fabrics import FLAT, P2P, SCHEMES, node_plan
 from tests.hosts.places import MACS, PORTS, Host, everything
 from trackbed.chain import settings
 from trackbed.chain.setting import PROTOCOL
+from trackbed.hosts import carriers, record
 from trackbed.hosts.apply import ApplyError, NothingToUndoError, apply, diff, undo
 from trackbed.hosts.compare import compare
 from trackbed.hosts.machine import Machine
@@ -529,3 +530,15 @@ def test_only_some_steps_can_be_compared(place: Host, node: NodePlan) -> None:
     small_mtu(place)
     found = compare(place.machine, settings(node, {"routing"}))
     assert [change.what for change in found.changes] == ["rule 1001 IPv4"]
+
+
+def test_carrier_counts_of_another_boot_are_none(place: Host) -> None:
+    boot = place.machine.path("/proc/sys/kernel/random/boot_id")
+    boot.parent.mkdir(parents=True)
+    boot.write_text("one\n")
+    folder = record.folder(place.machine)
+    folder.mkdir(parents=True, exist_ok=True)
+    carriers.save(place.machine, frozenset({"eth0"}), folder)
+    assert carriers.load(place.machine) is not None
+    boot.write_text("two\n")
+    assert carriers.load(place.machine) is None

@@ -19,6 +19,8 @@ from trackbed.lab.vm import keeper, lab
 from trackbed.lab.vm.channel import ChannelError, boot_id, execute
 from trackbed.lab.vm.faults import FAULTS
 
+pytestmark = pytest.mark.may_skip("emulated servers take half an hour; TRACKBED_VM=1 asks for them")
+
 CUTS = 20
 _READ = """
 import json, pathlib, sys

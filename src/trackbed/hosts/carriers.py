@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from trackbed.hosts.machine import Machine
 
 FILE = "carriers.json"
+_BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+class _Noted(msgspec.Struct):
+    """Counts, and the boot that they are of: the kernel starts over with the next one."""
+
+    boot: str
+    counts: dict[str, tuple[int, int]]
 
 
 def save(machine: Machine, names: frozenset[str], place: Path) -> None:
@@ -25,12 +33,19 @@ def save(machine: Machine, names: frozenset[str], place: Path) -> None:
         for link in read(machine).links
         if link.name in names
     }
-    replace(place / FILE, msgspec.json.encode(counts), 0o600)
+    replace(place / FILE, msgspec.json.encode(_Noted(_boot(machine), counts)), 0o600)
 
 
 def load(machine: Machine) -> dict[str, tuple[int, int]] | None:
-    """Interface -> (changes, losses) at the last apply; None where nothing was noted, or it cannot be read."""
+    """Interface -> (changes, losses) at the last apply; None where none was since the boot, or it cannot be read."""
     try:
-        return msgspec.json.decode((folder(machine) / FILE).read_bytes(), type=dict[str, tuple[int, int]])
+        noted = msgspec.json.decode((folder(machine) / FILE).read_bytes(), type=_Noted)
     except (OSError, msgspec.MsgspecError):
         return None
+    return noted.counts if noted.boot == _boot(machine) else None
+
+
+def _boot(machine: Machine) -> str:
+    """Which boot of the machine this is; empty in a namespace of the lab, whose root has no /proc."""
+    found = machine.read(_BOOT)
+    return found if isinstance(found, str) else ""

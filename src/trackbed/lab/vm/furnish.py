@@ -27,6 +27,21 @@ _MODULES = "# RDMA core, as rdma-core's own modules-load.d has it; crc32 is what
     f"{name}\n" for name in ("crc32", "rdma_rxe", "ib_uverbs", "rdma_ucm")
 )
 
+_UNUSED = (
+    "ahci",
+    "cfg80211",
+    "i2c_i801",
+    "iTCO_wdt",
+    "kvm_amd",
+    "kvm_intel",
+    "lpc_ich",
+    "pcspkr",
+    "psmouse",
+    "serio_raw",
+)
+_BLACKLIST = "".join(f"blacklist {name}\n" for name in _UNUSED)
+"""Of the board, and of no use here."""
+
 _SOFT_ROCE = """#!/bin/sh
 # Makes the soft-RoCE device of a port: $1 its interface, $2 its PCI address. Called as rdma-core calls real ones.
 # One at a time: two that are first at once both open the one UDP port, and one of them fails.
@@ -123,6 +138,9 @@ def furnish(root: Path, tools: Path, name: str, kernel: str) -> None:
         "etc/default/grub": grub.DEFAULT,
         grub.CONFIGURATION: grub.new_configuration(kernel),
         "etc/modules-load.d/lab.conf": _MODULES,
+        "etc/modprobe.d/lab.conf": _BLACKLIST,
+        "etc/rdma/modules/rdma.conf": "",
+        "etc/rdma/modules/infiniband.conf": "",
         "etc/udev/rules.d/90-lab-soft-roce.rules": _RULE,
         "etc/systemd/network/05-lab.link": _LINK,
         "etc/systemd/network/05-lab.network": _NETWORK,

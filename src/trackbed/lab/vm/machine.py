@@ -125,13 +125,13 @@ def _board(shape: Shape) -> list[str]:
 
 
 def _numa(shape: Shape) -> list[str]:
-    """Two nodes with half the memory and half the processors each."""
-    half, cores = shape.memory // 2, shape.cpus // 2
+    """Two nodes with half the memory and half the processors each; with one processor, node 1 has memory alone."""
+    half, cores = shape.memory // 2, max(1, shape.cpus // 2)
+    processors = (f"cpus=0-{cores - 1},", f"cpus={cores}-{shape.cpus - 1}," if cores < shape.cpus else "")
     words: list[str] = []
     for node, size in enumerate((half, shape.memory - half)):
-        first, last = (0, cores - 1) if node == 0 else (cores, shape.cpus - 1)
         words += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
-        words += ["-numa", f"node,nodeid={node},cpus={first}-{last},memdev=m{node}"]
+        words += ["-numa", f"node,nodeid={node},{processors[node]}memdev=m{node}"]
     return words
 
 
@@ -155,7 +155,7 @@ def _nic(shape: Shape, server: int, rail: int) -> list[str]:
     return [
         *("-netdev", f"dgram,id=n{rail},{ends}"),
         *("-device", port),
-        *("-device", f"igb,bus=rp{rail},netdev=n{rail},mac={mac(server, rail)}"),
+        *("-device", f"igb,bus=rp{rail},netdev=n{rail},romfile=,mac={mac(server, rail)}"),
     ]
 
 
@@ -197,7 +197,7 @@ def problems(shape: Shape) -> list[str]:
     limits = (
         ("servers", shape.servers, 1, MAX_SERVERS),
         ("rails", shape.rails, 1, MAX_RAILS),
-        ("CPUs", shape.cpus, 2, 64),
+        ("CPUs", shape.cpus, 1, 64),
         ("MiB of memory", shape.memory, 1024, 1 << 20),
     )
     return [
