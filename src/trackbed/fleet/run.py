@@ -27,6 +27,9 @@ from trackbed.fleet.task import Task
 
 GRACE_SECONDS: Final = 15
 """What a host gets above its task's seconds: for python to start, and for putting everything back."""
+BEGIN_SECONDS: Final = 15
+"""After it may have connected, a host has this long to say that it began: before that line nothing can have changed
+there, so a host that hangs holds up the others no longer."""
 _MAX_LINES: Final = 200
 """Of what a login shell may print; our answer is one line."""
 
@@ -45,7 +48,7 @@ class Way:
 def run(tasks: Iterable[Task], way: Way, told: Callable[[Outcome], None]) -> None:
     """Do all tasks; `told` hears of each host's outcome as it ends, exactly once."""
     engine = _engine(way)
-    handlers = [_Host(task, told) for task in tasks]
+    handlers = [_Host(task, told, way.connect_seconds + BEGIN_SECONDS) for task in tasks]
     for handler in handlers:
         limit = handler.task.seconds + GRACE_SECONDS + way.connect_seconds
         engine.shell(
@@ -77,13 +80,19 @@ class _Host(EventHandler):  # type: ignore[misc] # ClusterShell has no types
 
     task: Task
     told: Callable[[Outcome], None]
+    patience: int
+    """Seconds until it must have begun."""
     said: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     status: int | None = None
     ended: bool = False
+    worker: Any = None
+    late: bool = False
 
     def ev_start(self, worker: Any) -> None:  # noqa: ANN401 - ClusterShell has no types
         """Its turn has come: send everything."""
+        self.worker = worker
+        task_self().timer(self.patience, self, autoclose=True)
         worker.write(boot.payload(self.task))
         worker.set_write_eof()
 
@@ -93,13 +102,19 @@ class _Host(EventHandler):  # type: ignore[misc] # ClusterShell has no types
         if len(lines) < _MAX_LINES or msg.startswith(b"trackbed "):
             lines.append(msg.decode(errors="replace"))
 
+    def ev_timer(self, _: Any) -> None:  # noqa: ANN401 - as above
+        """It should have begun by now."""
+        if not self.ended and "trackbed began" not in self.said:
+            self.late = True
+            self.worker.abort()
+
     def ev_hup(self, worker: Any, node: str, rc: int) -> None:  # noqa: ANN401, ARG002 - as above
         """Ssh has ended."""
         self.status = rc
 
     def ev_close(self, worker: Any, timedout: bool) -> None:  # noqa: ANN401, ARG002, FBT001 - as above
         """Nothing comes any more."""
-        self.end(None if timedout else self.status)
+        self.end(None if timedout or self.late else self.status)
 
     def end(self, status: int | None) -> None:
         """Tell the outcome, once; `run` ends whatever ClusterShell has not."""
