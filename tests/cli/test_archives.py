@@ -138,3 +138,13 @@ def test_a_namespace_that_is_named_is_asked(tmp_path: Path) -> None:
     done = asked("diff", tmp_path, unpacked(tmp_path), "--netns", "/proc/self/ns/net", "-o", "json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["changes"]
+
+
+def test_nothing_is_applied_below_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = unpacked(tmp_path)
+    monkeypatch.setattr(sockets, "Socket", None)
+    (tmp_path / "fabric.yaml").write_text(FABRIC)
+    for more in (["--yes"], ["--dry-run"], ["--undo"]):
+        words = ["apply", "-f", str(tmp_path / "fabric.yaml"), "--root", str(folder), *more]
+        done = CliRunner().invoke(cli, words)
+        assert (done.exit_code, "nothing is applied below" in done.stderr) == (2, True), done.output

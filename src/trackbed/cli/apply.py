@@ -62,12 +62,14 @@ def command(
       trackbed apply --undo
       trackbed apply -f fabric.yaml --nodes 'gpu[001-512]' --batch 10% --max-failures 2 --yes
     """
+    from trackbed.cli.inventories import machine_below
     from trackbed.hosts.change import Comparison
-    from trackbed.hosts.machine import Machine
 
     if fleet["nodes"]:
         _fleet(fabric_file, form, fleet | {"persist": persist}, (dry_run, yes, back))
-    machine = Machine(root, netns)
+    machine = machine_below(root, netns)
+    if machine.unseen:
+        refuse(f"nothing is applied below {root}: {machine.unseen}")
     if back:
         _undo(machine)
         return
