@@ -13,8 +13,10 @@ import pytest
 
 from tests.fleet.site import _fabric
 from trackbed.cli.options import read_fabric
+from trackbed.fleet import node as on_host
 from trackbed.fleet import records
 from trackbed.fleet.node import answer, meant
+from trackbed.hosts.apply import HostError
 from trackbed.hosts.machine import Machine
 from trackbed.plan.plan import NodePlan
 from trackbed.plan.wire import write_node
@@ -96,3 +98,21 @@ def test_wrong_words_are_refused_before_any_host_is_asked(fabric: Path, words: t
         command, cwd=fabric.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, said in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
+
+
+@pytest.mark.parametrize(("persist", "kept"), [("none", True), ("networkd", False)])
+def test_only_persist_none_leaves_every_file_alone(
+    node: NodePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, persist: str, kept: bool
+) -> None:
+    """What apply itself makes of `until_reboot` is tried on real namespaces in tests/hosts."""
+    asked: dict[str, Any] = {}
+
+    def refused(*_: object, until_reboot: bool) -> None:
+        asked["until_reboot"] = until_reboot
+        raise HostError("enough")
+
+    monkeypatch.setattr(on_host, "apply", refused)
+    monkeypatch.setattr(on_host, "meant", lambda *_: True)
+    request = {"verb": "apply", "persist": persist, "files": {"networkd": {}}, "node": json.loads(write_node(node))}
+    assert answer(Machine(tmp_path), request)["message"] == "enough"
+    assert asked == {"until_reboot": kept}

@@ -102,16 +102,13 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
     from pathlib import Path
 
     from trackbed.chain.render import FORMATS
-    from trackbed.hosts.files import renderer, rivals
+    from trackbed.hosts.files import renderer, warnings
 
     if persist == "none" or (persist == "auto" and machine.netns is not None and machine.root == Path("/")):
         return None
     chosen = renderer(machine) if persist == "auto" else persist
-    names = {
-        text.lower() for port in node.ports for text in (port.netdev, port.pci, port.mac, port.kernel_name) if text
-    }
-    for place in rivals(machine, frozenset(names)):
-        click.echo(f"warning: {place}: this configures or names a rail, too; take the rail out of that file", err=True)
+    for warning in warnings(machine, node):
+        click.echo(f"warning: {warning}", err=True)
     return next(render for name, render in FORMATS.items() if name == chosen)(node)
 
 

@@ -65,16 +65,7 @@ def tell_reboot(found: Comparison) -> None:
 
 
 def document(found: Comparison, node_name: str) -> dict[str, object]:
-    """The comparison as a document for machines; `reboot` says that something waits for the next boot."""
-    changes = [
-        {"step": c.step, "rail": c.rail, "what": c.what, "have": c.have, "want": c.want, "action": c.action}
-        | ({"advice": c.advice} if c.advice else {})
-        | ({"reboot": True} if c.reboot else {})
-        for c in found.changes
-    ]
-    return {
-        "node": node_name,
-        "reboot": any(change.reboot for change in found.changes),
-        "changes": changes,
-        "skipped": [{"what": s.what, "reason": s.reason} for s in found.skipped],
-    }
+    """The comparison of one node as a document for machines."""
+    from trackbed.hosts import change
+
+    return {"node": node_name} | change.document(found)

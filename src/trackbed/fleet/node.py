@@ -26,8 +26,9 @@ from uuid import uuid4
 
 from trackbed.chain import settings
 from trackbed.hosts.apply import BusyError, HostError, apply
+from trackbed.hosts.change import document, without_files
 from trackbed.hosts.compare import compare
-from trackbed.hosts.files import differences, renderer, rivals
+from trackbed.hosts.files import differences, renderer, warnings
 from trackbed.hosts.machine import Machine
 from trackbed.hosts.record import folder
 from trackbed.hosts.runner import Ran
@@ -39,7 +40,6 @@ from trackbed.spec.problems import SpecError
 if TYPE_CHECKING:
     from types import FrameType
 
-    from trackbed.hosts.change import Comparison
     from trackbed.plan.plan import NodePlan
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -61,25 +61,7 @@ def wanted_files(
     persist = request["persist"]
     if persist == "none":
         return None, ()
-    names = {
-        text.lower() for port in node.ports for text in (port.netdev, port.pci, port.mac, port.kernel_name) if text
-    }
-    told = tuple(
-        f"{place}: this configures or names a rail, too; take the rail out of that file"
-        for place in rivals(machine, frozenset(names))
-    )
-    return request["files"][renderer(machine) if persist == "auto" else persist], told
-
-
-def document(found: Comparison) -> dict[str, Any]:
-    """A comparison as a document for machines."""
-    changes = [
-        {"step": c.step, "rail": c.rail, "what": c.what, "have": c.have, "want": c.want, "action": c.action}
-        | ({"advice": c.advice} if c.advice else {})
-        | ({"reboot": True} if c.reboot else {})
-        for c in found.changes
-    ]
-    return {"changes": changes, "skipped": [{"what": s.what, "reason": s.reason} for s in found.skipped]}
+    return request["files"][renderer(machine) if persist == "auto" else persist], warnings(machine, node)
 
 
 def answer(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
@@ -98,14 +80,15 @@ def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     node = read_node(json.dumps(request["node"]).encode())
     if not meant(machine, node, os.uname().nodename):
         return {"outcome": "wrong-host", "message": f"{os.uname().nodename} is not {node.name}: {_OTHER}"}
-    files, warnings = wanted_files(machine, node, request)
+    files, told = wanted_files(machine, node, request)
     if request["verb"] == "diff":
         found = compare(machine, settings(node))
+        found = found if files is not None else without_files(found)
         paths = [change.path for change in differences(machine, files)] if files is not None else []
         outcome = "differs" if found.changes or paths else "same"
-        return {"outcome": outcome, "files": paths, "warnings": warnings} | document(found)
-    made = apply(machine, settings(node), folder(machine), files)
-    count = {"applied": len(made.changes), "files": [change.path for change in made.files], "warnings": warnings}
+        return {"outcome": outcome, "files": paths, "warnings": told} | document(found)
+    made = apply(machine, settings(node), folder(machine), files, until_reboot=files is None)
+    count = {"applied": len(made.changes), "files": [change.path for change in made.files], "warnings": told}
     touched = "applied" if made.changes or made.files else "same"
     by_hand = any(not change.reboot for change in made.left.changes)
     return {"outcome": "left" if by_hand else touched} | count | document(made.left)

@@ -119,6 +119,21 @@ def _for_boot(change: Change) -> bool:
     return isinstance(want, File | KernelArguments | HugePages) or any(isinstance(op, FileWrite) for op in change.do)
 
 
+def document(found: Comparison) -> dict[str, object]:
+    """A comparison as a document for machines; `reboot` says that something waits for the next boot."""
+    changes = [
+        {"step": c.step, "rail": c.rail, "what": c.what, "have": c.have, "want": c.want, "action": c.action}
+        | ({"advice": c.advice} if c.advice else {})
+        | ({"reboot": True} if c.reboot else {})
+        for c in found.changes
+    ]
+    return {
+        "reboot": any(change.reboot for change in found.changes),
+        "changes": changes,
+        "skipped": [{"what": s.what, "reason": s.reason} for s in found.skipped],
+    }
+
+
 NOTHING = "-"
 """Stands for "not there" in `have` and `want`."""
 

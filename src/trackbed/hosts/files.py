@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trackbed.hosts.machine import Machine
+    from trackbed.plan.plan import NodePlan
 
 OWN = (
     ("/etc/netplan", "90-trackbed.yaml"),
@@ -112,6 +113,13 @@ def rivals(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
             if path.is_file() and path not in ours:
                 found += _mentions(path, f"{folder}/{path.name}", names)
     return tuple(found)
+
+
+def warnings(machine: Machine, node: NodePlan) -> tuple[str, ...]:
+    """What to tell of files that are not ours and name or configure a rail of this node."""
+    known = (text for port in node.ports for text in (port.netdev, port.pci, port.mac, port.kernel_name) if text)
+    places = rivals(machine, frozenset(text.lower() for text in known))
+    return tuple(f"{one}: this configures or names a rail, too; take the rail out of that file" for one in places)
 
 
 def _mentions(path: Path, shown: str, names: frozenset[str]) -> Iterator[str]:
