@@ -1,0 +1,18 @@
+"""The page of faults says what the checks are now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trackbed.lab.reference import page
+from trackbed.verify.catalogue import catalogue
+
+WRITTEN = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
+
+
+def test_the_written_page_is_the_one_that_the_checks_make() -> None:
+    assert WRITTEN.read_text() == page(), "run scripts/docs"
+
+
+def test_every_fault_has_a_row() -> None:
+    assert [fault for fault in catalogue() if f"| `{fault}` |" not in page()] == []
