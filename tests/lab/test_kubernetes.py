@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from trackbed.lab.kubernetes import build, control_plane, processes
+from trackbed.lab import processes
+from trackbed.lab.kubernetes import build, control_plane
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 

@@ -13,7 +13,7 @@ from trackbed.cli.options import refuse
 
 if TYPE_CHECKING:
     from trackbed.kube.client import Object
-    from trackbed.lab.kubernetes.processes import Process
+    from trackbed.lab.processes import Process
 
 
 def _folder() -> Path:

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 from trackbed.lab.kubernetes.build import PROGRAMS, locked
-from trackbed.lab.kubernetes.processes import Process, start, stop
+from trackbed.lab.processes import Process, start, stop
 
 READY_SECONDS = 120.0
 """It takes about 3 seconds on two idle cores."""

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from trackbed.lab.kubernetes.processes import start, stop
+from trackbed.lab.processes import start, stop
 from trackbed.lab.vm.parts import Parts
 
 PROBE_SECONDS = 15.0

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from trackbed.lab.kubernetes.processes import Process, start, stop
+from trackbed.lab.processes import Process, start, stop
 from trackbed.lab.vm import grub
 from trackbed.lab.vm.machine import Boot, Shape, arguments, image, socket_path
 

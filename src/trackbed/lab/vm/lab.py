@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from trackbed.lab.kubernetes.processes import Process, start, stop
+from trackbed.lab.processes import Process, start, stop
 from trackbed.lab.vm import disk, keeper
 from trackbed.lab.vm.channel import Channel, ChannelError, boot_id, execute
 from trackbed.lab.vm.furnish import ADDRESS, furnish
