@@ -304,12 +304,21 @@ def test_a_server_that_is_not_there_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["exec", "node-0", "--", "true"], ["status"], ["reboot", "node-0"]], ids=lambda w: w[0]
+    "words",
+    [["exec", "node-0", "--", "true"], ["status"], ["reboot", "node-0"], ["break", "node-0", "vfs-count-wrong"]],
+    ids=lambda w: w[0],
 )
 def test_without_servers_the_way_to_have_some_is_told(words: list[str], tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [words[0], "--dir", str(tmp_path), *words[1:]])
     assert done.exit_code == 3
     assert "trackbed lab vm up starts some" in done.output
+
+
+@pytest.mark.parametrize("verb", ["break", "heal"])
+def test_a_fault_that_no_server_can_have_is_refused_with_the_nearest(verb: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, [verb, "--dir", str(tmp_path), "node-0", "vfs-count-wrng"])
+    assert done.exit_code == 2
+    assert "no fault 'vfs-count-wrng' for servers; did you mean 'vfs-count-wrong'?" in done.output
 
 
 def test_down_without_servers_is_fine(tmp_path: Path) -> None:

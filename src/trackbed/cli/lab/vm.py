@@ -91,7 +91,7 @@ def started(folder: Path, asked: Shape, timeout: float) -> Lab:
             asked = replace(asked, accelerator=chosen.accelerator)
         return lab.up(folder.absolute(), found, asked, _say, timeout)
     except (lab.LabError, parts.PartsError, OSError) as error:
-        _unknown(str(error))
+        unknown(str(error))
 
 
 @command.command("exec", context_settings={"ignore_unknown_options": True})
@@ -112,7 +112,7 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
     """
     from trackbed.lab.vm import channel, lab
 
-    here = _here(folder)
+    here = here_or_end(folder)
     try:
         server = here.server(name)
     except lab.LabError as error:
@@ -120,7 +120,7 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
     try:
         raise SystemExit(channel.follow(server.channel, program, _hear, timeout))
     except channel.ChannelError as error:
-        _unknown(lab.told(here, name, str(error)))
+        unknown(lab.told(here, name, str(error)))
 
 
 @command.command("reboot")
@@ -136,7 +136,7 @@ def reboot(folder: Path, timeout: float, name: str) -> None:
     """
     from trackbed.lab.vm import lab
 
-    here = _here(folder)
+    here = here_or_end(folder)
     try:
         here.server(name)
     except lab.LabError as error:
@@ -144,7 +144,7 @@ def reboot(folder: Path, timeout: float, name: str) -> None:
     try:
         seconds = lab.reboot(here, name, timeout)
     except lab.LabError as error:
-        _unknown(str(error))
+        unknown(str(error))
     click.echo(f"{name} is back after {seconds:.1f} s with: {here.state(name).arguments}")
 
 
@@ -159,7 +159,7 @@ def status(folder: Path) -> None:
     """
     from trackbed.cli.tables import table
 
-    here = _here(folder)
+    here = here_or_end(folder)
     states = {one.channel.name: here.state(one.channel.name) for one in here.servers}
     rows = [(name, one.phase, str(one.boots), one.arguments, one.why or "-") for name, one in states.items()]
     shape = here.shape
@@ -214,15 +214,16 @@ def doctor(servers: int, memory: int, form: str) -> None:
     raise SystemExit(0 if all(one.ok for one in found) else 1)
 
 
-def _here(folder: Path) -> Lab:
+def here_or_end(folder: Path) -> Lab:
+    """The servers in a folder; without any the command ends with status 3."""
     from trackbed.lab.vm import lab
 
     try:
         found = lab.found(folder.absolute())
     except lab.LabError as error:
-        _unknown(str(error))
+        unknown(str(error))
     if found is None:
-        _unknown(f"no servers in {folder}; trackbed lab vm up starts some")
+        unknown(f"no servers in {folder}; trackbed lab vm up starts some")
     return found
 
 
@@ -236,6 +237,7 @@ def _say(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _unknown(message: str) -> NoReturn:
+def unknown(message: str) -> NoReturn:
+    """End the command: it cannot be said."""
     click.echo(f"trackbed: {message}", err=True)
     raise SystemExit(3)

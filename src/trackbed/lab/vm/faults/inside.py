@@ -64,10 +64,15 @@ def main(words: Sequence[str]) -> int:
     if what == "try":
         good = [_tried(fault, server, planned) for fault in chosen]
         return 0 if all(good) else 1
-    return _one(what, chosen, server)
+    try:
+        _one(what, chosen, server)
+    except (RefusedError, OSError, TimeoutExpired) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
 
 
-def _one(what: str, chosen: Iterable[VmFault], server: Server) -> int:
+def _one(what: str, chosen: Iterable[VmFault], server: Server) -> None:
     for fault in chosen:
         if what == "break":
             fault.inject(server)
@@ -76,7 +81,6 @@ def _one(what: str, chosen: Iterable[VmFault], server: Server) -> int:
             kept = msgspec.json.decode(_KEPT.read_bytes(), type=dict[str, bytes | None]) if _KEPT.exists() else {}
             server.kept = {Path(path): content for path, content in kept.items()}
             fault.heal(server)
-    return 0
 
 
 def _tried(fault: VmFault, server: Server, planned: Plan) -> bool:
