@@ -66,7 +66,7 @@ def test_the_boot_script_says_which_port_offers_no_vfs_and_goes_on(host: Host, t
     assert number(host, PCI[1]) == "4"
 
 
-SHOWN = "    vf 0     link/ether 02:00:00:00:00:11 brd ff:ff:ff:ff:ff:ff, spoof checking on, link-state auto, trust off"
+SHOWN = "    vf 0     link/ether 02:00:00:00:00:11 brd ff:ff:ff:ff:ff:ff, spoof checking off, link-state auto, trust on"
 
 
 def test_the_boot_script_guards_the_vfs_that_are_there(host: Host, tmp_path: Path) -> None:
@@ -86,6 +86,13 @@ def test_the_boot_script_guards_the_vfs_that_are_there(host: Host, tmp_path: Pat
     assert host.machine.read("/sys/devices/pci0000:00/0000:18:00.2/net/eth0v0/mtu") == "9000"
     assert [host.machine.read(f"/sys/class/net/{port}/mtu") for port in ("eth0", "eth1")] == ["9000", "9216"]
     assert host.machine.read(f"/sys/bus/pci/devices/{PCI[0]}/sriov_drivers_autoprobe") == "1"
+
+
+def test_the_boot_script_leaves_guards_alone_that_are_as_wanted(host: Host, tmp_path: Path) -> None:
+    vf(host, "0000:18:00.2", netdev="eth0v0")
+    sound = SHOWN.replace("checking off", "checking on").replace("trust on", "trust off")
+    script(host, tmp_path, ip=f'[ "$1 $2" != "link show" ] || echo "{sound}"')
+    assert [line for line in heard(tmp_path) if "link set" in line] == []
 
 
 def test_the_boot_script_sets_no_switch_that_the_driver_does_not_have(host: Host, tmp_path: Path) -> None:
@@ -125,6 +132,12 @@ def test_the_boot_script_sets_dcb_where_the_driver_has_it(
     assert sorted(sets) == sorted(
         ["app replace dev eth0 dscp-prio 26:3 48:6", "pfc set dev eth0 prio-pfc all:off 3:on", *more]
     )
+
+
+def test_the_boot_script_asks_a_driver_without_dcb_once_for_each_port(host: Host, tmp_path: Path) -> None:
+    script(host, tmp_path)
+    asked = [line for line in (tmp_path / "heard").read_text().splitlines() if line.startswith("dcb ")]
+    assert asked == ["dcb app show dev eth0", "dcb app show dev eth1"]
 
 
 def test_the_boot_script_gives_rdma_cm_its_traffic_class(host: Host, tmp_path: Path) -> None:

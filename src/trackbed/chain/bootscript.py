@@ -35,6 +35,9 @@ settle() { # udev loads the drivers of new VFs
 \tcommand -v udevadm >/dev/null || return 0
 \tudevadm settle --timeout=30 || :
 }
+unlike() { # on|off: the other one
+\tcase $1 in on) other=off ;; *) other=on ;; esac
+}
 guard() { # PORT DEVICE TRUST SPOOFCHECK MTU, for all VFs; what ip(8) does not show, the driver cannot set
 \tif command -v ip >/dev/null; then
 \t\tshown=$(ip link show dev "$1")
@@ -48,17 +51,23 @@ guard() { # PORT DEVICE TRUST SPOOFCHECK MTU, for all VFs; what ip(8) does not s
 \tfor virtual in "$2"/virtfn*; do
 \t\t[ -e "$virtual" ] || continue
 \t\tvf=${virtual##*/virtfn}
-\t\tcase $shown in *", trust "*) ip link set dev "$1" vf "$vf" trust "$3" || failed=1 ;; esac
-\t\tcase $shown in *"spoof checking"*) ip link set dev "$1" vf "$vf" spoofchk "$4" || failed=1 ;; esac
+\t\tunlike "$3"
+\t\tcase $shown in *", trust $other"*) ip link set dev "$1" vf "$vf" trust "$3" || failed=1 ;; esac
+\t\tunlike "$4"
+\t\tcase $shown in *"spoof checking $other"*) ip link set dev "$1" vf "$vf" spoofchk "$4" || failed=1 ;; esac
 \t\tfor file in "$virtual"/net/*/mtu; do put "$file" "$5"; done
 \tdone
 }
-bridged() { # PORT OBJECT: whether its driver has DCB
+flat=
+bridged() { # PORT OBJECT: whether its driver has DCB; one without an app table has none of it (net/dcb/dcbnl.c)
+\t[ "$1" != "$flat" ] || return 1
 \tif ! command -v dcb >/dev/null; then
 \t\techo "trackbed: there is no dcb(8) here: $2 of $1 stays as the driver made it" >&2
 \t\treturn 1
 \tfi
-\tdcb "$2" show dev "$1" >/dev/null 2>&1
+\tdcb "$2" show dev "$1" >/dev/null 2>&1 && return 0
+\t[ "$2" != app ] || flat=$1
+\treturn 1
 }
 pfc() { # PORT PRIORITY:on|off...
 \tbridged "$1" pfc || return 0
