@@ -85,6 +85,12 @@ def test_modules_are_loaded_after_what_they_need() -> None:
     assert [initramfs.module_name(path) for path in order] == ["9pnet", "netfs", "9p"]
 
 
+def test_a_module_loses_its_signature_and_nothing_else() -> None:
+    trailer = bytes(8) + (5).to_bytes(4, "big") + b"~Module signature appended~\n"
+    assert initramfs.unsigned(b"\x7fELF module" + b"12345" + trailer) == b"\x7fELF module"
+    assert initramfs.unsigned(b"\x7fELF module") == b"\x7fELF module"
+
+
 def test_the_archive_is_one_that_cpio_reads() -> None:
     content = initramfs.archive(initramfs.entries(b"BUSYBOX", {"9p": b"ELF"}))
     found = dict(unpacked(content))

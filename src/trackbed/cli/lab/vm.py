@@ -50,7 +50,7 @@ def command() -> None:
 @servers_option
 @click.option("--rails", default=8, show_default=True, help="NICs of each server, 7 VFs each.")
 @memory_option
-@click.option("--cpus", default=2, show_default=True, help="Processors of each.")
+@click.option("--cpus", default=1, show_default=True, help="Processors of each.")
 @click.option(
     "--accelerator",
     type=click.Choice(("auto", "kvm", "tcg")),

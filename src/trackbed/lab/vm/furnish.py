@@ -91,9 +91,18 @@ MASKED = (
     "dev-mqueue.mount",
     "e2scrub_reap.service",
     "getty.target",
+    "kmod-static-nodes.service",
     "ldconfig.service",
+    "modprobe@dm_mod.service",
+    "modprobe@drm.service",
+    "modprobe@efi_pstore.service",
+    "modprobe@fuse.service",
+    "modprobe@loop.service",
     "proc-sys-fs-binfmt_misc.automount",
     "remote-fs.target",
+    "sys-fs-fuse-connections.mount",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
     "systemd-ask-password-console.path",
     "systemd-ask-password-wall.path",
     "systemd-binfmt.service",
@@ -111,6 +120,8 @@ MASKED = (
     "systemd-pstore.service",
     "systemd-random-seed.service",
     "systemd-timesyncd.service",
+    "systemd-timedated.service",
+    "systemd-tmpfiles-setup-dev.service",
     "systemd-tmpfiles-setup.service",
     "systemd-update-done.service",
     "systemd-update-utmp-runlevel.service",
@@ -121,6 +132,11 @@ MASKED = (
     "tmp.mount",
 )
 """Units that cost boot time and are of no use in a server that lives for minutes."""
+
+_TRIGGER = "[Service]\nExecStart=\nExecStart=-udevadm trigger --type=devices --action=add{}\n".format(
+    "".join(f" --subsystem-match={one}" for one in ("pci", "virtio", "net", "block", "infiniband"))
+)
+"""Of what the kernel found before udev ran only this matters: hundreds of terminals and ACPI devices are passed by."""
 
 _LEFT_OUT = ("systemd/system", "systemd/network", "udev/rules.d", "fstab", "resolv.conf", "modprobe.d", "sysctl.d")
 """What of this machine's /etc would make it act like this machine."""
@@ -146,6 +162,7 @@ def furnish(root: Path, tools: Path, name: str, kernel: str) -> None:
         "etc/systemd/network/05-lab.network": _NETWORK,
         f"etc/systemd/system/{UNIT}": _AGENT.format(python=sys.executable),
         "etc/systemd/system.conf.d/lab.conf": _MANAGER,
+        "etc/systemd/system/systemd-udev-trigger.service.d/lab.conf": _TRIGGER,
     }
     for path, text in files.items():
         _place(root / path).write_text(text)

@@ -54,6 +54,8 @@ fail "no process 1"
 
 _FOLDERS = ("bin", "dev", "disk", "host", "kernel", "lib", "new", "own", "proc", "rw", "sys", "tools")
 _MAGIC = "070701"
+_SIGNED = b"~Module signature appended~\n"
+_SIGNATURE_BYTES = 12
 _PROGRAM = stat.S_IFREG | 0o755
 _FILE = stat.S_IFREG | 0o644
 _FOLDER = stat.S_IFDIR | 0o755
@@ -77,7 +79,7 @@ def build(busybox: Path, modules: Path) -> bytes:
     """The archive, for the kernel whose indexed modules lie in `modules`. Raises InitramfsError, OSError."""
     needs = dependencies((modules / "modules.dep").read_text())
     order = load_order(needs, ROOT_MODULES)
-    loaded = {module_name(path): plain((modules / path).read_bytes(), path) for path in order}
+    loaded = {module_name(path): unsigned(plain((modules / path).read_bytes(), path)) for path in order}
     return archive(entries(busybox.read_bytes(), loaded))
 
 
@@ -130,6 +132,15 @@ def plain(content: bytes, path: str) -> bytes:
     if path.endswith(".ko"):
         return content
     raise InitramfsError(f"{path} is packed in a way unknown here; a kernel of Debian has .ko.xz")
+
+
+def unsigned(module: bytes) -> bytes:
+    """A module without the signature at its end (struct module_signature of include/linux/module_signature.h)."""
+    if not module.endswith(_SIGNED):
+        return module
+    end = len(module) - len(_SIGNED)
+    size = int.from_bytes(module[end - 4 : end], "big")
+    return module[: end - _SIGNATURE_BYTES - size]
 
 
 def _member(number: int, entry: Entry) -> bytes:
