@@ -28,7 +28,7 @@ apiVersion: trackbed.dev/v1alpha1
 kind: Fabric
 metadata: {{name: small}}
 spec:
-  nodes: [{{hosts: "node-[0-1]", ports: [{{pci: "0000:11:00.0"}}, {{pci: "0000:81:00.0"}}]}}]
+  nodes: [{{hosts: "{hosts}", ports: [{{pci: "0000:11:00.0"}}, {{pci: "0000:81:00.0"}}]}}]
   rails: 2
   addressing: {{scheme: shared-subnet, ipv4: {ipv4}}}
   mtu: {mtu}
@@ -37,9 +37,15 @@ spec:
   kernel: {{hugepages: [{{size: 2M, count: {pages}}}]}}
   otherRanges: {{docker: []}}
 """
-USUAL = FABRIC.format(ipv4="10.64.0.0/15", mtu=9000, vfs=2, pages=16)
-OTHER = FABRIC.format(ipv4="10.80.0.0/15", mtu=4200, vfs=1, pages=8)
+USUAL = FABRIC.format(hosts="node-[0-1]", ipv4="10.64.0.0/15", mtu=9000, vfs=2, pages=16)
+OTHER = FABRIC.format(hosts="node-[0-1]", ipv4="10.80.0.0/15", mtu=4200, vfs=1, pages=8)
 """The same servers, with everything that can differ."""
+
+ALONE = {
+    f"node-{n}": FABRIC.format(hosts=f"node-{n}", ipv4=f"10.{96 + 16 * n}.0.0/15", mtu=9000, vfs=2, pages=16)
+    for n in (0, 1)
+}
+"""Each server a Fabric of its own: what is broken in one does not trouble the other."""
 
 
 def small(folder: Path) -> Iterator[lab.Lab]:

@@ -83,6 +83,11 @@ def test_a_sound_host_passes() -> None:
     assert {finding.verdict for finding in told(services_view(), KUBELET)} == {"pass"}
 
 
+def test_the_first_cpu_alone_is_a_reservation() -> None:
+    change = _config("reservedSystemCPUs: 0-3", 'reservedSystemCPUs: "0"')
+    assert first(change(services_view()), KUBELET) is None
+
+
 def test_one_numa_node_for_rails_on_two_is_told() -> None:
     change = _config("topologyManagerPolicy: restricted", "topologyManagerPolicy: single-numa-node")
     wrong = {finding.id for finding in told(change(services_view()), KUBELET) if finding.verdict == "warn"}

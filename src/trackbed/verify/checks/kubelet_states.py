@@ -56,8 +56,9 @@ def _policy(text: str | None) -> str | None:
 def _reserved(view: View, told: Kubelet) -> Finding:
     config = told.config
     kept = [config.get(key) for key in ("kubeReserved", "systemReserved")]
-    shares = [config.get("reservedSystemCPUs"), *(one.get("cpu") for one in kept if isinstance(one, dict))]
-    given = any(share is not None and str(share) not in {"", "0", "0m"} for share in shares)
+    shares = [one.get("cpu") for one in kept if isinstance(one, dict)]
+    by_name = config.get("reservedSystemCPUs") not in {None, ""}  # "0" is the first CPU, not none
+    given = by_name or any(share is not None and str(share) not in {"", "0", "0m"} for share in shares)
     ok = config.get("cpuManagerPolicy", "none") != "static" or given
     evidence = "" if ok else "cpuManagerPolicy is static, and no CPU is reserved"
     return judged("kubelet-static-policy-without-reservation", view.node, None, ok=ok, evidence=evidence)

@@ -16,10 +16,6 @@ _CHOSEN = "192.0.2.77/32"
 _SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
 
-def _link(server: Server, *words: str) -> None:
-    server.run("ip", "link", "set", server.port.netdev, *words)
-
-
 def _again(server: Server) -> None:
     """What went with the address or the link is set as planned."""
     server.restore()
@@ -28,10 +24,6 @@ def _again(server: Server) -> None:
 
 def _own(server: Server) -> str:
     return str(server.port.addressed[0])
-
-
-def _down(server: Server) -> None:
-    _link(server, "down")
 
 
 def _gone(server: Server) -> None:
@@ -77,10 +69,6 @@ def _apart(server: Server) -> None:
     server.run("ip", "link", "delete", _DOCKER)
 
 
-def _small(server: Server) -> None:
-    _link(server, "mtu", "1500")
-
-
 def _flux(server: Server) -> None:
     server.write(f"/proc/sys/net/ipv4/conf/{server.port.netdev}/arp_ignore", "0")
 
@@ -98,13 +86,11 @@ def _services(server: Server) -> None:
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("addr-link-admin-down", _down, _again),
     VmFault("addr-missing", _gone, _again),
     VmFault("addr-prefix-length-wrong", _wide, _narrow_again),
     VmFault("addr-same-on-two-local-ports", _twice, _once),
     VmFault("addr-docker0-overlap", _overlapping, _apart),
     VmFault("addr-service-cidr-overlap", _services),
-    VmFault("addr-mtu-wrong", _small, _again),
     VmFault("addr-neighbour-table-overflow", _full),
     VmFault("addr-arp-flux", _flux),
     VmFault("addr-router-advertisement-default", _advertised),

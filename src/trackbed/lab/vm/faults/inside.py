@@ -17,6 +17,7 @@ from subprocess import TimeoutExpired
 
 import msgspec
 
+from trackbed.hosts import carriers, record
 from trackbed.hosts.machine import Machine
 from trackbed.lab.vm.faults import FAULTS
 from trackbed.lab.vm.faults.fault import RefusedError, Server, VmFault
@@ -32,6 +33,7 @@ RAIL = 1
 """Where faults are put: neither the first rail nor the last, which a sloppy check would look at alone."""
 
 PATIENCE = Patience(answer=1.5, lldp=1.5)
+_CARRIER_SECONDS = 20.0
 _KEPT = Path("/run/trackbed-lab-faults.json")
 
 
@@ -80,7 +82,19 @@ def _one(what: str, chosen: Iterable[VmFault], server: Server) -> None:
         else:
             kept = msgspec.json.decode(_KEPT.read_bytes(), type=dict[str, bytes | None]) if _KEPT.exists() else {}
             server.kept = {Path(path): content for path, content in kept.items()}
-            fault.heal(server)
+            _healed(fault, server)
+
+
+def _healed(fault: VmFault, server: Server) -> None:
+    """Mend it, wait for the ports, and count from now: the carriers that were lost meanwhile are the fault's."""
+    fault.heal(server)
+    machine, ports = Machine(Path("/")), [port.netdev for port in server.node.ports]
+    end = time.monotonic() + _CARRIER_SECONDS
+    while not all(Path("/sys/class/net", port, "operstate").read_text() == "up\n" for port in ports):
+        if time.monotonic() > end:
+            raise RefusedError(f"a port has no carrier {_CARRIER_SECONDS:.0f} s after the fault was mended")
+        time.sleep(0.2)
+    carriers.save(machine, frozenset(ports), record.folder(machine))
 
 
 def _tried(fault: VmFault, server: Server, planned: Plan) -> bool:
@@ -91,7 +105,7 @@ def _tried(fault: VmFault, server: Server, planned: Plan) -> bool:
     except (RefusedError, OSError, TimeoutExpired) as error:
         wrong = str(error)
     try:
-        fault.heal(server)
+        _healed(fault, server)
         after, _ = _named(server.node, planned)
     except (RefusedError, OSError, TimeoutExpired) as error:
         wrong = wrong or f"not mended: {error}"

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed.lab.vm.faults.fault import VmFault
-from trackbed.lab.vm.faults.rdma import bare, soft
 from trackbed.lab.vm.faults.standins import ended, started
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def _few_watches(server: Server) -> None:
 
 def _in_group(server: Server) -> None:
     """Devices of RDMA can be limited as soon as the group has the controller; soft-RoCE devices too."""
-    soft(server)
     Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+rdma")
     _GROUP.mkdir(exist_ok=True)
     device = min(Path("/sys/class/infiniband").iterdir()).name
@@ -68,7 +66,6 @@ def _in_group(server: Server) -> None:
 def _out_of_group(server: Server) -> None:
     server.kept.clear()
     _GROUP.rmdir()
-    bare(server)
 
 
 def _no_starter(server: Server) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed.lab.vm.faults.fault import VmFault
-from trackbed.lab.vm.faults.rdma import add, bare, soft
+from trackbed.lab.vm.faults.rdma import let_go, name_of
+from trackbed.lab.vm.faults.ways import set_up
 
 if TYPE_CHECKING:
     from trackbed.lab.vm.faults.fault import Server
@@ -69,8 +70,13 @@ def _no_cloud_init(server: Server) -> None:
 
 
 def _other_device_name(server: Server) -> None:
-    soft(server, without=server.port)
-    add(server, server.port, "lab-rdma")
+    let_go()
+    server.run("rdma", "dev", "set", name_of(server, server.port), "name", _ASIDE)
+
+
+def _device_name(server: Server) -> None:
+    server.run("rdma", "dev", "set", _ASIDE, "name", name_of(server, server.port))
+    set_up(server)
 
 
 FAULTS: tuple[VmFault, ...] = (
@@ -79,5 +85,5 @@ FAULTS: tuple[VmFault, ...] = (
     VmFault("names-rename-conflict", _halfway, _whole),
     VmFault("names-cloud-init-rewrites-network", _cloud_init, _no_cloud_init),
     VmFault("names-two-naming-sources", _two_sources),
-    VmFault("names-rdma-device-unexpected", _other_device_name, bare),
+    VmFault("names-rdma-device-unexpected", _other_device_name, _device_name),
 )

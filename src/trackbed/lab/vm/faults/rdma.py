@@ -1,4 +1,4 @@
-"""Faults of the step rdma, made in an emulated server: its ports get soft-RoCE devices for as long as a fault lasts."""
+"""Faults of the step rdma, made in an emulated server: soft-RoCE stands in for the RDMA hardware of its ports."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed.lab.vm.faults.fault import VmFault
+from trackbed.lab.vm.faults.ways import set_up
 
 if TYPE_CHECKING:
     from trackbed.lab.vm.faults.fault import Server
@@ -17,6 +18,7 @@ _OPTIONS = "/etc/modprobe.d/zz-lab.conf"
 _STACK = ("rdma_ucm", "rdma_rxe", "rdma_cm", "iw_cm", "ib_cm", "ib_umad", "ib_uverbs", "ib_uverbs_support", "ib_core")
 """Users before what they use: `modprobe -r` stops at a module that is in use."""
 _VERBS = Path("/sys/class/infiniband_verbs")
+_MANAGER = Path("/sys/kernel/config/rdma_cm")
 _OTHER = {"shared": "exclusive", "exclusive": "shared"}
 
 
@@ -25,48 +27,52 @@ def name_of(server: Server, port: PortPlan) -> str:
     return next(rail.rdma for rail in server.node.common.rails if rail.rail == port.rail)
 
 
-def soft(server: Server, *, without: PortPlan | None = None) -> None:
-    """Put soft-RoCE on all ports, named as planned; a port's own device would be named so."""
-    server.run("modprobe", "rdma_rxe")
-    for port in server.node.ports:
-        if port != without:
-            add(server, port, name_of(server, port))
+def let_go() -> None:
+    """Take the RDMA CM's settings of devices away: they hold their devices, and outlive them."""
+    for folder in _MANAGER.glob("*"):
+        folder.rmdir()
 
 
-def add(server: Server, port: PortPlan, name: str) -> None:
-    """Put soft-RoCE on one port."""
-    server.run("rdma", "link", "add", name, "type", "rxe", "netdev", port.netdev)
+def _added(server: Server, port: PortPlan) -> None:
+    server.run("rdma", "link", "add", name_of(server, port), "type", "rxe", "netdev", port.netdev)
 
 
-def bare(server: Server) -> None:
-    """Take soft-RoCE off all ports again."""
-    server.restore()
-    for path in sorted(Path("/sys/devices/virtual/infiniband").glob("*")):
-        server.run("rdma", "link", "delete", path.name)
+def _deleted(server: Server) -> None:
+    let_go()
+    server.run("rdma", "link", "delete", name_of(server, server.port))
+
+
+def _back(server: Server) -> None:
+    _added(server, server.port)
+    set_up(server)
 
 
 def _unloaded(server: Server) -> None:
+    let_go()
     loaded = [name for name in _STACK if Path("/sys/module", name).exists()]
     server.run("modprobe", "-r", *loaded)
 
 
 def _loaded(server: Server) -> None:
-    server.run("modprobe", "-a", "ib_uverbs", "rdma_ucm")
-
-
-def _missing(server: Server) -> None:
-    soft(server, without=server.port)
+    server.run("modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm")
+    for port in server.node.ports:
+        _added(server, port)
+    set_up(server)
 
 
 def _no_node(server: Server) -> None:
-    soft(server)
     mine = name_of(server, server.port)
     found = next(one for one in _VERBS.glob("uverbs*") if (one / "ibdev").read_text().strip() == mine)
     Path("/dev/infiniband", found.name).unlink()
 
 
+def _node(server: Server) -> None:
+    _deleted(server)
+    _back(server)
+
+
 def _no_manager(server: Server) -> None:
-    server.run("modprobe", "-r", "rdma_ucm")
+    server.run("rmmod", "rdma_ucm")  # modprobe would take along what it needs
 
 
 def _manager(server: Server) -> None:
@@ -101,7 +107,7 @@ FAULTS: tuple[VmFault, ...] = (
     VmFault("rdma-netns-mode-change-busy", _busy, _free),
     VmFault("rdma-netns-mode-wrong", _other_mode, _planned_mode),
     VmFault("rdma-netns-mode-not-persistent", _forgotten),
-    VmFault("rdma-device-missing-for-port", _missing, bare),
-    VmFault("rdma-uverbs-node-missing", _no_node, bare),
+    VmFault("rdma-device-missing-for-port", _deleted, _back),
+    VmFault("rdma-uverbs-node-missing", _no_node, _node),
     VmFault("rdma-ucm-node-missing", _no_manager, _manager),
 )

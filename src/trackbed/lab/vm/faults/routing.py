@@ -1,18 +1,16 @@
-"""Faults of the step routing, made in an emulated server with ip(8), sysctls and a stand-in for networkd."""
+"""Faults of the step routing, made in an emulated server with ip(8) and sysctls."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trackbed.lab.vm.faults.fault import VmFault
-from trackbed.lab.vm.faults.standins import ended, started
 from trackbed.lab.vm.faults.ways import set_up
 
 if TYPE_CHECKING:
     from trackbed.lab.vm.faults.fault import Server
 
 _SYSCTLS = "/etc/sysctl.d/99-zzz-lab.conf"
-_NETWORKD = "systemd-network"
 
 
 def _table(server: Server) -> str:
@@ -73,15 +71,6 @@ def _strict_at_boot(server: Server) -> None:
     server.write(_SYSCTLS, lines)
 
 
-def _networkd(_server: Server) -> None:
-    """A stand-in under its name: the rules were set by hand, and no .network file has them."""
-    started(_NETWORKD)
-
-
-def _no_networkd(server: Server) -> None:
-    ended(server, _NETWORKD)
-
-
 FAULTS: tuple[VmFault, ...] = (
     VmFault("route-rule-shadowed", _shadowed, _unshadowed),
     VmFault("route-rule-wrong-table", _astray, _back),
@@ -90,5 +79,4 @@ FAULTS: tuple[VmFault, ...] = (
     VmFault("route-table-id-shared", _shared, _unshared),
     VmFault("route-rp-filter-strict", _strict),
     VmFault("route-rp-filter-reset", _strict_at_boot),
-    VmFault("route-networkd-removes-foreign-rules", _networkd, _no_networkd),
 )
