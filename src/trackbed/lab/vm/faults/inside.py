@@ -33,7 +33,7 @@ RAIL = 1
 """Where faults are put: neither the first rail nor the last, which a sloppy check would look at alone."""
 
 PATIENCE = Patience(answer=1.5, lldp=1.5)
-_CARRIER_SECONDS = 20.0
+_SETTLE_SECONDS = 30.0
 _KEPT = Path("/run/trackbed-lab-faults.json")
 
 
@@ -88,13 +88,22 @@ def _one(what: str, chosen: Iterable[VmFault], server: Server) -> None:
 def _healed(fault: VmFault, server: Server) -> None:
     """Mend it, wait for the ports, and count from now: the carriers that were lost meanwhile are the fault's."""
     fault.heal(server)
-    machine, ports = Machine(Path("/")), [port.netdev for port in server.node.ports]
-    end = time.monotonic() + _CARRIER_SECONDS
-    while not all(Path("/sys/class/net", port, "operstate").read_text() == "up\n" for port in ports):
+    ports = [port.netdev for port in server.node.ports]
+    end = time.monotonic() + _SETTLE_SECONDS
+    while not all(map(_settled, ports)):
         if time.monotonic() > end:
-            raise RefusedError(f"a port has no carrier {_CARRIER_SECONDS:.0f} s after the fault was mended")
+            raise RefusedError(f"a port has not settled {_SETTLE_SECONDS:.0f} s after the fault was mended")
         time.sleep(0.2)
+    machine = Machine(Path("/"))
     carriers.save(machine, frozenset(ports), record.folder(machine))
+
+
+def _settled(port: str) -> bool:
+    """Whether a port has carrier, and networkd is done with it: until then it puts back what a fault takes away."""
+    folder = Path("/sys/class/net", port)
+    state = Path("/run/systemd/netif/links", (folder / "ifindex").read_text().strip())
+    idle = not state.exists() or "ADMIN_STATE=configuring" not in state.read_text()
+    return idle and (folder / "operstate").read_text() == "up\n"
 
 
 def _tried(fault: VmFault, server: Server, planned: Plan) -> bool:
