@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 
 from tests.fleet.site import _fabric
 from trackbed.cli.options import read_fabric
+from trackbed.fleet import archive, boot, records
 from trackbed.fleet import node as on_host
-from trackbed.fleet import records
 from trackbed.fleet.node import answer, meant
+from trackbed.fleet.task import task
 from trackbed.hosts.apply import HostError
 from trackbed.hosts.machine import Machine
 from trackbed.plan.plan import NodePlan
@@ -116,3 +118,28 @@ def test_only_persist_none_leaves_every_file_alone(
     request = {"verb": "apply", "persist": persist, "files": {"networkd": {}}, "node": json.loads(write_node(node))}
     assert answer(Machine(tmp_path), request)["message"] == "enough"
     assert asked == {"until_reboot": kept}
+
+
+@pytest.mark.parametrize("python", ["the same", "another"])
+def test_a_host_runs_what_its_python_can_read(
+    node: NodePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
+) -> None:
+    if python == "another":
+        monkeypatch.setattr(archive, "compiled", lambda: b"compiled for a Python that is not here")
+    done = subprocess.run(
+        ["sh", "-c", boot.command()],
+        input=boot.payload(task("boot", node, "none", 30)),
+        env={"PATH": os.environ["PATH"], "TRACKBED_ROOT": str(tmp_path)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.decode().splitlines()[0] == "trackbed began"
+    assert "boot_id cannot be read" in done.stdout.decode().splitlines()[1]
+
+
+@pytest.mark.parametrize("kept", [0, 7, 1000])
+def test_nothing_begins_before_all_has_arrived(node: NodePlan, kept: int) -> None:
+    sent = boot.payload(task("boot", node, "none", 30))[:kept]
+    done = subprocess.run(["sh", "-c", boot.command()], input=sent, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (boot.CUT_SHORT, b"")

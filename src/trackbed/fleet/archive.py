@@ -1,10 +1,9 @@
-"""The one file that is sent: a zip archive of the modules that `node` needs, found by following their imports.
+"""What is sent to a host: the modules that `node` needs, found by following their imports.
 
 `trackbed` modules go in as they are, `standin` goes in as msgspec, `records` as dataclasses (the library's own takes
-most of a host's time), and an empty module as yaml: files are rendered
-before they are sent, so on the host nothing of it is called. Each is there as source, for any Python from OLDEST
-on, and compiled for the Python that builds the archive: a host with the same one need not compile (zipimport passes by
-what another version compiled).
+most of a host's time), and an empty module as yaml: files are rendered before they are sent, so on the host nothing of
+it is called. They go twice: as a zip archive of sources, for any Python from OLDEST on, and compiled in one piece, for
+a host whose Python is the one that sends; reading a zip archive module by module would take it a third longer.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import ast
 import io
 import marshal
 import zipfile
+import zlib
 from functools import lru_cache
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
@@ -30,7 +30,7 @@ FOREIGN = "msgspec"
 
 RECORDS = "trackbed.fleet.records"
 LIBRARY = "dataclasses"
-"""The standard library's module that RECORDS goes before: the archive is first in sys.path."""
+"""The standard library's module that RECORDS goes before: what is sent is looked at first."""
 
 EMPTY = "yaml"
 """A library that is imported and never used there."""
@@ -38,24 +38,44 @@ EMPTY = "yaml"
 OLDEST = (3, 11)
 """The oldest Python that these modules are known to run on: that of the tests."""
 
-_FLAGS = (1).to_bytes(4, "little") + bytes(8)
-"""Of a compiled file that is never held against its source (PEP 552, unchecked hash)."""
 _WHEN = (1980, 1, 1, 0, 0, 0)
 """The same sources give the same archive."""
 
 
 @lru_cache(maxsize=1)
-def build() -> bytes:
-    """The archive, a few hundred KiB at most."""
+def sources() -> bytes:
+    """The archive, some 200 KiB."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for name, place in sorted(modules().items()):
-            path = name.replace(".", "/") + ("/__init__" if place.name == "__init__.py" else "")
-            _add(archive, path, place.read_bytes())
-        _add(archive, FOREIGN, _place(STANDIN).read_bytes())
-        _add(archive, LIBRARY, _place(RECORDS).read_bytes())
-        _add(archive, EMPTY, b"")
+        for name, (is_package, source) in _all().items():
+            entry = zipfile.ZipInfo(f"{_path(name, is_package=is_package)}.py", _WHEN)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, source)
     return whole.getvalue()
+
+
+@lru_cache(maxsize=1)
+def compiled() -> bytes:
+    """MAGIC_NUMBER of the Python that it is for, and deflated {name: (whether it is a package, its code)}."""
+    code = {
+        name: (
+            is_package,
+            compile(source, f"{_path(name, is_package=is_package)}.py", "exec", dont_inherit=True, optimize=2),
+        )
+        for name, (is_package, source) in _all().items()
+    }
+    return MAGIC_NUMBER + zlib.compress(marshal.dumps(code), 9)
+
+
+def _all() -> dict[str, tuple[bool, bytes]]:
+    """Name of each module as the host knows it; whether it is a package, and its source."""
+    own = {name: (place.name == "__init__.py", place.read_bytes()) for name, place in sorted(modules().items())}
+    instead = {name: (False, _place(other).read_bytes()) for name, other in ((FOREIGN, STANDIN), (LIBRARY, RECORDS))}
+    return {**own, **instead, EMPTY: (False, b"")}
+
+
+def _path(name: str, *, is_package: bool) -> str:
+    return name.replace(".", "/") + ("/__init__" if is_package else "")
 
 
 @lru_cache(maxsize=1)
@@ -105,15 +125,3 @@ def _place(name: str) -> Path:
     if spec is None or spec.origin is None:
         raise ImportError(f"no source of {name} is here to send", name=name)
     return Path(spec.origin)
-
-
-def _add(archive: zipfile.ZipFile, path: str, source: bytes) -> None:
-    code = compile(source, f"{path}.py", "exec", dont_inherit=True, optimize=2)
-    archive.writestr(_entry(f"{path}.py"), source)
-    archive.writestr(_entry(f"{path}.pyc"), MAGIC_NUMBER + _FLAGS + marshal.dumps(code))
-
-
-def _entry(path: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(path, _WHEN)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    return entry

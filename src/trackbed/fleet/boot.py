@@ -1,7 +1,7 @@
 """Starting `node` on a host: the command that ssh is given, and what is written to its standard input.
 
-    command   sh finds python3 (by `sudo -n` unless root), python reads the archive into memory and calls node.main
-    input     LENGTH OF ARCHIVE, blank, LENGTH OF REQUEST, newline, archive, request
+    command   sh finds python3 (by `sudo -n` unless root), python reads it all into memory and calls node.main
+    input     LENGTHS OF THREE PARTS, newline, archive of sources, compiled modules, request
 
 Nothing is done before all of it has arrived. Exit statuses tell why nothing was.
 """
@@ -23,14 +23,24 @@ NO_PYTHON, OLD_PYTHON, CUT_SHORT = 91, 92, 93
 _PYTHON = f"""\
 import sys
 if sys.version_info < {archive.OLDEST}: sys.exit({OLD_PYTHON})
-import os
+import os, _frozen_importlib as b, _frozen_importlib_external as e
 i = sys.stdin.buffer
-n = [int(x) for x in i.readline().split()] or [1, 1]
-a = i.read(n[0]); r = i.read(n[1])
-if (len(a), len(r)) != tuple(n): sys.exit({CUT_SHORT})
-f = os.memfd_create("trackbed")
-with os.fdopen(f, "wb", closefd=False) as o: o.write(a)
-sys.path.insert(0, "/proc/self/fd/%d" % f)
+n = [int(x) for x in i.readline().split()] or [1]
+a, c, r = s = [i.read(x) for x in (n * 3)[:3]]
+if [len(x) for x in s] != n: sys.exit({CUT_SHORT})
+if c.startswith(e.MAGIC_NUMBER):
+    import marshal, zlib
+    k = marshal.loads(zlib.decompress(c[len(e.MAGIC_NUMBER):]))
+    class F:
+        def find_spec(n, path=None, target=None):
+            return b.ModuleSpec(n, F, is_package=k[n][0]) if n in k else None
+        def create_module(spec): pass
+        def exec_module(m): exec(k[m.__name__][1], m.__dict__)
+    sys.meta_path.insert(0, F)
+else:
+    f = os.memfd_create("trackbed")
+    with os.fdopen(f, "wb", closefd=False) as o: o.write(a)
+    sys.path.insert(0, "/proc/self/fd/%d" % f)
 import {archive.START} as m
 m.main(r)
 """
@@ -48,6 +58,5 @@ def command() -> str:
 
 def payload(task: Task) -> bytes:
     """The standard input of one host."""
-    request = msgspec.json.encode(task)
-    sent = archive.build()
-    return b"%d %d\n" % (len(sent), len(request)) + sent + request
+    parts = (archive.sources(), archive.compiled(), msgspec.json.encode(task))
+    return b" ".join(b"%d" % len(part) for part in parts) + b"\n" + b"".join(parts)

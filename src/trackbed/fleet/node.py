@@ -22,7 +22,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from trackbed.chain import settings
 from trackbed.hosts.apply import BusyError, HostError, apply
@@ -116,7 +115,7 @@ def _booted(machine: Machine, *, reboot: bool) -> dict[str, Any]:
     if not isinstance(boot, str):
         return {"outcome": "failed", "message": f"{BOOT_ID} cannot be read, so nobody could tell whether it rebooted"}
     if reboot and machine.root != Path("/"):
-        machine.write_attribute(BOOT_ID, f"{uuid4()}\n")  # a tree that plays a host boots in no time
+        machine.write_attribute(BOOT_ID, f"{os.urandom(16).hex()}\n")  # a tree that plays a host boots in no time
     elif reboot:
         done = machine.run(REBOOT)
         if not isinstance(done, Ran):
