@@ -85,7 +85,8 @@ def trackbed(here: lab.Lab, node: str, *words: str) -> Done:
 def answer(here: lab.Lab, node: str, *words: str) -> dict[str, Any]:
     """The document that `trackbed ... -o json` prints in a server."""
     done = trackbed(here, node, *words, "-o", "json")
-    assert done.status in {0, 1} and done.output, done
+    assert done.status in {0, 1}, done
+    assert done.output, done
     document: dict[str, Any] = json.loads(done.output)
     return document
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trackbed.cli.fleet import order_options, reach_options
-from trackbed.cli.machine import document, machine_options, show, tell_reboot
+from trackbed.cli.machine import booted, document, machine_options, show, tell_reboot
 from trackbed.cli.options import emit_json, fabric_option, node_of, node_option, output_option, read_fabric, refuse
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def command(
         return
     _, planned = read_fabric(fabric_file)
     node = node_of(planned, node_name)
+    booted(machine)
     files = _files(machine, node, persist)
     differs = _preview(machine, node, files, "quiet" if form == "json" and not dry_run else form)
     if dry_run or not differs:

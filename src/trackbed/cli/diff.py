@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trackbed.cli.fleet import reach_options
-from trackbed.cli.machine import machine_options, show
+from trackbed.cli.machine import booted, machine_options, show
 from trackbed.cli.options import fabric_option, node_of, node_option, output_option, read_fabric, refuse
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def command(
     if machine.unseen:
         click.echo(f"{node.name} cannot be compared with the plan: {machine.unseen}", err=True)
         raise SystemExit(3)
+    booted(machine)
     try:
         found = compare(machine, settings(node))
     except (OSError, NetlinkError) as error:

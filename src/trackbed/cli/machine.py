@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trackbed.hosts.change import Comparison
+    from trackbed.hosts.machine import Machine
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
@@ -35,6 +36,15 @@ def machine_options(command: _Command) -> _Command:
         help="Network namespace of the machine, for example /run/netns/gpu-0. Default: the one this runs in.",
     )
     return root(netns(command))
+
+
+def booted(machine: Machine) -> None:
+    """Let a host finish booting first, and say so."""
+    from trackbed.hosts import booting
+
+    if booting.pending(machine):
+        click.echo(f"this host is still booting: waiting for {booting.UNIT}, minutes at most", err=True)
+        booting.wait(machine)
 
 
 def show(found: Comparison, form: str, node_name: str) -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trackbed.chain import settings
+from trackbed.hosts import booting
 from trackbed.hosts.apply import BusyError, HostError, apply
 from trackbed.hosts.change import document, without_files
 from trackbed.hosts.compare import compare
@@ -79,6 +80,8 @@ def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     node = read_node(json.dumps(request["node"]).encode())
     if not meant(machine, node, os.uname().nodename):
         return {"outcome": "wrong-host", "message": f"{os.uname().nodename} is not {node.name}: {_OTHER}"}
+    if booting.pending(machine):
+        booting.wait(machine)
     files, told = wanted_files(machine, node, request)
     if request["verb"] == "diff":
         found = compare(machine, settings(node))
