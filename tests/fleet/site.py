@@ -119,6 +119,7 @@ def _files(folder: Path, hosts: int, wrong: Mapping[int, str], port: int) -> Non
         lines += [f"Host gpu{number:03}", f"HostName {address(number)}", f"Port {own}"]
     for number in (1, 2):
         lines += [f"Host gate{number}", f"HostName {address(0xFF00 + number)}", f"Port {port}"]
+        lines += ["ControlMaster auto", f"ControlPath {folder}/%n.mux", "ControlPersist 30"]  # as a site would have it
     (folder / "ssh_config").write_text("\n".join(lines) + "\n")
     jumps = [line for n in range(1, hosts + 1) for line in (f"Host gpu{n:03}", f"ProxyJump gate{1 + n % 2}")]
     (folder / "tree_config").write_text(f"{(folder / 'ssh_config').read_text()}" + "\n".join(jumps) + "\n")

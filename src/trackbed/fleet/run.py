@@ -1,7 +1,8 @@
 """Tasks run on their hosts, many at once: one ssh for each, by ClusterShell.
 
 ClusterShell keeps to the fan-out and ends what takes too long. Gateways are OpenSSH's (ProxyJump in the user's own
-configuration): they forward a connection that is encrypted to the host itself, and need nothing installed.
+configuration): they forward a connection that is encrypted to the host itself, and need nothing installed;
+ControlMaster there for the gateways (ssh_config(5)) saves one handshake for each host.
 ClusterShell's own tree is not used: its gateways need ClusterShell, and with a worker for each host one host was given
 the standard input of another (seen once, with 1.9; cause not found). `node` refuses a plan that is not its own.
 

@@ -20,9 +20,9 @@ Each check is tested by the fault being named first, and by silence on a sound h
 - **namespaces**: made for real in a lab of network namespaces (`trackbed lab break ID`)
 - **files**: replayed from files and program output as such a host has them
 
-**servers** says that the fault is made inside an emulated server, too (`trackbed lab vm break node-0 ID`), named first and
-mended there: `TRACKBED_VM=1 scripts/test tests/lab/test_servers.py`. Where such a server lacks the part that breaks, a file
-is laid over what the kernel shows, or a line is written into its log.
+**servers** says that the fault is made inside an emulated server, too (`trackbed lab vm break node-0 ID`), named first
+and mended there: `TRACKBED_VM=1 scripts/test tests/lab/test_servers.py`. Where such a server lacks the part that
+breaks, a file is laid over what the kernel shows, or a line is written into its log.
 """
 
 _COLUMNS = "| fault | verdict | what is checked | tested in |\n|---|---|---|---|\n"
