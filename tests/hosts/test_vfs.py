@@ -11,7 +11,8 @@ from trackbed.chain.setting import Setting, VfMtu
 from trackbed.hosts.apply import ApplyError, apply, undo
 from trackbed.hosts.change import Change
 from trackbed.hosts.compare import compare
-from trackbed.netlink.links import End, create_veth, get_link, set_link
+from trackbed.hosts.machine import Machine
+from trackbed.netlink.links import End, create_veth, delete_link, get_link, set_link
 from trackbed.netlink.vfs import Change as VfChange
 
 PCI = ("0000:18:00.0", "0000:3a:00.0")
@@ -198,6 +199,26 @@ def test_a_vfs_mtu_is_set_while_it_is_on_the_host_and_undone(host: Host, drivers
     assert mtu(host, "eth0v0") == 1400
     assert undo(host.machine, host.records) == ()
     assert mtu(host, "eth0v0") == 1500
+
+
+def test_vfs_that_are_made_anew_get_their_mtu_and_not_those_that_were_there(
+    host: Host, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert drivers.refuses == 0
+    grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "1"})
+    host.send(create_veth(End("eth0v0"), End("other")))
+    vf(host, "0000:18:00.2", netdev="eth0v0")
+    write = Machine.write_attribute
+
+    def as_the_kernel_does(machine: Machine, path: str, value: str) -> None:
+        write(machine, path, value)
+        if path.endswith("/sriov_numvfs"):
+            none = value.strip() == "0"
+            host.send(delete_link(host.index("eth0v0")) if none else create_veth(End("eth0v0"), End("other")))
+
+    monkeypatch.setattr(Machine, "write_attribute", as_the_kernel_does)
+    apply(host.machine, guarded(), host.records)
+    assert (number(host), mtu(host, "eth0v0")) == ("2", 1400)
 
 
 @pytest.mark.parametrize(

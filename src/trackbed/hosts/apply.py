@@ -24,7 +24,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.chain.setting import STEPS, Attribute, DcbDscp, DcbEts, DcbPfc, Firmware, Name, RdmaTos, Setting
+from trackbed.chain.setting import (
+    STEPS,
+    Attribute,
+    DcbDscp,
+    DcbEts,
+    DcbPfc,
+    Firmware,
+    Name,
+    RdmaTos,
+    Setting,
+    VfCount,
+    VfGuard,
+    VfMtu,
+)
 from trackbed.hosts import carriers
 from trackbed.hosts import files as hostfiles
 from trackbed.hosts import record as records
@@ -214,10 +227,22 @@ _BY_NAME = Attribute | DcbDscp | DcbPfc | DcbEts | RdmaTos
 
 
 def _ready(changes: list[Change]) -> list[Change]:
-    """The changes of one round: where a name changes, what is set by names waits for the next round."""
+    """The changes of one round. Others wait for the next.
+
+    Where a name changes, what is set by names waits; where the number of VFs changes, what is set on VFs does: those
+    that were looked at are gone by then.
+    """
+    wants = [change.setting.want for change in changes if change.setting]
+    remade = {want.netdev for want in wants if isinstance(want, VfCount)}
+    changes = [change for change in changes if not _is_of_vfs(change, remade)]
     if not any(change.step in {"names", "rdma"} for change in changes):
         return changes
     return [change for change in changes if not (change.setting and isinstance(change.setting.want, _BY_NAME))]
+
+
+def _is_of_vfs(change: Change, ports: set[str]) -> bool:
+    want = change.setting.want if change.setting else None
+    return isinstance(want, VfGuard | VfMtu) and want.netdev in ports
 
 
 def _execute(machine: Machine, changes: Sequence[Change]) -> None:
