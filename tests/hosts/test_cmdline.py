@@ -160,6 +160,20 @@ def test_huge_pages_and_cpus_are_said_as_the_kernel_reads_them(place: Host) -> N
     assert "could not set aside more at boot (MemTotal is 16384000 KiB)" in change.advice
 
 
+def test_more_huge_pages_than_the_kernel_was_started_with_wait_for_a_reboot(place: Host) -> None:
+    host, _ = grub_host(place)
+    apply(host.machine, wanted("{hugepages: [{size: 2M, count: 8}]}"), host.records)
+    reboot(host.machine.root)
+    grow(host.machine.root, {"/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "8\n"})
+    more = wanted("{hugepages: [{size: 2M, count: 16}]}")
+    apply(host.machine, more, host.records)
+    found = compare(host.machine, more).changes
+    assert [(change.what, change.reboot) for change in found] == [
+        ("kernel arguments", True),
+        ("huge pages of 2048 KiB", True),
+    ]
+
+
 def bls_host(place: Host) -> tuple[Host, list[str]]:
     root, entry = place.machine.root, "/boot/loader/entries/3f5a-5.14.0-503.conf"
     grow(root, {entry: BLS, "/proc/cpuinfo": INTEL, "/proc/cmdline": "ro", "/etc/default/grub": GRUB_DEFAULT})

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 STEP = "cmdline"
 
-_SIZES = {2 << 10: "2M", 1 << 20: "1G"}
+SIZES = {2 << 10: "2M", 1 << 20: "1G"}
+"""How kernel arguments say the size of huge pages, by KiB."""
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
@@ -40,9 +41,9 @@ def settings(node: NodePlan) -> Iterator[Setting]:
 
 def _groups(kernel: KernelPlan) -> Iterator[str]:
     if kernel.hugepages:
-        yield f"default_hugepagesz={_SIZES[kernel.hugepages[0][0]]}"
+        yield f"default_hugepagesz={SIZES[kernel.hugepages[0][0]]}"
     for size_kib, count in kernel.hugepages:
-        yield f"hugepagesz={_SIZES[size_kib]} hugepages={count}"
+        yield f"hugepagesz={SIZES[size_kib]} hugepages={count}"
     if kernel.isolated_cpus:
         yield from (f"{name}={kernel.isolated_cpus}" for name in ("isolcpus", "nohz_full", "rcu_nocbs"))
     yield from kernel.arguments

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trackbed.chain.cmdline import SIZES
 from trackbed.hosts import bootloader
 from trackbed.hosts.arguments import against, fulfilled, iommu, split, without
 from trackbed.hosts.change import Change, FileWrite, Operation, Skipped, awaiting, refused, stale, wanted
@@ -125,8 +126,8 @@ def pages(setting: Setting, want: HugePages, view: View) -> Change | Skipped | N
     if int(have) >= want.count:
         return None
     line = machine.read("/proc/cmdline")
-    asked = isinstance(line, str) and any(word.startswith("hugepages=") for word in split(line))
-    if not asked:
+    group = f"hugepagesz={SIZES[want.size_kib]} hugepages={want.count}"
+    if not isinstance(line, str) or not fulfilled(group, split(line)):
         advice = "they are set aside at boot, once the kernel arguments ask for them"
         return awaiting(setting, what, have, str(want.count), advice)
     free = _free_kib(machine)
