@@ -52,7 +52,7 @@ def small(folder: Path) -> Iterator[lab.Lab]:
     """Two servers with two rails, from factory state; skipped where there can be none and CI does not insist."""
     shape = Shape(servers=2, rails=2, memory=1024, leaves=[port.leaf for port in planned(USUAL).nodes[0].ports])
     if not os.environ.get("TRACKBED_VM"):
-        pytest.skip("emulated servers take half an hour; TRACKBED_VM=1 asks for them")
+        pytest.skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them")
     lacking = [f"{one.name}: {one.seen}; {one.todo}" for one in doctor.look(2 * shape.memory) if not one.ok]
     if lacking:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(lacking)}")
