@@ -1,7 +1,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import EPERM
 from pathlib import Path
 from socket import AF_INET, AF_INET6
@@ -11,9 +11,10 @@ import pytest
 from tests.chain.fabrics import FLAT, P2P, SCHEMES, node_plan
 from tests.hosts.places import MACS, PORTS, Host, everything
 from trackbed.chain import settings
-from trackbed.chain.setting import PROTOCOL
+from trackbed.chain.setting import PROTOCOL, Setting
 from trackbed.hosts import carriers, record
 from trackbed.hosts.apply import ApplyError, NothingToUndoError, apply, diff, undo
+from trackbed.hosts.change import Comparison
 from trackbed.hosts.compare import compare
 from trackbed.hosts.machine import Machine
 from trackbed.hosts.names import renames
@@ -300,6 +301,29 @@ def test_undo_brings_an_ipv6_address_back_ready_for_the_routes_that_use_it(place
     assert undo(place.machine, place.records) == ()
     with place.machine.socket() as sock:
         assert [r.prefsrc for r in list_routes(sock, AF_INET6, 254) if r.dst == 0xFD99 << 112] == [own.address]
+
+
+def test_what_another_program_sets_in_the_same_moment_is_no_failure(
+    place: Host, node: NodePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As networkd does, from our own files."""
+    made(place, node)
+    with place.machine.socket() as sock:
+        ours = [one for one in list_routes(sock, AF_INET) if one.table == 1001 and one.dst == 0]
+    place.send(*map(delete_route, ours))
+    assert len(place.differs(node)) == len(ours) == 1
+    looked: list[int] = []
+
+    def slow_to_look(machine: Machine, wanted: Sequence[Setting]) -> Comparison:
+        found = compare(machine, wanted)
+        if not looked:
+            place.send(*map(add_route, ours))
+        looked.append(len(found.changes))
+        return found
+
+    monkeypatch.setattr("trackbed.hosts.apply.compare", slow_to_look)
+    made(place, node)
+    assert (looked[0], looked[-1]) == (1, 0)
 
 
 def strangers(place: Host) -> None:

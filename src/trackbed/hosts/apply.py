@@ -47,10 +47,10 @@ from trackbed.hosts.perform import RefusedError, perform
 from trackbed.hosts.state import read
 from trackbed.hosts.undo import GONE, restore
 from trackbed.hosts.view import view
-from trackbed.netlink.addresses import RTM_DELADDR
+from trackbed.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
 from trackbed.netlink.codec import Message, NetlinkError
-from trackbed.netlink.routes import RTM_DELROUTE
-from trackbed.netlink.rules import RTM_DELRULE
+from trackbed.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
+from trackbed.netlink.rules import RTM_DELRULE, RTM_NEWRULE
 from trackbed.netlink.sockets import BatchError, Failure
 
 if TYPE_CHECKING:
@@ -199,11 +199,11 @@ def _rounds(
     machine: Machine, settings: Sequence[Setting], found: Comparison, look: Look
 ) -> tuple[tuple[Change, ...], Comparison]:
     done: list[Change] = []
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         todo = _ready([change for change in found.changes if change.do])
         if not todo:
             return tuple(done), found
-        _execute(machine, todo)
+        _execute(machine, todo, first=number == 0)
         done += [change for change in todo if change not in done]
         found = _again(settings, found, look)
     rest = [change for change in found.changes if change.do]
@@ -245,24 +245,33 @@ def _is_of_vfs(change: Change, ports: set[str]) -> bool:
     return isinstance(want, VfGuard | VfMtu) and want.netdev in ports
 
 
-def _execute(machine: Machine, changes: Sequence[Change]) -> None:
-    """Make changes in order, all netlink messages of a step that follow each other in one batch."""
+def _execute(machine: Machine, changes: Sequence[Change], *, first: bool) -> None:
+    """Make changes in order, all netlink messages of a step that follow each other in one batch.
+
+    What was missing when we looked and is there now is no failure of the `first` round: networkd sets the same from our
+    own files. The next round looks again, and if it is still not as wanted, the kernel's refusal counts.
+    """
     operations = [(change, operation) for change in changes for operation in change.do]
     for (_, network), group in groupby(operations, key=lambda pair: (pair[0].step, isinstance(pair[1], Message))):
         listed = list(group)
         if network:
-            _send(machine, [(change, message) for change, message in listed if isinstance(message, Message)])
+            batch = [(change, message) for change, message in listed if isinstance(message, Message)]
+            _send(machine, batch, _ADDS if first else frozenset())
         else:
             for change, write in listed:
                 perform(machine, change, write)
 
 
-def _send(machine: Machine, batch: Sequence[tuple[Change, Message]]) -> None:
+_ADDS = frozenset({RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWRULE})
+
+
+def _send(machine: Machine, batch: Sequence[tuple[Change, Message]], may_be_there: frozenset[int]) -> None:
     with machine.socket() as sock:
         try:
             sock.send([message for _, message in batch])
         except BatchError as error:
             bad = [(batch[failure.index], failure) for failure in error.failures]
+            bad = [one for one in bad if one[1].errno != EEXIST or one[0][1].type not in may_be_there]
             told = [_words(change, failure) for (change, message), failure in bad if not _gone(message, failure)]
             if told:
                 raise RefusedError("; ".join(dict.fromkeys(told))) from error
