@@ -174,6 +174,17 @@ def test_more_huge_pages_than_the_kernel_was_started_with_wait_for_a_reboot(plac
     ]
 
 
+def test_a_cut_between_our_file_and_the_boot_loader_is_mended_by_the_next_apply(place: Host) -> None:
+    host, _ = grub_host(place)
+    apply(host.machine, wanted("{hugepages: [{size: 2M, count: 16}]}"), host.records)
+    ours = host.machine.path(GRUB_FILE)
+    ours.write_text(ours.read_text().replace("hugepages=16", "hugepages=8"))
+    fewer = wanted("{hugepages: [{size: 2M, count: 8}]}")
+    apply(host.machine, fewer, host.records)
+    assert "hugepages=8" in host.machine.path("/boot/grub/grub.cfg").read_text()
+    assert [change.reboot for change in compare(host.machine, fewer).changes] == [True]
+
+
 def bls_host(place: Host) -> tuple[Host, list[str]]:
     root, entry = place.machine.root, "/boot/loader/entries/3f5a-5.14.0-503.conf"
     grow(root, {entry: BLS, "/proc/cpuinfo": INTEL, "/proc/cmdline": "ro", "/etc/default/grub": GRUB_DEFAULT})

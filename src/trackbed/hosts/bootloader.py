@@ -52,6 +52,11 @@ class Loader:
         """Whether our file alone says what is wanted, and a command only has it read."""
         return self.add == self.remove
 
+    @property
+    def behind(self) -> bool:
+        """Whether it has not read our file as it is now (a power cut): what it passes may be our former words."""
+        return self.reads_files and self.staged is not None and not set(self.own) <= set(self.staged)
+
     def content(self, words: Sequence[str]) -> str | None:
         """Our file with these arguments; None for no arguments and no file."""
         if not words:

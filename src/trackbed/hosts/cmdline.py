@@ -48,7 +48,8 @@ def _judged(setting: Setting, groups: tuple[str, ...], loader: Loader, machine: 
     now = split(str(machine.read("/proc/cmdline")))
     next_ = now if loader.staged is None else loader.staged
     theirs = without(next_, loader.own)
-    if wrong := tuple(dict.fromkeys(word for group in groups for word in against(group, theirs))):
+    wrong = tuple(dict.fromkeys(word for group in groups for word in against(group, theirs)))
+    if wrong and not loader.behind:
         return _contradicted(setting, groups, wrong, bootloader.mentions(machine, loader, wrong[0]))
     ours = tuple(word for group in groups if not fulfilled(group, theirs) for word in group.split())
     lacking = _lacking(groups, now), _lacking(groups, next_)
