@@ -14,6 +14,7 @@ import pytest
 
 from trackbed.lab import processes
 from trackbed.lab.kubernetes import build, control_plane
+from trackbed.lab.ports import free_ports
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 
@@ -99,8 +100,7 @@ def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
 ) -> None:
     told = (Path(f"/proc/{control_plane.processes(place)[0].pid}/cmdline")).read_text()
     taken = int(told.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
-    real = control_plane._free_ports  # noqa: SLF001 - a port that gets lost between finding and binding
-    monkeypatch.setattr(control_plane, "_free_ports", lambda count: (taken, *real(count)[1:]))
+    monkeypatch.setattr(control_plane, "free_ports", lambda count: (taken, *free_ports(count)[1:]))
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*(?s:.*)address already in use"):
         control_plane.up(tmp_path / "lab", build.binaries(print), whole=False)
     assert not [one for one in control_plane.processes(tmp_path / "lab") if one.lives]

@@ -14,7 +14,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -29,6 +28,7 @@ from typing import Any
 import msgspec
 
 from trackbed.lab.kubernetes.build import PROGRAMS, locked
+from trackbed.lab.ports import free_ports
 from trackbed.lab.processes import Process, start, stop
 
 READY_SECONDS = 120.0
@@ -153,7 +153,7 @@ def processes(folder: Path) -> tuple[Process, ...]:
 
 def _prepared(folder: Path, programs: Path) -> _Place:
     shutil.rmtree(folder / "data", ignore_errors=True)
-    etcd, peer, api = _free_ports(3)
+    etcd, peer, api = free_ports(3)
     place = _Place(folder, programs, etcd, peer, api)
     tokens = {user: secrets.token_urlsafe(32) for user in _USERS}
     lines = [f'{tokens[user]},{name},{user},"{group}"\n' for user, (name, group) in _USERS.items()]
@@ -230,7 +230,7 @@ def _api_server(place: _Place) -> list[str]:
 
 def _follower(place: _Place, user: str) -> tuple[str, list[str], _Ready]:
     """Controller manager or scheduler: a client of the API server with a token of its own."""
-    name, (port,) = f"kube-{user}", _free_ports(1)
+    name, (port,) = f"kube-{user}", free_ports(1)
     argv = [
         str(place.programs / name),
         f"--kubeconfig={place.kubeconfig(user)}",
@@ -288,12 +288,3 @@ def _private(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(text)
-
-
-def _free_ports(count: int) -> tuple[int, ...]:
-    """Ports nobody listens on right now; all are held until the last is found, so no two are the same."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = tuple(int(one.getsockname()[1]) for one in sockets)
-    for one in sockets:
-        one.close()
-    return found

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from trackbed.lab.ports import free_ports
 from trackbed.lab.processes import Process, start, stop
 from trackbed.lab.vm import disk, keeper
 from trackbed.lab.vm.channel import Channel, ChannelError, boot_id, execute
@@ -204,7 +204,7 @@ def _refuse(folder: Path, shape: Shape) -> None:
 
 def _started(folder: Path, parts: Parts, shape: Shape) -> Lab:
     python = [sys.executable, "-m"]
-    ports = _free_ports(shape.servers)
+    ports = free_ports(shape.servers)
     channels = [Channel(*pair, secrets.token_hex(16)) for pair in zip(shape.names(), ports, strict=True)]
     for number, channel in enumerate(channels):
         _make_server(folder, parts, shape, number, channel)
@@ -247,15 +247,6 @@ def _make_server(folder: Path, parts: Parts, shape: Shape, number: int, channel:
 def _boot(place: Path, parts: Parts, port: int) -> Boot:
     shares = {"hostroot": "/", "tools": str(parts.tools), "modules": str(parts.modules), "own": str(place)}
     return Boot(parts.qemu(), str(parts.vmlinuz), str(parts.initramfs), shares, port)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on now."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def _stop(lab: Lab) -> int:
