@@ -75,7 +75,6 @@ def command(
         return
     _, planned = read_fabric(fabric_file)
     node = node_of(planned, node_name)
-    booted(machine)
     files = _files(machine, node, persist)
     differs = _preview(machine, node, files, "quiet" if form == "json" and not dry_run else form)
     if dry_run or not differs:
@@ -114,13 +113,14 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
 
 
 def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, form: str) -> bool:
-    """Show what differs; whether anything is to be done."""
+    """Show what differs once the host has booted; whether anything is to be done."""
     from trackbed.chain import settings
     from trackbed.hosts.change import without_files
     from trackbed.hosts.compare import compare
     from trackbed.hosts.files import differences
     from trackbed.netlink.codec import NetlinkError
 
+    booted(machine)
     try:
         found = compare(machine, settings(node))
         found = found if files is not None else without_files(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ def free_ports(count: int) -> tuple[int, ...]:
     """Ports that nobody listens on; all are held until the last is found, so no two are the same.
 
     They are below those that the kernel gives to callers: one of these could be taken before a server starts to listen.
+    Raises OSError where there are too few.
     """
     found: list[int] = []
     with ExitStack() as held:
@@ -27,6 +29,8 @@ def free_ports(count: int) -> tuple[int, ...]:
             except OSError:
                 continue
             found.append(port)
+    if len(found) < count:
+        raise OSError(errno.EADDRINUSE, f"no {count} free ports on 127.0.0.1 from {_FIRST} on; stop other servers here")
     return tuple(found)
 
 

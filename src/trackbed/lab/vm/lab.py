@@ -42,7 +42,7 @@ from trackbed.lab.vm.machine import (
 from trackbed.lab.vm.parts import Parts
 
 UP_SECONDS = 300.0
-"""For all servers together. Without KVM one is up in some 15 seconds on two idle cores."""
+"""For all servers together. Without KVM two of 8 rails are up in some 30 seconds on two idle cores."""
 
 _POLL_SECONDS = 0.2
 _LINES = 12
