@@ -23,7 +23,8 @@ NO_PYTHON, OLD_PYTHON, CUT_SHORT = 91, 92, 93
 _PYTHON = f"""\
 import sys
 if sys.version_info < {archive.OLDEST}: sys.exit({OLD_PYTHON})
-import os, _frozen_importlib as b, _frozen_importlib_external as e
+import gc, os, _frozen_importlib as b, _frozen_importlib_external as e
+gc.disable()
 i = sys.stdin.buffer
 n = [int(x) for x in i.readline().split()] or [1]
 a, c, r = s = [i.read(x) for x in (n * 3)[:3]]
@@ -43,7 +44,9 @@ else:
     sys.path.insert(0, "/proc/self/fd/%d" % f)
 import {archive.START} as m
 m.main(r)
+os._exit(0)
 """
+"""It lives for a moment: collecting garbage, and taking itself apart at the end, would be a quarter of its time."""
 _SHELL = (
     f"p=$(command -v python3) || exit {NO_PYTHON}; "
     '[ "$(id -u)" = 0 ] && exec "$p" -IS -c "$0"; exec sudo -n -- "$p" -IS -c "$0"'

@@ -7,13 +7,15 @@ ClusterShell's own tree is not used: its gateways need ClusterShell, and with a 
 the standard input of another (seen once, with 1.9; cause not found). `node` refuses a plan that is not its own.
 
 Each host has its own standard input (its plan), hence a worker for each; the archive is handed to a worker only when
-its turn has come, so memory grows with the fan-out and not with the number of hosts.
+its turn has come, so memory grows with the fan-out and not with the number of hosts. Hosts have their turn in the
+order given: ClusterShell would take them in any, and one that hangs could be the last to begin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -49,20 +51,30 @@ class Way:
 def run(tasks: Iterable[Task], way: Way, told: Callable[[Outcome], None]) -> None:
     """Do all tasks; `told` hears of each host's outcome as it ends, exactly once."""
     engine = _engine(way)
-    handlers = [_Host(task, told, way.connect_seconds + BEGIN_SECONDS) for task in tasks]
-    for handler in handlers:
-        limit = handler.task.seconds + GRACE_SECONDS + way.connect_seconds
-        engine.shell(
-            boot.command(),
-            nodes=handler.task.name,
-            handler=handler,
-            timeout=limit,
-            stderr=True,
-            tree=False,
-        )
+
+    def begin() -> None:
+        for handler in islice(waiting, 1):
+            _shell(engine, handler, way)
+
+    handlers = [_Host(task, told, begin, way.connect_seconds + BEGIN_SECONDS) for task in tasks]
+    waiting = iter(handlers)
+
+    for _ in range(way.fanout):
+        begin()
     engine.run()
     for handler in handlers:
         handler.end(255)
+
+
+def _shell(engine: Engine, handler: _Host, way: Way) -> None:
+    engine.shell(
+        boot.command(),
+        nodes=handler.task.name,
+        handler=handler,
+        timeout=handler.task.seconds + GRACE_SECONDS + way.connect_seconds,
+        stderr=True,
+        tree=False,
+    )
 
 
 def _engine(way: Way) -> Engine:
@@ -81,6 +93,8 @@ class _Host(EventHandler):  # type: ignore[misc] # ClusterShell has no types
 
     task: Task
     told: Callable[[Outcome], None]
+    next: Callable[[], None]
+    """Begins another host, now that one has ended."""
     patience: int
     """Seconds until it must have begun."""
     said: list[str] = field(default_factory=list)
@@ -116,6 +130,7 @@ class _Host(EventHandler):  # type: ignore[misc] # ClusterShell has no types
     def ev_close(self, worker: Any, timedout: bool) -> None:  # noqa: ANN401, ARG002, FBT001 - as above
         """Nothing comes any more."""
         self.end(None if timedout or self.late else self.status)
+        self.next()
 
     def end(self, status: int | None) -> None:
         """Tell the outcome, once; `run` ends whatever ClusterShell has not."""
