@@ -18,6 +18,7 @@ import pytest
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import RefusedError, UnknownKindError
 from trackbed.lab.kubernetes import build, control_plane, crds
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 
 ROOT = Path(__file__).parents[1]
 MODULES = Path(__file__).parent / "crds"
@@ -35,7 +36,7 @@ def crds_folder() -> Path:
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of an API server without CRDs of others; it dies with pytest."""
-    programs = build.binaries(print)
+    programs = build.binaries(CONTROL_PLANE, print)
     with control_plane.running(tmp_path_factory.mktemp("control-plane"), programs, whole=False) as kubeconfig:
         yield kubeconfig
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from trackbed.chain import settings
 from trackbed.chain.render import render
@@ -58,7 +59,7 @@ def small(folder: Path) -> Iterator[lab.Lab]:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(lacking)}")
     found = parts.parts(print)
     known = accelerator.choose(found).accelerator
-    here = lab.up(folder, found, Shape(2, 2, 1024, accelerator=known, leaves=shape.leaves), print, SECONDS)
+    here = lab.up(folder, lab.Wanted(found, replace(shape, accelerator=known)), print, SECONDS)
     try:
         yield here
     finally:

@@ -14,6 +14,7 @@ import pytest
 
 from trackbed.lab import processes
 from trackbed.lab.kubernetes import build, control_plane
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE
 from trackbed.lab.ports import free_ports
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
@@ -86,7 +87,7 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path,
 
 
 def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path) -> None:
-    programs = build.binaries(print)
+    programs = build.binaries(CONTROL_PLANE, print)
     control_plane.up(tmp_path, programs, whole=False)
     processes.stop(control_plane.processes(tmp_path))  # as a reboot does: nothing runs, everything else is still there
     with control_plane.running(tmp_path, programs, whole=False):
@@ -102,7 +103,7 @@ def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
     taken = int(told.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
     monkeypatch.setattr(control_plane, "free_ports", lambda count: (taken, *free_ports(count)[1:]))
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*(?s:.*)address already in use"):
-        control_plane.up(tmp_path / "lab", build.binaries(print), whole=False)
+        control_plane.up(tmp_path / "lab", build.binaries(CONTROL_PLANE, print), whole=False)
     assert not [one for one in control_plane.processes(tmp_path / "lab") if one.lives]
 
 
@@ -176,7 +177,7 @@ def test_a_record_that_is_none_is_told_and_left(tmp_path: Path, command: str) ->
 
 
 def test_down_leaves_nothing_running_and_no_key(tmp_path: Path) -> None:
-    programs = build.binaries(print)
+    programs = build.binaries(CONTROL_PLANE, print)
     control_plane.up(tmp_path / "short", programs, whole=False)
     started = control_plane.processes(tmp_path / "short")
     assert [one.lives for one in started] == [True, True]
@@ -252,5 +253,6 @@ def test_a_build_waits_for_another_and_says_so(tmp_path: Path, monkeypatch: pyte
 
 def test_another_go_or_another_kubernetes_is_another_build() -> None:
     one, other = (build._Go("go", version, "/go") for version in ("go1.26.8", "go1.26.9"))  # noqa: SLF001 - see name
-    assert build._key(one) != build._key(other)  # noqa: SLF001 - the key is what the cache hangs on
+    assert build._key(CONTROL_PLANE, one) != build._key(CONTROL_PLANE, other)  # noqa: SLF001 - the cache hangs on it
+    assert build._key(CONTROL_PLANE, one) != build._key(NODE, one)  # noqa: SLF001 - as above
     assert build.kubernetes_version().startswith("v1.")

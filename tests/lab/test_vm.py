@@ -98,7 +98,7 @@ def test_the_archive_is_one_that_cpio_reads() -> None:
     assert found["bin/sh"] == (stat.S_IFLNK | 0o777, b"busybox")
     assert found["load-order"][1] == b"9p.ko\n"
     assert found["lib/9p.ko"][1] == b"ELF"
-    assert b"for folder in etc boot var/lib/trackbed; do" in found["init"][1]
+    assert b"for folder in etc boot var/lib/trackbed var/lib/kubelet" in found["init"][1]
 
 
 def unpacked(content: bytes) -> Iterator[tuple[str, tuple[int, bytes]]]:

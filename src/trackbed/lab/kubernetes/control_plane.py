@@ -10,6 +10,7 @@ the server's certificate is its own authority. etcd listens on loopback without 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -27,7 +28,8 @@ from typing import Any
 
 import msgspec
 
-from trackbed.lab.kubernetes.build import PROGRAMS, locked
+from trackbed.lab.kubernetes.build import locked
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 from trackbed.lab.ports import free_ports
 from trackbed.lab.processes import Process, start, stop
 
@@ -35,8 +37,8 @@ READY_SECONDS = 120.0
 """It takes about 3 seconds on two idle cores."""
 
 _RECORD, _FRESH = "processes.json", ".processes.json"
-_SECRETS = ("kubeconfig", "controller-manager.kubeconfig", "scheduler.kubeconfig", "tokens.csv", "key.pem", "cert.pem")
-_LEFT = {_FRESH, *(f"{name}.log" for name in PROGRAMS)}  # what `down` leaves in a folder
+_SECRETS = ("kubeconfig", "tokens.csv", "key.pem", "cert.pem")
+_LEFT = {"servers", _FRESH, *(f"{program.name}.log" for program in CONTROL_PLANE)}  # what `down` leaves in a folder
 
 _USERS = {
     "admin": ("trackbed-admin", "system:masters"),
@@ -44,6 +46,9 @@ _USERS = {
     "scheduler": ("system:kube-scheduler", ""),
 }
 """Who has a token -> name and group; the controller manager acts for all its controllers."""
+
+GATEWAY = "10.0.2.2"
+"""Where an emulated server finds this machine's loopback (qemu(1), -netdev user)."""
 
 
 class ControlPlaneError(Exception):
@@ -68,16 +73,17 @@ class _Place:
         return self.folder / ("kubeconfig" if user == "admin" else f"{user}.kubeconfig")
 
 
-def up(folder: Path, programs: Path, *, stays: bool = True, whole: bool = True) -> Path:
+def up(folder: Path, programs: Path, *, stays: bool = True, whole: bool = True, nodes: Sequence[str] = ()) -> Path:
     """Start a control plane in `folder`; the path of its kubeconfig. Raises ControlPlaneError.
 
     `stays`: it outlives this process. `whole`: with controller manager and scheduler; without them objects are kept
-    and checked, but nothing acts on them. What stood in `folder` stays as it was unless a control plane left it there.
+    and checked, but nothing acts on them. `nodes`: the emulated servers that will join; NAME.kubeconfig is for
+    each one's kubelet. What stood in `folder` stays as it was unless a control plane left it there.
     """
     folder = folder.absolute()
     try:
         with _claimed(folder), ExitStack() as undo:
-            place = _prepared(folder, programs)
+            place = _prepared(folder, programs, nodes)
             started: list[Process] = []
             undo.callback(stop, started)
             for name, argv, ready in _parts(place, whole=whole):
@@ -125,9 +131,14 @@ def down(folder: Path) -> int:
     stop(living)
     if (folder / _RECORD).exists():
         shutil.rmtree(folder / "data", ignore_errors=True)
-        for path in (folder / name for name in (*_SECRETS, _RECORD)):
+        for path in (*folder.glob("*.kubeconfig"), *(folder / name for name in (*_SECRETS, _RECORD))):
             path.unlink(missing_ok=True)
     return len(living)
+
+
+def node_kubeconfig(folder: Path, name: str) -> str:
+    """The text of the kubeconfig with which an emulated server's kubelet asks the API server in `folder`."""
+    return (folder / f"{name}.kubeconfig").read_text()
 
 
 @contextmanager
@@ -151,28 +162,31 @@ def processes(folder: Path) -> tuple[Process, ...]:
         raise ControlPlaneError(f"{path} is no record of a control plane ({error}); nothing was touched") from error
 
 
-def _prepared(folder: Path, programs: Path) -> _Place:
+def _prepared(folder: Path, programs: Path, nodes: Sequence[str]) -> _Place:
     shutil.rmtree(folder / "data", ignore_errors=True)
     etcd, peer, api = free_ports(3)
     place = _Place(folder, programs, etcd, peer, api)
-    tokens = {user: secrets.token_urlsafe(32) for user in _USERS}
-    lines = [f'{tokens[user]},{name},{user},"{group}"\n' for user, (name, group) in _USERS.items()]
+    users = _USERS | {node: (f"system:node:{node}", "system:nodes") for node in nodes}
+    tokens = {user: secrets.token_urlsafe(32) for user in users}
+    lines = [f'{tokens[user]},{name},{user},"{group}"\n' for user, (name, group) in users.items()]
     _private(folder / "tokens.csv", "".join(lines))
     _certificate(place)
     for user, token in tokens.items():
-        _private(place.kubeconfig(user), json.dumps(_kubeconfig(place, token), indent=1))
+        url = f"https://{GATEWAY}:{api}" if user in nodes else place.url
+        _private(place.kubeconfig(user), json.dumps(_kubeconfig(place, url, token), indent=1))
     return place
 
 
 def _certificate(place: _Place) -> None:
     """key.pem and cert.pem, which is its own authority; the key signs service account tokens too."""
-    argv = [str(place.programs / "generate_cert"), "--host", "127.0.0.1", "--ecdsa-curve", "P256", "--ca"]
+    argv = [str(place.programs / "generate_cert"), "--host", f"127.0.0.1,{GATEWAY}", "--ecdsa-curve", "P256", "--ca"]
     subprocess.run(argv, cwd=place.folder, check=True, capture_output=True, timeout=60)  # noqa: S603 - built here
     (place.folder / "key.pem").chmod(0o600)
 
 
-def _kubeconfig(place: _Place, token: str) -> dict[str, Any]:
-    cluster = {"server": place.url, "certificate-authority": str(place.folder / "cert.pem")}
+def _kubeconfig(place: _Place, url: str, token: str) -> dict[str, Any]:
+    authority = base64.b64encode((place.folder / "cert.pem").read_bytes()).decode()
+    cluster = {"server": url, "certificate-authority-data": authority}
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -11,8 +11,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-SIZE_MIB = 256
+SIZE_MIB = 2048
 """Sparse: what is not written takes no room."""
+
+_JOURNAL_MIB = 8
+"""Written when the disk is made; a journal by size would be eight times that."""
 
 TOOLS = ("mkfs.ext4", "e2fsck", "debugfs")
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -31,7 +34,19 @@ def missing() -> list[str]:
 
 def make(image: Path, content: Path) -> None:
     """A new disk that holds what is in the folder `content`. Raises DiskError."""
-    done = _run("mkfs.ext4", "-q", "-F", "-d", str(content), "-E", "root_owner=0:0", str(image), f"{SIZE_MIB}M")
+    done = _run(
+        "mkfs.ext4",
+        "-q",
+        "-F",
+        "-J",
+        f"size={_JOURNAL_MIB}",
+        "-d",
+        str(content),
+        "-E",
+        "root_owner=0:0",
+        str(image),
+        f"{SIZE_MIB}M",
+    )
     if done.returncode:
         raise DiskError(f"mkfs.ext4 {image}: {done.stderr.strip()}")
 

@@ -11,8 +11,9 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from trackbed.lab.vm import grub
 from trackbed.lab.vm.machine import MANAGEMENT_MAC
@@ -142,11 +143,18 @@ _LEFT_OUT = ("systemd/system", "systemd/network", "udev/rules.d", "fstab", "reso
 """What of this machine's /etc would make it act like this machine."""
 
 
-def furnish(root: Path, tools: Path, name: str, kernel: str) -> None:
-    """Make a new server's persistent folders below `root`."""
+class Text(NamedTuple):
+    """A file of a server."""
+
+    content: str
+    mode: int = 0o644
+
+
+def furnish(root: Path, tools: Path, name: str, kernel: str, more: Mapping[str, Text]) -> None:
+    """Make a new server's persistent folders below `root`; `more` is what else is there, by path."""
     for source in (Path("/etc"), tools / "etc"):
         _copy(source, root / "etc", [source / left for left in _LEFT_OUT] if source == Path("/etc") else [])
-    files = {
+    texts = {
         "etc/hostname": f"{name}\n",
         "etc/machine-id": f"{secrets.token_hex(16)}\n",
         "etc/hosts": f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost\n",
@@ -164,8 +172,9 @@ def furnish(root: Path, tools: Path, name: str, kernel: str) -> None:
         "etc/systemd/system.conf.d/lab.conf": _MANAGER,
         "etc/systemd/system/systemd-udev-trigger.service.d/lab.conf": _TRIGGER,
     }
-    for path, text in files.items():
-        _place(root / path).write_text(text)
+    for path, text in {**{path: Text(content) for path, content in texts.items()}, **more}.items():
+        _place(root / path).write_text(text.content)
+        (root / path).chmod(text.mode)
     _place(root / "etc/default/grub.d/x").parent.mkdir(exist_ok=True)
     script = _place(root / "etc/trackbed-lab/soft-roce")
     script.write_text(_SOFT_ROCE)

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT_MODULES = ("9pnet_virtio", "9p", "overlay", "virtio_blk", "ext4")
 """What mounting the root needs; each with what it needs itself."""
 
-PERSISTENT = ("etc", "boot", "var/lib/trackbed")
+PERSISTENT = ("etc", "boot", "var/lib/trackbed", "var/lib/kubelet", "var/lib/containerd", "var/lib/cni")
 """Folders of a server that live through reboots; all else starts over from this machine's root."""
 
 SCRIPT = """#!/bin/sh
@@ -50,7 +50,7 @@ mount --move /own /new/run/own
 rm -f /new/.dockerenv /new/run/.containerenv
 exec switch_root /new /lib/systemd/systemd </dev/console >/dev/console 2>&1
 fail "no process 1"
-"""
+""".replace("PERSISTENT", " ".join(PERSISTENT))
 
 _FOLDERS = ("bin", "dev", "disk", "host", "kernel", "lib", "new", "own", "proc", "rw", "sys", "tools")
 _MAGIC = "070701"
@@ -90,7 +90,7 @@ def entries(busybox: bytes, modules: Mapping[str, bytes]) -> list[Entry]:
         *(Entry(name, _FOLDER) for name in _FOLDERS),
         Entry("bin/busybox", _PROGRAM, busybox),
         *(Entry(f"bin/{name}", _LINK, b"busybox") for name in applets),
-        Entry("init", _PROGRAM, SCRIPT.replace("PERSISTENT", " ".join(PERSISTENT)).encode()),
+        Entry("init", _PROGRAM, SCRIPT.encode()),
         Entry("load-order", _FILE, "".join(f"{name}.ko\n" for name in modules).encode()),
         *(Entry(f"lib/{name}.ko", _FILE, content) for name, content in modules.items()),
     ]

@@ -124,8 +124,8 @@ def _was_cut(folder: Path) -> bool:
 def _one_boot(folder: Path, kept: Kept, state: State) -> tuple[str, Process]:
     """Start QEMU and wait for its end; the reason it gave, and its process."""
     name = kept.shape.names()[kept.number]
-    for rail in range(kept.shape.rails):
-        _remove(folder / socket_path(kept.number, rail, "vm"))
+    for segment in range(kept.shape.segments):
+        _remove(folder / socket_path(kept.number, segment, "vm"))
     _remove(folder / name / "qmp")
     argv = arguments(kept.shape, kept.number, kept.boot, state.arguments)
     qemu = start(f"{name}/qemu", argv, folder, stays=False)

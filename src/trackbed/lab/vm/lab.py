@@ -17,8 +17,9 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +30,7 @@ from trackbed.lab.ports import free_ports
 from trackbed.lab.processes import Process, start, stop
 from trackbed.lab.vm import disk, keeper
 from trackbed.lab.vm.channel import Channel, ChannelError, boot_id, execute
-from trackbed.lab.vm.furnish import ADDRESS, furnish
+from trackbed.lab.vm.furnish import ADDRESS, Text, furnish
 from trackbed.lab.vm.initramfs import PERSISTENT
 from trackbed.lab.vm.machine import (
     AGENT_PORT,
@@ -52,6 +53,16 @@ _MAX_SOCKET = 107  # unix(7): sun_path without its final zero
 
 class LabError(Exception):
     """The lab could not do it; the message says what and why, with the console's last lines where they tell more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The servers that are wanted, and what they are made of."""
+
+    parts: Parts
+    shape: Shape
+    files: Mapping[str, Mapping[str, Text]] = field(default_factory=dict)
+    """What a server has beside what every one has: by name and path."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -95,8 +106,9 @@ def found(folder: Path) -> Lab | None:
         raise LabError(f"{folder / 'lab.json'} cannot be read: {error}") from error
 
 
-def up(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None], seconds: float = UP_SECONDS) -> Lab:
+def up(folder: Path, wanted: Wanted, say: Callable[[str], None], seconds: float = UP_SECONDS) -> Lab:
     """Stand up new servers in `folder` and wait until each answers. Raises LabError."""
+    shape = wanted.shape
     _refuse(folder, shape)
     down(folder)
     for name in ("net", *shape.names()):
@@ -105,7 +117,7 @@ def up(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None], sec
     folder.chmod(0o700)
     (folder / "net").mkdir()
     try:
-        lab = _started(folder, parts, shape)
+        lab = _started(folder, wanted)
     except disk.DiskError as error:
         raise LabError(str(error)) from error
     try:
@@ -202,21 +214,22 @@ def _refuse(folder: Path, shape: Shape) -> None:
         raise LabError(f"a lab is running in {folder} already")
 
 
-def _started(folder: Path, parts: Parts, shape: Shape) -> Lab:
+def _started(folder: Path, wanted: Wanted) -> Lab:
+    shape = wanted.shape
     python = [sys.executable, "-m"]
     ports = free_ports(shape.servers)
     channels = [Channel(*pair, secrets.token_hex(16)) for pair in zip(shape.names(), ports, strict=True)]
     for number, channel in enumerate(channels):
-        _make_server(folder, parts, shape, number, channel)
+        _make_server(folder, wanted, number, channel)
     (folder / "net/shape.json").write_bytes(msgspec.json.encode(shape))
     words = [*python, "trackbed.lab.vm.switch", str(folder)]
     started = [start("switch", words, folder, stays=True)]
-    _record(folder, Lab(str(folder), shape, parts.made.kernel, started[0], []))
+    _record(folder, Lab(str(folder), shape, wanted.parts.made.kernel, started[0], []))
     for channel in channels:
         words = [*python, "trackbed.lab.vm.keeper", str(folder), channel.name]
         started.append(start(f"{channel.name}/keeper", words, folder, stays=True))
     servers = [Server(*pair) for pair in zip(channels, started[1:], strict=True)]
-    lab = Lab(str(folder), shape, parts.made.kernel, started[0], servers)
+    lab = Lab(str(folder), shape, wanted.parts.made.kernel, started[0], servers)
     _record(folder, lab)
     return lab
 
@@ -227,20 +240,23 @@ def _record(folder: Path, lab: Lab) -> None:
     path.write_bytes(msgspec.json.encode(lab))
 
 
-def _make_server(folder: Path, parts: Parts, shape: Shape, number: int, channel: Channel) -> None:
+def _make_server(folder: Path, wanted: Wanted, number: int, channel: Channel) -> None:
     """The folder of a new server, as it comes from its maker."""
+    parts, more = wanted.parts, wanted.files.get(channel.name, {})
     place = own(folder, channel.name)
     place.mkdir(parents=True)
     with TemporaryDirectory(dir=folder) as new:
         for name in PERSISTENT:
             (Path(new) / name).mkdir(parents=True, mode=0o755)
-        furnish(Path(new), parts.tools, channel.name, parts.made.kernel)
+        furnish(Path(new), parts.tools, channel.name, parts.made.kernel, more)
         disk.make(image(folder, channel.name), Path(new))
     settings = {"token": channel.token, "address": ADDRESS, "port": AGENT_PORT}
     (place / "config.json").touch(mode=0o600)
     (place / "config.json").write_text(json.dumps(settings))
     (place / "agent.py").write_text(files("trackbed.lab.vm").joinpath("agent.py").read_text(encoding="utf-8"))
-    kept = keeper.Kept(shape, number, _boot(place, parts, channel.port), {"QEMU_MODULE_DIR": str(parts.qemu_modules)})
+    kept = keeper.Kept(
+        wanted.shape, number, _boot(place, parts, channel.port), {"QEMU_MODULE_DIR": str(parts.qemu_modules)}
+    )
     (folder / channel.name / "keep.json").write_bytes(msgspec.json.encode(kept))
 
 

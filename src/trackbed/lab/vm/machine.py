@@ -1,9 +1,10 @@
 """How an emulated server is built: QEMU's arguments, as a function of what is wanted.
 
 Each server has two NUMA nodes, each with a PCI host bridge of its own (pxb-pcie), and behind those, half on each, one
-root port for every rail with an igb NIC (82576: SR-IOV, 7 VFs) in it; an Intel IOMMU; and a management NIC on a user
-network. Rails are datagram sockets that the lab's switch joins. Paths are relative to the lab's folder: a unix
-socket's name must be shorter than 108 bytes.
+root port for every rail with an igb NIC (82576: SR-IOV, 7 VFs) in it; an Intel IOMMU; a management NIC on a user
+network, which no other server shares; and for Kubernetes a NIC on the cluster's network. Rails and that network are
+datagram sockets that the lab's switch joins. Paths are relative to the lab's folder: a unix socket's name must be
+shorter than 108 bytes.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ class Shape(msgspec.Struct, frozen=True):
     accelerator: str = "tcg"
     """kvm or tcg."""
 
+    cluster: bool = False
+    """Whether there is a network of all servers beside the rails, for nodes of a cluster to speak to one another."""
+
     leaves: list[str] = []
     """What the leaf of each rail calls itself."""
     gateways: list[Gateway] = []
@@ -72,6 +76,11 @@ class Shape(msgspec.Struct, frozen=True):
     def names(self) -> list[str]:
         """node-0, node-1, ..."""
         return [f"node-{number}" for number in range(self.servers)]
+
+    @property
+    def segments(self) -> int:
+        """How many networks the switch joins: the rails, then the cluster's."""
+        return self.rails + self.cluster
 
     def leaf_names(self) -> list[str]:
         """The leaf of each rail."""
@@ -95,9 +104,14 @@ def mac(server: int, rail: int) -> str:
     return f"02:54:42:{server:02x}:{rail:02x}:00"
 
 
-def socket_path(server: int, rail: int, end: str) -> str:
+def cluster_mac(server: int) -> str:
+    """The address of a server's NIC in the cluster's network."""
+    return mac(server, 0xFF)
+
+
+def socket_path(server: int, segment: int, end: str) -> str:
     """The socket of a server's NIC (`end` vm) or of the switch's port for it (sw)."""
-    return f"net/{server}-{rail}.{end}"
+    return f"net/{server}-{segment}.{end}"
 
 
 def arguments(shape: Shape, server: int, boot: Boot, kernel_arguments: str) -> list[str]:
@@ -110,6 +124,7 @@ def arguments(shape: Shape, server: int, boot: Boot, kernel_arguments: str) -> l
         *_bridges(),
         *(word for rail in range(shape.rails) for word in _nic(shape, server, rail)),
         *_management(boot.port),
+        *(_cluster(shape, server) if shape.cluster else ()),
         *(word for tag, folder in boot.shares.items() for word in _share(tag, folder)),
         *_disk(shape.names()[server]),
         *_lines(shape.names()[server]),
@@ -157,14 +172,24 @@ def numa_node(shape: Shape, rail: int) -> int:
 
 
 def _nic(shape: Shape, server: int, rail: int) -> list[str]:
-    ours, theirs = (socket_path(server, rail, end) for end in ("vm", "sw"))
-    ends = f"local.type=unix,local.path={ours},remote.type=unix,remote.path={theirs}"
     port = f"pcie-root-port,id=rp{rail},chassis={rail + 1},slot={rail + 1},bus=px{numa_node(shape, rail)}"
     return [
-        *("-netdev", f"dgram,id=n{rail},{ends}"),
+        *_line(server, rail),
         *("-device", port),
         *("-device", f"igb,bus=rp{rail},netdev=n{rail},romfile=,mac={mac(server, rail)}"),
     ]
+
+
+def _line(server: int, segment: int) -> list[str]:
+    """A cable to the switch."""
+    ours, theirs = (socket_path(server, segment, end) for end in ("vm", "sw"))
+    ends = f"local.type=unix,local.path={ours},remote.type=unix,remote.path={theirs}"
+    return ["-netdev", f"dgram,id=n{segment},{ends}"]
+
+
+def _cluster(shape: Shape, server: int) -> list[str]:
+    device = f"virtio-net-pci,bus=pcie.0,netdev=n{shape.rails},romfile=,mac={cluster_mac(server)}"
+    return [*_line(server, shape.rails), "-device", device]
 
 
 def _management(port: int) -> list[str]:

@@ -52,6 +52,7 @@ TOOLS = (
     "ibverbs-utils",
     "rdmacm-utils",
     "perftest",
+    "runc",
 )
 """Of this machine's own release, so that their libraries are those it has; what is installed already is left out."""
 

@@ -1,4 +1,4 @@
-"""The leaf switches of a lab: rail r of all servers is one segment, joined by datagram sockets.
+"""The switches of a lab: rail r of all servers is one segment, joined by datagram sockets; the cluster's network too.
 
     python -m trackbed.lab.vm.switch LAB-FOLDER
 
@@ -49,7 +49,7 @@ _MAX_ADDRESSES = 1 << 14
 
 @dataclass(slots=True)
 class Segment:
-    """One rail: its ports by number, and behind which port each address was seen."""
+    """One rail, or the cluster's network: its ports by number, and behind which port each address was seen."""
 
     send: dict[int, Callable[[bytes], None]]
     seen: dict[bytes, int] = field(default_factory=dict)
@@ -94,42 +94,39 @@ def serve(shape: Shape) -> None:
     """Forward for ever; the working directory is the lab's folder."""
     selector = selectors.DefaultSelector()
     segments = []
-    for rail in range(shape.rails):
-        ports = {server: opened(socket_path(server, rail, "sw")) for server in range(shape.servers)}
-        segment = Segment({one: sender(ours, socket_path(one, rail, "vm")) for one, ours in ports.items()})
+    for number in range(shape.segments):
+        ports = {server: opened(socket_path(server, number, "sw")) for server in range(shape.servers)}
+        segment = Segment({one: sender(ours, socket_path(one, number, "vm")) for one, ours in ports.items()})
         segments.append(segment)
         for server, ours in ports.items():
-            selector.register(ours, selectors.EVENT_READ, (rail, server))
+            selector.register(ours, selectors.EVENT_READ, (number, server))
     fabric = Fabric(segments, Router(shape.gateways))
     spoke = 0.0
     while True:
         for key, _ in selector.select(_LLDP_SECONDS):
-            rail, server = key.data
-            _drain(key.fileobj, fabric, rail, server)
+            _drain(key.fileobj, fabric, *key.data)
         if time.monotonic() - spoke > _LLDP_SECONDS:
             spoke = time.monotonic()
-            announce(shape, segments)
+            announce(shape, segments[: shape.rails])
 
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """All rails, and what joins them."""
+    """All segments, rails first, and what joins the rails."""
 
     segments: Sequence[Segment]
     router: Router
 
-    def take(self, rail: int, server: int, frame: bytes) -> None:
+    def take(self, number: int, server: int, frame: bytes) -> None:
         """Let a frame of a server's port go where it must."""
         if frame[:5] == _RESERVED:
             return  # for the switch itself (IEEE 802.1Q, 8.6.3)
-        if not self._is_gateway(rail, frame[:6]):
-            self.segments[rail].forward(server, frame)
-        if self.router.gateways:
-            for out, answer in self.router.handle(rail, frame):
+        routed = number < len(self.router.gateways)
+        if not (routed and frame[:6] == self.router.gateways[number].mac(number)):
+            self.segments[number].forward(server, frame)
+        if routed:
+            for out, answer in self.router.handle(number, frame):
                 self.segments[out].forward(ROUTER, answer)
-
-    def _is_gateway(self, rail: int, mac: bytes) -> bool:
-        return bool(self.router.gateways) and mac == self.router.gateways[rail].mac(rail)
 
 
 def announce(shape: Shape, segments: Sequence[Segment]) -> None:
@@ -144,12 +141,12 @@ def announce(shape: Shape, segments: Sequence[Segment]) -> None:
 _BATCH = 64
 
 
-def _drain(ours: object, fabric: Fabric, rail: int, server: int) -> None:
+def _drain(ours: object, fabric: Fabric, number: int, server: int) -> None:
     """Take what has come in at one port, and no more than a batch: others wait."""
     assert isinstance(ours, socket.socket)  # noqa: S101 - nothing else was registered
     with suppress(BlockingIOError):
         for _ in range(_BATCH):
-            fabric.take(rail, server, ours.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
+            fabric.take(number, server, ours.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
 
 
 def main(words: Sequence[str]) -> None:

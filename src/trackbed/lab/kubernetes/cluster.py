@@ -1,0 +1,137 @@
+"""A whole cluster: the control plane on loopback, emulated servers as its nodes.
+
+DIR/            the control plane's folder (control_plane)
+DIR/servers/    the servers' folder (trackbed.lab.vm.lab), images/ among it
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from trackbed.kube.client import Client, Object, connect
+from trackbed.kube.errors import KubeError
+from trackbed.lab.kubernetes import build, control_plane, images, node
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE
+from trackbed.lab.vm import lab
+from trackbed.lab.vm.channel import ChannelError, execute
+from trackbed.lab.vm.furnish import Text
+from trackbed.lab.vm.machine import Shape
+from trackbed.lab.vm.parts import Parts, program
+
+TOOLS = "lab.trackbed.dev/tools:1"
+"""The image for workloads: iproute2, rdma-core, perftest, as an unprivileged user."""
+
+READY_SECONDS = 120.0
+"""From servers that are up to nodes that are Ready; without KVM some 30 seconds on two idle cores."""
+
+_POLL_SECONDS = 0.5
+_ASK_SECONDS = 30.0
+_NODE = "Node"
+
+
+class ClusterError(Exception):
+    """The cluster did not come up; the message says what is missing and what the node said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster that is up."""
+
+    kubeconfig: Path
+    servers: lab.Lab
+
+
+def servers(folder: Path) -> Path:
+    """Where the servers of the cluster in a folder are."""
+    return folder / "servers"
+
+
+def up(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]) -> Cluster:
+    """Start control plane and servers, and wait until all nodes are Ready.
+
+    Raises:
+        ClusterError, ControlPlaneError, LabError, BuildError, ImageError: it did not come up; nothing is left running.
+    """
+    shape = replace(shape, cluster=True)
+    planes, programs = build.binaries(CONTROL_PLANE, say), build.binaries(NODE, say)
+    kubeconfig = control_plane.up(folder, planes, nodes=shape.names())
+    try:
+        wanted = lab.Wanted(parts, shape, _files(folder, parts, shape, programs))
+        cluster = Cluster(kubeconfig, lab.up(servers(folder), wanted, say))
+        _await_nodes(cluster, say)
+    except BaseException:
+        down(folder)
+        raise
+    return cluster
+
+
+def down(folder: Path) -> int:
+    """Stop servers and control plane; how many processes ended. Raises LabError, ControlPlaneError."""
+    return lab.down(servers(folder)) + control_plane.down(folder)
+
+
+def _files(folder: Path, parts: Parts, shape: Shape, programs: Path) -> dict[str, Mapping[str, Text]]:
+    archives = _images(servers(folder) / "images", parts, programs)
+    found: dict[str, Mapping[str, Text]] = {}
+    for number, name in enumerate(shape.names()):
+        one = node.Node(name, number, shape.servers, programs, archives)
+        found[name] = node.files(one, control_plane.node_kubeconfig(folder, name))
+    return found
+
+
+def _images(folder: Path, parts: Parts, programs: Path) -> list[Path]:
+    """Write the archives; their paths."""
+    wanted = (
+        images.pause(programs / "pause", node.PAUSE),
+        images.tools(parts.tools, program(parts.tools, "busybox"), TOOLS),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{image.name.rpartition('/')[2].replace(':', '-')}.tar" for image in wanted]
+    for path, image in zip(paths, wanted, strict=True):
+        path.write_bytes(images.archive(image))
+    return paths
+
+
+def _await_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    waiting = set(cluster.servers.shape.names())
+    with connect(str(cluster.kubeconfig)) as client:
+        while waiting:
+            for name in sorted(waiting):
+                if _is_ready(client, name):
+                    say(f"{name} is Ready after {time.monotonic() - began:.1f} s")
+                    waiting.remove(name)
+            if time.monotonic() - began > READY_SECONDS:
+                late = min(waiting)
+                why = _condition(client, late).get("message") or "its kubelet has not registered"
+                words = _last_words(cluster.servers, late)
+                raise ClusterError(f"{late} is not Ready after {READY_SECONDS:.0f} s: {why}; it says last:\n{words}")
+            time.sleep(_POLL_SECONDS)
+
+
+def _is_ready(client: Client, name: str) -> bool:
+    return _condition(client, name).get("status") == "True"
+
+
+def _condition(client: Client, name: str) -> Object:
+    """What a node says of itself in its condition Ready; empty until there is one."""
+    try:
+        said = client.get("v1", _NODE, name)
+    except KubeError:
+        return {}
+    listed = said.get("status", {}).get("conditions", [])
+    return next((one for one in listed if one.get("type") == "Ready"), {})
+
+
+def _last_words(servers: lab.Lab, name: str) -> str:
+    """The end of what containerd and kubelet wrote."""
+    argv = ["journalctl", "-u", "containerd", "-u", "kubelet", "-n", "12", "-o", "cat", "--no-pager"]
+    try:
+        return execute(servers.server(name).channel, argv, _ASK_SECONDS).output.decode(errors="replace").strip()
+    except ChannelError as error:
+        return str(error)

@@ -1,0 +1,3 @@
+module trackbed.dev/lab/pause
+
+go 1.25.0
