@@ -142,6 +142,11 @@ def test_a_collection_without_a_proper_list_removes_nothing(listed: object) -> N
         protocol.valid_attachments(CONFIG | {"cni.dev/valid-attachments": listed})
 
 
+def test_a_collection_without_any_list_leaves_all_alone() -> None:
+    assert protocol.valid_attachments(CONFIG) is None
+    assert protocol.valid_attachments(CONFIG | {"cni.dev/valid-attachments": []}) == frozenset()
+
+
 def test_a_frame_is_taken_apart_as_it_was_put_together() -> None:
     assert protocol.split(b"CNI_A=1\0CNI_B=\0\0{}\0\0") == ({"CNI_A": "1", "CNI_B": ""}, b"{}\0\0")
     assert protocol.split(b"\0{}") == ({"": ""}, b"{}")

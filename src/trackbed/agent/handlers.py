@@ -202,6 +202,8 @@ class Handlers:
 
     def _collect(self, request: Request, phases: Phases) -> bytes:
         valid = protocol.valid_attachments(request.config)
+        if valid is None:
+            return b""
         failed = []
         for entry in self._store.entries():
             attachment = entry.attachment

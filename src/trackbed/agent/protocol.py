@@ -108,10 +108,15 @@ def wanted(config: Json) -> Wanted:
     return Wanted(mode, _rails(config.get("rails")))
 
 
-def valid_attachments(config: Json) -> frozenset[Key]:
-    """The attachments that a GC leaves alone; CniError where the list is missing, for then nothing may be removed."""
+def valid_attachments(config: Json) -> frozenset[Key] | None:
+    """The attachments that a GC leaves alone; None where there is no list, as from cnitool: all are left alone then.
+
+    Raises CniError where it is no list.
+    """
     field = "cni.dev/valid-attachments"
-    listed = config.get(field)
+    if field not in config:
+        return None
+    listed = config[field]
     if not isinstance(listed, list):
         raise _invalid(field, listed, "it must be the list of attachments that are still valid")
     return frozenset(_key(f"{field}[{at}]", entry) for at, entry in enumerate(listed))

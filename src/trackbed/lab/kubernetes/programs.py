@@ -40,7 +40,9 @@ NODE = (
         Program(name, "cni", f"{_PLUGINS}/{folder}/{name}")
         for name, folder in (("loopback", "main"), ("bridge", "main"), ("host-local", "ipam"))
     ),
-    Program("cnitool", "cni", "github.com/containernetworking/cni/cnitool"),
     Program("pause", "pause", "trackbed.dev/lab/pause"),
 )
-"""What a node runs, and what is used there by hand: kubectl, ctr, cnitool."""
+"""What a node runs, and what is used there by hand: kubectl, ctr."""
+
+CNITOOL = (Program("cnitool", "cni", "github.com/containernetworking/cni/cnitool"),)
+"""libcni's own program: calls plugins as a runtime does."""
