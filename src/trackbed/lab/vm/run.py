@@ -224,15 +224,15 @@ def _cm(course: Course) -> tuple[str, bool]:
     pairs = same_rail(course.plan)
     second = course.here.server(course.plan.nodes[1].name).channel
     execute(second, ["setsid", "-f", "sh", "-c", "".join(pods.listen_cm(to) for _, to in pairs)], _SECONDS)
-    done = _sent(course, [pods.connect_cm(port, to) + "echo rc=$?\n" for port, to in pairs])
-    good = sum("rc=0" in one for one in done)
+    done = _sent(course, [f"{pods.connect_cm(port, to).strip()} && echo connected" for port, to in pairs])
+    good = sum("connected" in one for one in done)
     return f"rping over {good} of {len(pairs)} rails", good == len(pairs)
 
 
 def _sent(course: Course, commands: Iterable[str]) -> list[str]:
     """What each command on the first server said, all at once; given a moment for the other end to listen."""
     first = course.here.server(course.plan.nodes[0].name).channel
-    tried = [f"for try in 1 2 3; do sleep 1; {shlex.join(['sh', '-c', one])} && break; done" for one in commands]
+    tried = [f"for try in 1 2 3 4 5; do sleep 1; {shlex.join(['sh', '-c', one])} && break; done" for one in commands]
     with ThreadPoolExecutor(max_workers=len(tried)) as pool:
         done = list(pool.map(lambda text: execute(first, ["sh", "-c", text], _SECONDS), tried))
     return [(one.output + one.errors).decode(errors="replace") for one in done]
