@@ -122,11 +122,11 @@ class Node:
         """A new pod."""
         return Pod(self.namespace("pod"), **given)
 
-    def start(self, command: Sequence[str] = ()) -> Agent:
+    def start(self, command: Sequence[str] = (), more: Sequence[str] = ()) -> Agent:
         """Start the agent (by another command if given) and wait until it serves."""
         own = [sys.executable, "-m", "trackbed", "agent", "run", "--plan", f"{self.folder}/plan.json"]
         own += ["--state", f"{self.state}", "--socket", f"{self.socket}", "--netns", f"{self.netns}"]
-        agent = Agent(command or own, self.folder / "agent.log")
+        agent = Agent(command or [*own, *more], self.folder / "agent.log")
         self._stack.callback(agent.kill)
         assert agent.wait_until_ready(), agent.log()
         return agent

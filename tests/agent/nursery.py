@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trackbed.agent.run import run
+from trackbed.agent.run import Places, run
 from trackbed.netlink.netns import setns
 from trackbed.plan.wire import read_node
 
@@ -32,9 +32,9 @@ def main() -> None:
         kind, number = line.split()
         pid = os.fork()
         if pid == 0:
-            run(node, state, socket, lambda: _say("ready"), _clock(kind, int(number)))
+            _say(os.getpid())  # here, so that it comes before "ready" whoever runs first
+            run(node, Places(state, socket), lambda: _say("ready"), _clock(kind, int(number)))
             os._exit(0)
-        _say(pid)
         os.waitpid(pid, 0)
         _say("ended")
 

@@ -38,6 +38,9 @@ from trackbed.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
 
+Given = Callable[[str, str], tuple[int, ...]]
+"""The rails of a pod, by namespace and name."""
+
 _TRIES = 16
 _TURN_SECONDS = 30.0
 _UNDONE = "everything was undone"
@@ -46,11 +49,15 @@ _UNDONE = "everything was undone"
 class Handlers:
     """The commands, for one node."""
 
-    def __init__(self, node: NodePlan, store: Store, conflicts: Conflicts, boot: str) -> None:
+    def __init__(
+        self, node: NodePlan, store: Store, conflicts: Conflicts, boot: str, given: Given | None = None
+    ) -> None:
+        """`given`: which rails a pod of Kubernetes has, where a kubelet hands them out; None: every pod gets all."""
         self._node = node
         self._store = store
         self._conflicts = conflicts
         self._boot = boot
+        self._given = given
         self._home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
         self._macvlan = Macvlan(node)
         self._move = Move(node, self._home)
@@ -84,6 +91,9 @@ class Handlers:
 
     def _add(self, request: Request, phases: Phases) -> bytes:
         mode, rails = self._asked(request)
+        phases.mark("asked")
+        if not rails:
+            return msgspec.json.encode({**(request.previous or {}), "cniVersion": request.version})
         with self._turns.of(request.key), opened(request.netns) as sandbox:
             phases.mark("open")
             attachment = self._again(request.key, mode, rails, sandbox)
@@ -94,13 +104,16 @@ class Handlers:
         return told
 
     def _asked(self, request: Request) -> tuple[str, tuple[int, ...]]:
+        """Mode and rails of an ADD; no rails for a pod that was given none."""
         mode, rails = protocol.wanted(request.config)
+        if rails is None and request.pod is not None and self._given is not None:
+            rails = self._given(*request.pod)
         have = tuple(port.rail for port in self._node.ports)
         for rail in rails or ():
             if rail not in have:
                 listed = ", ".join(map(str, have))
                 raise CniError(Code.CONFIG, f"rails names {rail}, but node {self._node.name} has rails {listed}")
-        return mode or self._node.common.pod_mode, rails or have
+        return mode or self._node.common.pod_mode, have if rails is None else rails
 
     def _again(self, key: Key, mode: str, rails: tuple[int, ...], sandbox: Sandbox) -> Attachment | None:
         """The attachment if there is one already, set up again if need be; None if one has to be made."""
@@ -182,6 +195,8 @@ class Handlers:
         if previous is None:
             raise CniError(Code.CONFIG, "CHECK needs prevResult, the result of the ADD")
         entry = self._store.get(request.key)
+        if entry is None and not self._asked(request)[1]:
+            return b""
         if entry is None:
             raise CniError(Code.DIFFERS, f"no rails are attached to {request.key[0]}/{request.key[1]}")
         attachment = entry.attachment

@@ -29,6 +29,8 @@ COMMANDS: Final = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
 _WITH_CONTAINER: Final = ("ADD", "DEL", "CHECK")
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")
 _MAX_NAME: Final = 255
+_POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.\-]*[a-z0-9])?")
+_MAX_POD_NAME: Final = 253  # RFC 1123, as the API server has it
 _MAX_PATH: Final = 4095  # PATH_MAX of include/uapi/linux/limits.h, without the NUL
 _MAX_IFNAME: Final = 15  # IFNAMSIZ - 1
 _OURS: Final = ("mode", "rails")
@@ -40,6 +42,13 @@ _ANYBODYS: Final = (
 Json = dict[str, Any]
 
 
+class Pod(NamedTuple):
+    """What Kubernetes calls a pod by."""
+
+    namespace: str
+    name: str
+
+
 class Request(NamedTuple):
     """One call of a runtime. `key` and `netns` are ("", "") and "" for a command without container."""
 
@@ -49,6 +58,8 @@ class Request(NamedTuple):
     netns: str
     network: str
     config: Json
+    pod: Pod | None = None
+    """Of a kubelet's runtime; None for any other."""
 
     @property
     def previous(self) -> Json | None:
@@ -92,7 +103,7 @@ def request(environment: Mapping[str, str], config: bytes) -> Request:
     key = _container(environment.get("CNI_CONTAINERID", "")), _ifname(environment.get("CNI_IFNAME", ""))
     netns = _netns(environment.get("CNI_NETNS", ""), needed=command != "DEL")
     _check_previous(read)
-    return Request(command, version, key, netns, network, read)
+    return Request(command, version, key, netns, network, read, _pod(environment.get("CNI_ARGS", "")))
 
 
 def wanted(config: Json) -> Wanted:
@@ -171,6 +182,17 @@ def _container(value: str) -> str:
         rule = f"it must be 1 to {_MAX_NAME} letters, digits, '_', '.' or '-', a letter or digit first"
         raise _environment("CNI_CONTAINERID", value, rule)
     return value
+
+
+def _pod(arguments: str) -> Pod | None:
+    """The pod that CNI_ARGS names, as kubelets' runtimes do: K8S_POD_NAMESPACE=...;K8S_POD_NAME=...;..."""
+    given = dict(pair.partition("=")[::2] for pair in arguments.split(";"))
+    names = given.get("K8S_POD_NAMESPACE", ""), given.get("K8S_POD_NAME", "")
+    if not any(names):
+        return None
+    if not all(_POD_NAME.fullmatch(name) and len(name) <= _MAX_POD_NAME for name in names):
+        raise _environment("CNI_ARGS", arguments, "K8S_POD_NAMESPACE and K8S_POD_NAME must be names of Kubernetes")
+    return Pod(*names)
 
 
 def _ifname(value: str) -> str:

@@ -7,11 +7,14 @@ import logging
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from trackbed.agent.conflicts import Conflicts
-from trackbed.agent.handlers import Handlers
+from trackbed.agent.devices import look
+from trackbed.agent.handlers import Given, Handlers
 from trackbed.agent.journal import Journal
+from trackbed.agent.kubelet.messages import Offer
 from trackbed.agent.phases import Clock
 from trackbed.agent.server import Server
 from trackbed.agent.store import Store
@@ -22,13 +25,25 @@ _log = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def run(node: NodePlan, state: Path, socket: Path, ready: Callable[[], None], clock: Clock = time.perf_counter) -> None:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where things are on the node."""
+
+    state: Path
+    """Folder of the journal."""
+    socket: Path
+    """Where the executable asks."""
+    kubelet: Path | None = None
+    """The kubelet's folder, /var/lib/kubelet: rails are offered to it and pods get those that it gave them. None:
+    there is no kubelet, and every pod gets all rails."""
+
+
+def run(node: NodePlan, places: Places, ready: Callable[[], None], clock: Clock = time.perf_counter) -> None:
     """Serve one node until SIGTERM or SIGINT.
 
     Args:
         node: what there is to hand out.
-        state: folder of the journal.
-        socket: where the executable asks.
+        places: where journal, socket and kubelet are.
         ready: called once requests are taken.
         clock: seconds; read at the end of each phase of a request.
 
@@ -36,20 +51,37 @@ def run(node: NodePlan, state: Path, socket: Path, ready: Callable[[], None], cl
         JournalError: another agent runs with this state, or it cannot be written.
         OSError: the socket cannot be made.
     """
-    store = Store(Journal(state))
+    store = Store(Journal(places.state))
     try:
         conflicts = Conflicts()
-        handlers = Handlers(node, store, conflicts, _BOOT_ID.read_text().strip())
+        given = _given(places.kubelet) if places.kubelet else None
+        handlers = Handlers(node, store, conflicts, _BOOT_ID.read_text().strip(), given)
         handlers.reconcile()
-        asyncio.run(_serve(Server(node, handlers, store, conflicts, clock), socket, ready))
+        server = Server(node, handlers, store, conflicts, clock)
+        asyncio.run(_serve(server, places, ready, lambda: look(node, store.away())))
     finally:
         store.close()
 
 
-async def _serve(server: Server, socket: Path, ready: Callable[[], None]) -> None:
+def _given(kubelet: Path) -> Given:
+    from trackbed.agent.kubelet.pods import Pods  # noqa: PLC0415 - gRPC takes 30 MB, which only nodes with a kubelet pay
+
+    return Pods(kubelet / "pod-resources/kubelet.sock").rails
+
+
+async def _offer(kubelet: Path, looked: Callable[[], Offer], stop: asyncio.Event) -> None:
+    from trackbed.agent.kubelet.plugin import Plugins  # noqa: PLC0415 - as above
+
+    await Plugins(kubelet / "device-plugins", looked).run(stop)
+
+
+async def _serve(server: Server, places: Places, ready: Callable[[], None], looked: Callable[[], Offer]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await server.serve(socket, ready, stop)
+    async with asyncio.TaskGroup() as group:
+        if places.kubelet is not None:
+            group.create_task(_offer(places.kubelet, looked, stop))
+        await server.serve(places.socket, ready, stop)
     _log.info("stopped")

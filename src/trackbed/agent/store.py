@@ -115,6 +115,12 @@ class Store:
         with self._lock:
             return self._entries.get(key)
 
+    def away(self) -> frozenset[str]:
+        """The node's ports that are in pods."""
+        return frozenset(
+            port.host.name for entry in self.entries() for port in entry.attachment.ports if port.host is not None
+        )
+
     def sharing(self, attachment: Attachment) -> bool:
         """Whether another attachment is in the same network namespace."""
         return any(

@@ -42,16 +42,24 @@ def command() -> None:
 )
 @_socket_option
 @click.option("--netns", type=click.Path(path_type=Path), help="Serve this network namespace instead of the own.")
-def run(plan_file: Path, state: Path, socket_file: Path, netns: Path | None) -> None:
+@click.option(
+    "--kubelet",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Offer rails to the kubelet of this folder, /var/lib/kubelet; pods get those that it gives them.",
+)
+def run(plan_file: Path, state: Path, socket_file: Path, netns: Path | None, kubelet: Path | None) -> None:
     """Serve the container runtime until SIGTERM.
 
     \b
-    Example:
+    Examples:
       trackbed agent run --plan /etc/trackbed/node.json
+      trackbed agent run --plan /etc/trackbed/node.json --kubelet /var/lib/kubelet
     """
     import logging
 
     from trackbed.agent.journal import JournalError
+    from trackbed.agent.run import Places
     from trackbed.agent.run import run as serve
     from trackbed.plan.wire import read_node
     from trackbed.spec.problems import SpecError
@@ -61,7 +69,9 @@ def run(plan_file: Path, state: Path, socket_file: Path, netns: Path | None) -> 
         node = read_node(plan_file.read_bytes())
         if netns is not None:
             _enter(netns)
-        serve(node, state, socket_file, lambda: click.echo(f"serving node {node.name} at {socket_file}"))
+        serve(
+            node, Places(state, socket_file, kubelet), lambda: click.echo(f"serving node {node.name} at {socket_file}")
+        )
     except SpecError as error:
         refuse(f"{plan_file}: {error.problems[0]}")
     except JournalError as error:
@@ -95,22 +105,61 @@ def status(socket_file: Path, form: str) -> None:
     raise SystemExit(1 if found["trouble"] or found["conflicts"] else 0)
 
 
+_chain_option = click.option(
+    "--chain",
+    "conflist",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The primary network's .conflist: Trackbed is called last in it.",
+)
+
+
 @command.command("install-cni")
 @click.argument("folder", type=click.Path(path_type=Path))
 @_socket_option
-def install_cni(folder: Path, socket_file: Path) -> None:
+@_chain_option
+def install_cni(folder: Path, socket_file: Path, conflist: Path | None) -> None:
     """Write the CNI executable into FOLDER, where the container runtime looks for it.
 
     \b
-    Example:
+    Examples:
       trackbed agent install-cni /opt/cni/bin
+      trackbed agent install-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
     """
+    from trackbed.agent.chain import ChainError, chain
     from trackbed.agent.install import install
 
     try:
         click.echo(install(folder, socket_file))
+        if conflist is not None:
+            click.echo(f"{conflist}: {'added' if chain(conflist) else 'it is there already'}")
+    except ChainError as error:
+        refuse(str(error))
     except OSError as error:
-        refuse(f"cannot write to {folder}: {error.strerror}")
+        refuse(f"cannot write to {error.filename or folder}: {error.strerror}")
+
+
+@command.command("remove-cni")
+@click.argument("folder", type=click.Path(path_type=Path))
+@_chain_option
+def remove_cni(folder: Path, conflist: Path | None) -> None:
+    """Take Trackbed out of the chain, then its executable out of FOLDER. Doing it twice is fine.
+
+    \b
+    Example:
+      trackbed agent remove-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
+    """
+    from trackbed.agent.chain import ChainError, unchain
+    from trackbed.agent.install import NAME
+
+    try:
+        if conflist is not None:
+            click.echo(f"{conflist}: {'removed' if unchain(conflist) else 'it was not there'}")
+        (folder / NAME).unlink(missing_ok=True)
+    except ChainError as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"cannot change {error.filename or folder}: {error.strerror}")
 
 
 def _enter(netns: Path) -> None:

@@ -121,6 +121,7 @@ LimitNOFILE=infinity
 OOMScoreAdjust=-999
 """
 
+# kubelet does not sync the certificate that it makes itself; on empty files, left by a power cut, it never starts.
 _KUBELET_UNIT = """[Unit]
 Description=kubelet
 After=containerd.service
@@ -129,6 +130,7 @@ StartLimitIntervalSec=0
 
 [Service]
 ExecStartPre=cp /{config} /var/lib/kubelet/config.yaml
+ExecStartPre=-find /var/lib/kubelet/pki -type f -empty -delete
 ExecStart={programs}/kubelet --config=/var/lib/kubelet/config.yaml --config-dir={drop_ins} \\
     --kubeconfig=/{kubeconfig} --hostname-override={name} --node-ip={address} --v=1
 Restart=always

@@ -1,0 +1,62 @@
+"""Puts Trackbed into the chain of the primary network's plugins, and takes it out again.
+
+A network configuration list (CNI specification 1.1, section 1) is read, our plugin is added behind all others, and the
+file is replaced in one step: a runtime that watches its folder sees the old list or the new one. Nothing else of the
+list is changed; its order of fields stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from trackbed.agent.install import NAME
+
+
+class ChainError(Exception):
+    """The file cannot be chained into; the message says why."""
+
+
+def chain(path: Path) -> bool:
+    """Add our plugin; whether it was not there yet. Raises ChainError, OSError."""
+    found = _read(path)
+    if any(plugin.get("type") == NAME for plugin in found["plugins"]):
+        return False
+    _write(path, found | {"plugins": [*found["plugins"], {"type": NAME}]})
+    return True
+
+
+def unchain(path: Path) -> bool:
+    """Take our plugin out; whether it was there. Raises ChainError, OSError."""
+    found = _read(path)
+    others = [plugin for plugin in found["plugins"] if plugin.get("type") != NAME]
+    if len(others) == len(found["plugins"]):
+        return False
+    _write(path, found | {"plugins": others})
+    return True
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ChainError(f"{path} is no JSON: {error}") from error
+    plugins = found.get("plugins") if isinstance(found, dict) else None
+    if not isinstance(plugins, list) or not all(isinstance(one, dict) for one in plugins):
+        raise ChainError(f"{path} has no list of plugins; name the .conflist of the primary network")
+    return dict(found)
+
+
+def _write(path: Path, wanted: dict[str, Any]) -> None:
+    """Replace the file, with its mode; runtimes read no name that begins with a dot or ends like this."""
+    new = path.with_name(f".{path.name}.{NAME}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, stat.S_IMODE(path.stat().st_mode))
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        json.dump(wanted, stream, indent=2)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(descriptor)
+    new.replace(path)

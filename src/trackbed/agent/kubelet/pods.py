@@ -1,0 +1,66 @@
+"""Which rails the kubelet gave to a pod: one question to its pod-resources API (v1) while the pod's network is set up.
+
+Get is asked first; a kubelet before 1.34, or one without it (feature gate KubeletPodResourcesGet), is asked for the
+whole List.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from trackbed.agent.errors import CniError, Code
+from trackbed.agent.kubelet import messages
+from trackbed.agent.kubelet.messages import DOMAIN, Given
+from trackbed.agent.kubelet.wire import WireError
+
+SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+_SERVICE: Final = "/v1.PodResourcesLister/"
+_SECONDS: Final = 5.0
+_RAIL: Final = re.compile(rf"{re.escape(DOMAIN)}/rail(0|[1-9]\d{{0,3}})")
+_WITHOUT_GET: Final = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
+"""Of a kubelet that has no Get, or has it switched off ("PodResources API Get method disabled")."""
+
+
+class Pods:
+    """Asks one kubelet. Safe for use by several threads."""
+
+    def __init__(self, socket: Path = SOCKET) -> None:
+        self._socket = socket
+        channel = grpc.insecure_channel(f"unix:{socket}")
+        self._get: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}Get")
+        self._list: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}List")
+
+    def rails(self, namespace: str, name: str) -> tuple[int, ...]:
+        """The rails that a pod was given; empty for one that asked for none. CniError where the kubelet cannot say."""
+        try:
+            return rails_of(self._given(namespace, name))
+        except grpc.RpcError as error:
+            raise _unknown(self._socket, namespace, name, str(error.details())) from error
+        except WireError as error:
+            raise _unknown(self._socket, namespace, name, str(error)) from error
+
+    def _given(self, namespace: str, name: str) -> tuple[Given, ...]:
+        try:
+            return messages.of_pod(self._get(messages.which_pod(namespace, name), timeout=_SECONDS))
+        except grpc.RpcError as error:
+            if error.code() not in _WITHOUT_GET:
+                raise
+        found = messages.of_pod_in_list(self._list(b"", timeout=_SECONDS), namespace, name)
+        if found is None:
+            raise WireError("it does not list the pod")
+        return found
+
+
+def rails_of(given: tuple[Given, ...]) -> tuple[int, ...]:
+    """The rails among what a pod's containers were given."""
+    found = [_RAIL.fullmatch(one.resource) for one in given if one.ids]
+    return tuple(sorted({int(one[1]) for one in found if one}))
+
+
+def _unknown(socket: Path, namespace: str, name: str, why: str) -> CniError:
+    message = f"the kubelet does not say which rails pod {namespace}/{name} has: {why}"
+    return CniError(Code.TRY_AGAIN, message, f"it was asked at {socket}")

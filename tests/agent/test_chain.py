@@ -1,0 +1,82 @@
+"""Trackbed in the chain of somebody else's network."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from trackbed.agent.chain import ChainError, chain, unchain
+from trackbed.cli.agent import command
+
+FLANNEL = {
+    "name": "cbr0",
+    "cniVersion": "1.0.0",
+    "plugins": [
+        {"type": "flannel", "delegate": {"hairpinMode": True, "isDefaultGateway": True}},
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ],
+}
+
+
+@pytest.fixture
+def conflist(tmp_path: Path) -> Path:
+    path = tmp_path / "10-flannel.conflist"
+    path.write_text(json.dumps(FLANNEL))
+    path.chmod(0o640)
+    return path
+
+
+def test_our_plugin_comes_last_and_goes_without_a_trace(conflist: Path) -> None:
+    assert chain(conflist)
+    assert [one["type"] for one in json.loads(conflist.read_text())["plugins"]] == ["flannel", "portmap", "trackbed"]
+    assert not chain(conflist)
+    assert unchain(conflist)
+    assert json.loads(conflist.read_text()) == FLANNEL
+    assert list(json.loads(conflist.read_text())) == list(FLANNEL)
+    assert not unchain(conflist)
+    assert conflist.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in conflist.parent.iterdir()] == [conflist.name]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "has no list of plugins; name the .conflist of the primary network"),
+        ('{"type": "bridge"}', "has no list of plugins"),
+        ('{"plugins": ["bridge"]}', "has no list of plugins"),
+    ],
+)
+def test_what_is_no_list_is_told_and_left(conflist: Path, text: str, said: str) -> None:
+    conflist.write_text(text)
+    with pytest.raises(ChainError, match=re.escape(said)):
+        chain(conflist)
+    assert conflist.read_text() == text
+
+
+def test_a_disk_that_is_full_leaves_the_list_as_it_was(conflist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        chain(conflist)
+    assert json.loads(conflist.read_text()) == FLANNEL
+
+
+def test_the_commands_chain_and_unchain(conflist: Path) -> None:
+    done = CliRunner().invoke(command, ["install-cni", str(conflist.parent), "--chain", str(conflist)])
+    assert (done.exit_code, done.output.splitlines()[1]) == (0, f"{conflist}: added")
+    assert CliRunner().invoke(command, ["remove-cni", str(conflist.parent), "--chain", str(conflist)]).exit_code == 0
+    assert json.loads(conflist.read_text()) == FLANNEL
+    assert not (conflist.parent / "trackbed").exists()
+
+
+def test_a_list_that_is_not_there_is_told(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, ["install-cni", str(tmp_path), "--chain", str(tmp_path / "no.conflist")])
+    assert (done.exit_code, "No such file or directory" in done.output) == (2, True)
