@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.lab import servers
 from trackbed.kube.client import Client, connect
 from trackbed.lab.kubernetes import cluster
-from trackbed.lab.vm import accelerator, doctor, parts
+from trackbed.lab.vm import accelerator, doctor, keeper, parts
 from trackbed.lab.vm.channel import execute
 from trackbed.lab.vm.machine import Shape, own
 from trackbed.plan.wire import write_node
@@ -99,13 +99,13 @@ def start(client: Client, name: str, node: str | None = None, **container: objec
     client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
 
-def address(client: Client, name: str) -> str:
-    """A pod's address once it runs."""
+def address(client: Client, name: str, restarts: int = 0) -> str:
+    """A pod's address once it runs, with so many restarts."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         status = client.get("v1", "Pod", name, "default").get("status", {})
         states = status.get("containerStatuses") or [{}]
-        if "running" in states[0].get("state", {}):
+        if "running" in states[0].get("state", {}) and states[0]["restartCount"] >= restarts:
             return str(status["podIP"])
         time.sleep(0.5)
     pytest.fail(f"{name} does not run: {status}")
@@ -135,7 +135,33 @@ def test_a_pod_that_asks_for_what_no_node_has_waits_with_the_reason(here: cluste
     assert "it is Pending (0/2 nodes are available: 2 Insufficient trackbed.dev/rail0." in done.stderr
 
 
-def test_the_kubelet_hands_out_the_rails_that_the_agent_offers(client: Client, agents: dict[str, int]) -> None:
+def test_a_pod_runs_again_after_a_power_cut(here: cluster.Cluster, client: Client) -> None:
+    start(client, "tough", "node-0")
+    address(client, "tough")
+    keeper.cut_power(Path(here.servers.folder) / "node-0")
+    assert address(client, "tough", restarts=1).startswith("10.244.0.")
+    assert said(here, "exec", "tough", "true").returncode == 0
+
+
+def test_pods_get_the_rails_that_they_ask_for_and_reach_one_another_over_them(
+    here: cluster.Cluster, client: Client, agents: dict[str, int]
+) -> None:
     assert set(agents.values()) == {servers.planned(FABRIC).nodes[0].ports[0].addressed[0].pods_count}
-    start(client, "asks", resources=RAILS)
-    address(client, "asks")
+    start(client, "left", "node-0", resources=RAILS)
+    start(client, "right", "node-1", resources=RAILS)
+    start(client, "plain", "node-0")
+    for name in ("left", "right", "plain"):
+        address(client, name)
+    over = [f"10.{64 + rail}." for rail in (0, 1)]
+    for rail, own_address in enumerate(rails_of(here, "right")):
+        done = said(here, "exec", "left", "--", "ping", "-c", "2", "-w", "30", "-I", f"rail{rail}", own_address)
+        assert (done.returncode, "2 received" in done.stdout) == (0, True), done
+        assert own_address.startswith(over[rail])
+    assert rails_of(here, "plain") == []
+
+
+def rails_of(here: cluster.Cluster, pod: str) -> list[str]:
+    """The addresses of a pod's rails, in their order."""
+    done = said(here, "exec", pod, "--", "ip", "-br", "-4", "address")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return [words[2].partition("/")[0] for words in sorted(lines) if words[0].startswith("rail")]
