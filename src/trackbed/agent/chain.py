@@ -8,12 +8,12 @@ list is changed; its order of fields stays.
 from __future__ import annotations
 
 import json
-import os
 import stat
 from pathlib import Path
 from typing import Any
 
 from trackbed.agent.install import NAME
+from trackbed.hosts.files import replace
 
 
 class ChainError(Exception):
@@ -51,12 +51,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, wanted: dict[str, Any]) -> None:
-    """Replace the file, with its mode; runtimes read no name that begins with a dot or ends like this."""
-    new = path.with_name(f".{path.name}.{NAME}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, stat.S_IMODE(path.stat().st_mode))
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        json.dump(wanted, stream, indent=2)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(descriptor)
-    new.replace(path)
+    """Replace the file, with its mode; no runtime reads the name that it has until then."""
+    replace(path, f"{json.dumps(wanted, indent=2)}\n".encode(), stat.S_IMODE(path.stat().st_mode))

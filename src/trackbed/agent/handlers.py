@@ -38,7 +38,7 @@ from trackbed.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
 
-Given = Callable[[str, str], tuple[int, ...]]
+RailsOf = Callable[[str, str], tuple[int, ...]]
 """The rails of a pod, by namespace and name."""
 
 _TRIES = 16
@@ -50,14 +50,14 @@ class Handlers:
     """The commands, for one node."""
 
     def __init__(
-        self, node: NodePlan, store: Store, conflicts: Conflicts, boot: str, given: Given | None = None
+        self, node: NodePlan, store: Store, conflicts: Conflicts, boot: str, rails_of: RailsOf | None = None
     ) -> None:
-        """`given`: which rails a pod of Kubernetes has, where a kubelet hands them out; None: every pod gets all."""
+        """`rails_of`: which rails a pod of Kubernetes has, where a kubelet hands them out; None: every pod gets all."""
         self._node = node
         self._store = store
         self._conflicts = conflicts
         self._boot = boot
-        self._given = given
+        self._rails_of = rails_of
         self._home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
         self._macvlan = Macvlan(node)
         self._move = Move(node, self._home)
@@ -106,8 +106,8 @@ class Handlers:
     def _asked(self, request: Request) -> tuple[str, tuple[int, ...]]:
         """Mode and rails of an ADD; no rails for a pod that was given none."""
         mode, rails = protocol.wanted(request.config)
-        if rails is None and request.pod is not None and self._given is not None:
-            rails = self._given(*request.pod)
+        if rails is None and request.pod is not None and self._rails_of is not None:
+            rails = self._rails_of(*request.pod)
         have = tuple(port.rail for port in self._node.ports)
         for rail in rails or ():
             if rail not in have:

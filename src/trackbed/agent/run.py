@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trackbed.agent.conflicts import Conflicts
 from trackbed.agent.devices import look
-from trackbed.agent.handlers import Given, Handlers
+from trackbed.agent.handlers import Handlers, RailsOf
 from trackbed.agent.journal import Journal
 from trackbed.agent.kubelet.messages import Offer
 from trackbed.agent.phases import Clock
@@ -54,8 +54,8 @@ def run(node: NodePlan, places: Places, ready: Callable[[], None], clock: Clock 
     store = Store(Journal(places.state))
     try:
         conflicts = Conflicts()
-        given = _given(places.kubelet) if places.kubelet else None
-        handlers = Handlers(node, store, conflicts, _BOOT_ID.read_text().strip(), given)
+        rails_of = _rails_of(places.kubelet) if places.kubelet else None
+        handlers = Handlers(node, store, conflicts, _BOOT_ID.read_text().strip(), rails_of)
         handlers.reconcile()
         server = Server(node, handlers, store, conflicts, clock)
         asyncio.run(_serve(server, places, ready, lambda: look(node, store.away())))
@@ -63,7 +63,7 @@ def run(node: NodePlan, places: Places, ready: Callable[[], None], clock: Clock 
         store.close()
 
 
-def _given(kubelet: Path) -> Given:
+def _rails_of(kubelet: Path) -> RailsOf:
     from trackbed.agent.kubelet.pods import Pods  # noqa: PLC0415 - gRPC takes 30 MB, which only nodes with a kubelet pay
 
     return Pods(kubelet / "pod-resources/kubelet.sock").rails

@@ -41,9 +41,9 @@ class Given(NamedTuple):
     ids: tuple[str, ...]
 
 
-def register(endpoint: str, resource: str) -> bytes:
-    """RegisterRequest: which socket in the kubelet's folder offers which resource."""
-    return message((1, VERSION), (2, endpoint), (3, resource))
+def register(endpoint: str, rail: int) -> bytes:
+    """RegisterRequest: which socket in the kubelet's folder offers which rail."""
+    return message((1, VERSION), (2, endpoint), (3, resource(rail)))
 
 
 def device_list(devices: Iterable[Device]) -> bytes:
@@ -56,14 +56,14 @@ def _device(one: Device) -> bytes:
     return message((1, one.id), (2, HEALTHY if one.healthy else UNHEALTHY), *topology)
 
 
-def asked(request: bytes) -> tuple[tuple[str, ...], ...]:
-    """The device ids of each container of an AllocateRequest. Raises WireError."""
-    return tuple(texts(fields(one), 1) for one in messages(fields(request), 1))
+def containers(request: bytes) -> int:
+    """How many containers an AllocateRequest is for. Raises WireError."""
+    return len(messages(fields(request), 1))
 
 
-def allocated(containers: int) -> bytes:
+def allocated(count: int) -> bytes:
     """AllocateResponse: so many containers get nothing but their place."""
-    return message(*repeated(1, [b""] * containers))
+    return message(*repeated(1, [b""] * count))
 
 
 def which_pod(namespace: str, name: str) -> bytes:

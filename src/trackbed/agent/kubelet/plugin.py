@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FOLDER = Path("/var/lib/kubelet/device-plugins")
 WATCH_SECONDS = 2.0
 _CALL_SECONDS = 5.0
 _SERVICE = "v1beta1.DevicePlugin"
@@ -83,7 +82,7 @@ class Plugins:
                     f"/{messages.VERSION}.Registration/Register"
                 )
                 for rail in self._offer:
-                    await call(messages.register(_socket(rail), messages.resource(rail)), timeout=_CALL_SECONDS)
+                    await call(messages.register(_socket(rail), rail), timeout=_CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
             _log.warning("the kubelet does not take our devices yet: %s", error.details())
             return
@@ -108,7 +107,7 @@ class Plugins:
                 yield messages.device_list(devices)
 
         async def allocate(request: bytes, _: _Context) -> bytes:
-            return messages.allocated(len(messages.asked(request)))
+            return messages.allocated(messages.containers(request))
 
         return {
             "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(options),

@@ -17,7 +17,6 @@ from trackbed.agent.kubelet import messages
 from trackbed.agent.kubelet.messages import DOMAIN, Given
 from trackbed.agent.kubelet.wire import WireError
 
-SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 _SERVICE: Final = "/v1.PodResourcesLister/"
 _SECONDS: Final = 5.0
 _RAIL: Final = re.compile(rf"{re.escape(DOMAIN)}/rail(0|[1-9]\d{{0,3}})")
@@ -28,7 +27,8 @@ _WITHOUT_GET: Final = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
 class Pods:
     """Asks one kubelet. Safe for use by several threads."""
 
-    def __init__(self, socket: Path = SOCKET) -> None:
+    def __init__(self, socket: Path) -> None:
+        """`socket`: pod-resources/kubelet.sock in the kubelet's folder."""
         self._socket = socket
         channel = grpc.insecure_channel(f"unix:{socket}")
         self._get: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}Get")
