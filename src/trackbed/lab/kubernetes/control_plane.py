@@ -1,6 +1,7 @@
 """etcd, API server, controller manager and scheduler on loopback, with one folder for all they leave.
 
     DIR/kubeconfig        the admin's, 0600
+    DIR/nodes/            the kubeconfig of each node's kubelet, 0600
     DIR/processes.json    what was started, so that `down` stops exactly that; its being there makes the folder ours
     DIR/*.log, data/      logs; etcd's data, thrown away at the next start
 
@@ -37,7 +38,8 @@ READY_SECONDS = 120.0
 """It takes about 3 seconds on two idle cores."""
 
 _RECORD, _FRESH = "processes.json", ".processes.json"
-_SECRETS = ("kubeconfig", "tokens.csv", "key.pem", "cert.pem")
+_NODES = "nodes"
+_SECRETS = ("kubeconfig", "controller-manager.kubeconfig", "scheduler.kubeconfig", "tokens.csv", "key.pem", "cert.pem")
 _LEFT = {"servers", _FRESH, *(f"{program.name}.log" for program in CONTROL_PLANE)}  # what `down` leaves in a folder
 
 _USERS = {
@@ -77,8 +79,8 @@ def up(folder: Path, programs: Path, *, stays: bool = True, whole: bool = True, 
     """Start a control plane in `folder`; the path of its kubeconfig. Raises ControlPlaneError.
 
     `stays`: it outlives this process. `whole`: with controller manager and scheduler; without them objects are kept
-    and checked, but nothing acts on them. `nodes`: the emulated servers that will join; NAME.kubeconfig is for
-    each one's kubelet. What stood in `folder` stays as it was unless a control plane left it there.
+    and checked, but nothing acts on them. `nodes`: the emulated servers that will join, each
+    with a kubeconfig of its own. What stood in `folder` stays as it was unless a control plane left it there.
     """
     folder = folder.absolute()
     try:
@@ -130,15 +132,16 @@ def down(folder: Path) -> int:
     living = [process for process in processes(folder) if process.lives]
     stop(living)
     if (folder / _RECORD).exists():
-        shutil.rmtree(folder / "data", ignore_errors=True)
-        for path in (*folder.glob("*.kubeconfig"), *(folder / name for name in (*_SECRETS, _RECORD))):
+        for name in ("data", _NODES):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        for path in (folder / name for name in (*_SECRETS, _RECORD)):
             path.unlink(missing_ok=True)
     return len(living)
 
 
 def node_kubeconfig(folder: Path, name: str) -> str:
     """The text of the kubeconfig with which an emulated server's kubelet asks the API server in `folder`."""
-    return (folder / f"{name}.kubeconfig").read_text()
+    return (folder / _NODES / name).read_text()
 
 
 @contextmanager
@@ -166,14 +169,18 @@ def _prepared(folder: Path, programs: Path, nodes: Sequence[str]) -> _Place:
     shutil.rmtree(folder / "data", ignore_errors=True)
     etcd, peer, api = free_ports(3)
     place = _Place(folder, programs, etcd, peer, api)
+    (folder / _NODES).mkdir(exist_ok=True, mode=0o700)
     users = _USERS | {node: (f"system:node:{node}", "system:nodes") for node in nodes}
     tokens = {user: secrets.token_urlsafe(32) for user in users}
     lines = [f'{tokens[user]},{name},{user},"{group}"\n' for user, (name, group) in users.items()]
     _private(folder / "tokens.csv", "".join(lines))
     _certificate(place)
     for user, token in tokens.items():
-        url = f"https://{GATEWAY}:{api}" if user in nodes else place.url
-        _private(place.kubeconfig(user), json.dumps(_kubeconfig(place, url, token), indent=1))
+        if user in nodes:
+            path, url = folder / _NODES / user, f"https://{GATEWAY}:{api}"
+        else:
+            path, url = place.kubeconfig(user), place.url
+        _private(path, json.dumps(_kubeconfig(place, url, token), indent=1))
     return place
 
 
