@@ -49,17 +49,21 @@ ALONE = {
 """Each server a Fabric of its own: what is broken in one does not trouble the other."""
 
 
-def small(folder: Path) -> Iterator[lab.Lab]:
-    """Two servers with two rails, from factory state; skipped where there can be none and CI does not insist."""
-    shape = Shape(servers=2, rails=2, memory=1024, leaves=[port.leaf for port in planned(USUAL).nodes[0].ports])
+def wanted(shape: Shape) -> lab.Wanted:
+    """Servers to stand up; skips unless they were asked for, and where there can be none and CI does not insist."""
     if not os.environ.get("TRACKBED_VM"):
         pytest.skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them")
     lacking = [f"{one.name}: {one.seen}; {one.todo}" for one in doctor.look(2 * shape.memory) if not one.ok]
     if lacking:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(lacking)}")
     found = parts.parts(print)
-    known = accelerator.choose(found).accelerator
-    here = lab.up(folder, lab.Wanted(found, replace(shape, accelerator=known)), print, SECONDS)
+    return lab.Wanted(found, replace(shape, accelerator=accelerator.choose(found).accelerator))
+
+
+def small(folder: Path) -> Iterator[lab.Lab]:
+    """Two servers with two rails, from factory state."""
+    leaves = [port.leaf for port in planned(USUAL).nodes[0].ports]
+    here = lab.up(folder, wanted(Shape(servers=2, rails=2, memory=1024, leaves=leaves)), print, SECONDS)
     try:
         yield here
     finally:

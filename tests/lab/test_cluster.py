@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -10,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from tests.lab import servers
 from trackbed.kube.client import Client, connect
 from trackbed.lab.kubernetes import cluster
-from trackbed.lab.vm import accelerator, doctor, keeper, parts
+from trackbed.lab.vm import keeper
 from trackbed.lab.vm.channel import execute
 from trackbed.lab.vm.machine import Shape, own
 from trackbed.plan.wire import write_node
@@ -40,17 +38,10 @@ _CONFLIST = "/etc/cni/net.d/10-lab.conflist"
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
-    if not os.environ.get("TRACKBED_VM"):
-        pytest.skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")
-    shape = Shape(servers=2, rails=2, memory=2048)
-    lacking = [f"{one.name}: {one.seen}; {one.todo}" for one in doctor.look(2 * shape.memory) if not one.ok]
-    if lacking:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(lacking)}")
-    found = parts.parts(print)
-    known = replace(shape, accelerator=accelerator.choose(found).accelerator)
+    wanted = servers.wanted(Shape(servers=2, rails=2, memory=2048))
     folder = tmp_path_factory.mktemp("cluster")
     try:
-        yield cluster.up(folder, found, known, print)
+        yield cluster.up(folder, wanted.parts, wanted.shape, print)
     finally:
         cluster.down(folder)
 

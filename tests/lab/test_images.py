@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from trackbed.lab.kubernetes import images
-from trackbed.lab.kubernetes.images import Image, ImageError
+from trackbed.lab.kubernetes.images import Image
+from trackbed.lab.vm.parts import PartsError
 
 
 def members(archive: bytes) -> dict[str, bytes]:
@@ -76,5 +77,5 @@ def test_a_program_runs_with_the_libraries_that_were_found(tmp_path: Path) -> No
 
 def test_a_program_that_is_nowhere_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "TOOLS", ("no-such-program",))
-    with pytest.raises(ImageError, match="neither the fetched tools nor this machine have no-such-program"):
-        images.tools(tmp_path, tmp_path / "busybox", "t:1")
+    with pytest.raises(PartsError, match="neither this machine nor the fetched packages have no-such-program"):
+        images.tools(tmp_path, "t:1")

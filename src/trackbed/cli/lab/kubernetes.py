@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
+from trackbed.cli.lab.vm import chosen, say, unknown
 from trackbed.cli.options import refuse
 
 if TYPE_CHECKING:
@@ -83,13 +84,12 @@ def _control_plane(folder: Path) -> Path:
     from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 
     try:
-        return control_plane.up(folder, build.binaries(CONTROL_PLANE, _say))
+        return control_plane.up(folder, build.binaries(CONTROL_PLANE, say))
     except (build.BuildError, control_plane.ControlPlaneError) as error:
-        _unknown(str(error))
+        unknown(str(error))
 
 
 def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
-    from trackbed.cli.lab.vm import chosen
     from trackbed.lab.kubernetes import build, cluster, control_plane, images
     from trackbed.lab.vm import lab, parts
     from trackbed.lab.vm.machine import Shape, problems
@@ -100,14 +100,10 @@ def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
         refuse(f"no such nodes can be had: {'; '.join(wrong)}")
     told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, cluster.ClusterError, lab.LabError)
     try:
-        found = parts.parts(_say)
-        return cluster.up(folder, found, chosen(found, asked), _say).kubeconfig
+        found = parts.parts(say)
+        return cluster.up(folder, found, chosen(found, asked), say).kubeconfig
     except (*told, parts.PartsError, OSError) as error:
-        _unknown(str(error))
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)
+        unknown(str(error))
 
 
 def _load(kubeconfig: Path, wanted: list[Object]) -> int:
@@ -119,7 +115,7 @@ def _load(kubeconfig: Path, wanted: list[Object]) -> int:
         with connect(str(kubeconfig)) as client:
             return install(client, wanted)
     except KubeError as error:
-        _unknown(f"the CRDs could not be loaded, so the control plane is stopped again: {error}")
+        unknown(f"the CRDs could not be loaded, so the control plane is stopped again: {error}")
 
 
 @command.command("status")
@@ -139,7 +135,7 @@ def status(folder: Path) -> None:
     except ControlPlaneError as error:
         refuse(str(error))
     if not found:
-        _unknown(f"no control plane in {folder}; trackbed lab kubernetes up starts one")
+        unknown(f"no control plane in {folder}; trackbed lab kubernetes up starts one")
     table(("process", "pid", "", "log"), [_row(one) for one in found])
     raise SystemExit(0 if all(one.lives for one in found) else 1)
 
@@ -167,8 +163,3 @@ def down(folder: Path) -> None:
     except OSError as error:
         refuse(f"cannot remove {error.filename}: {error.strerror}")
     click.echo(f"stopped {count} processes" if count else "nothing was running")
-
-
-def _unknown(message: str) -> NoReturn:
-    click.echo(f"trackbed: {message}", err=True)
-    raise SystemExit(3)

@@ -83,8 +83,8 @@ def started(folder: Path, asked: Shape, timeout: float) -> Lab:
     from trackbed.lab.vm import lab, parts
 
     try:
-        found = parts.parts(_say)
-        return lab.up(folder.absolute(), lab.Wanted(found, chosen(found, asked)), _say, timeout)
+        found = parts.parts(say)
+        return lab.up(folder.absolute(), lab.Wanted(found, chosen(found, asked)), say, timeout)
     except (lab.LabError, parts.PartsError, OSError) as error:
         unknown(str(error))
 
@@ -98,7 +98,7 @@ def chosen(found: Parts, asked: Shape) -> Shape:
     if asked.accelerator != "auto":
         return asked
     choice = accelerator.choose(found)
-    _say(choice.why)
+    say(choice.why)
     return replace(asked, accelerator=choice.accelerator)
 
 
@@ -242,7 +242,8 @@ def hear(letter: bytes, content: bytes) -> None:
     stream.flush()
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Tell a person what is going on."""
     click.echo(line, err=True)
 
 

@@ -21,7 +21,7 @@ from trackbed.lab.vm import lab
 from trackbed.lab.vm.channel import ChannelError, execute
 from trackbed.lab.vm.furnish import Text
 from trackbed.lab.vm.machine import Shape
-from trackbed.lab.vm.parts import Parts, program
+from trackbed.lab.vm.parts import Parts
 
 TOOLS = "lab.trackbed.dev/tools:1"
 """The image for workloads: iproute2, rdma-core, perftest, as an unprivileged user."""
@@ -88,7 +88,7 @@ def _images(folder: Path, parts: Parts, programs: Path) -> list[Path]:
     """Write the archives; their paths."""
     wanted = (
         images.pause(programs / "pause", node.PAUSE),
-        images.tools(parts.tools, program(parts.tools, "busybox"), TOOLS),
+        images.tools(parts.tools, TOOLS),
     )
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{image.name.rpartition('/')[2].replace(':', '-')}.tar" for image in wanted]

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trackbed.lab.vm.parts import program
+
 _LAYER, _CONFIG, _MANIFEST = (
     f"application/vnd.oci.image.{kind}" for kind in ("layer.v1.tar", "config.v1+json", "manifest.v1+json")
 )
@@ -52,33 +54,25 @@ class Image:
     user: str = ""
 
 
-def pause(program: Path, name: str) -> Image:
+def pause(static: Path, name: str) -> Image:
     """The image of every pod's first container."""
-    return Image(name, {"pause": program}, start=("/pause",))
+    return Image(name, {"pause": static}, start=("/pause",))
 
 
-def tools(root: Path, busybox: Path, name: str) -> Image:
-    """The image of workloads: programs below `root`, else this machine's. Raises ImageError."""
-    programs = {f"usr/bin/{one}": _program(root, one) for one in TOOLS}
+def tools(root: Path, name: str) -> Image:
+    """The image of workloads: programs below `root`, else this machine's. Raises ImageError, PartsError."""
+    programs = {f"usr/bin/{one}": program(root, one).resolve() for one in TOOLS}
     drivers = _drivers(root)
     needed = libraries([*programs.values(), *drivers.values()], root)
     users = f"root:x:0:0::/:/bin/sh\nuser:x:{USER}:{USER}::/:/bin/sh\n"
     return Image(
         name,
-        {**programs, **drivers, **needed, "usr/bin/busybox": busybox},
+        {**programs, **drivers, **needed, "usr/bin/busybox": program(root, "busybox")},
         {**_driver_names(root), "etc/passwd": users, "etc/group": f"root:x:0:\nuser:x:{USER}:\n"},
         {**_MERGED, **{f"usr/bin/{one}": "busybox" for one in APPLETS}},
         ("/bin/sleep", "infinity"),
         str(USER),
     )
-
-
-def _program(root: Path, name: str) -> Path:
-    """A program of the fetched tools, else of this machine."""
-    for folder in (root / "usr/bin", root / "usr/sbin", Path("/usr/bin"), Path("/usr/sbin")):
-        if (folder / name).exists():
-            return (folder / name).resolve()
-    raise ImageError(f"neither the fetched tools nor this machine have {name}")
 
 
 def _drivers(root: Path) -> dict[str, Path]:
@@ -99,10 +93,10 @@ def libraries(programs: Sequence[Path], root: Path) -> dict[str, Path]:
     """All shared libraries that programs need, and their loader, by path in an image (ldd(1)). Raises ImageError."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(root / _LIBRARIES), "LC_ALL": "C"}
     found: dict[str, Path] = {}
-    for program in programs:
-        told = _ldd(program, environment)
+    for one in programs:
+        told = _ldd(one, environment)
         if "not found" in told:
-            raise ImageError(f"{program} lacks a library: {told.strip()}")
+            raise ImageError(f"{one} lacks a library: {told.strip()}")
         for line in re.findall(r"(?:=> )?(/\S+) \(0x", told):
             place = Path(line)
             inside = f"usr/lib64/{place.name}" if place.name.startswith("ld-linux") else f"{_LIBRARIES}/{place.name}"
@@ -110,10 +104,10 @@ def libraries(programs: Sequence[Path], root: Path) -> dict[str, Path]:
     return found
 
 
-def _ldd(program: Path, environment: Mapping[str, str]) -> str:
+def _ldd(path: Path, environment: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(  # noqa: S603 - Debian's own programs
-            ["/usr/bin/ldd", str(program)],
+            ["/usr/bin/ldd", str(path)],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -122,7 +116,7 @@ def _ldd(program: Path, environment: Mapping[str, str]) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ImageError(f"ldd {program}: {error}") from error
+        raise ImageError(f"ldd {path}: {error}") from error
     return done.stdout if "not a dynamic executable" not in done.stderr else ""
 
 

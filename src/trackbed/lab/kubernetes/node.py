@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trackbed.chain import kubelet
 from trackbed.lab.vm.furnish import Text
 from trackbed.lab.vm.machine import cluster_mac
 
@@ -24,8 +25,6 @@ PAUSE = "lab.trackbed.dev/pause:1"
 
 CONFLIST = "etc/cni/net.d/10-lab.conflist"
 _KUBECONFIG, _CONFIG = "etc/kubernetes/kubelet.kubeconfig", "etc/kubernetes/kubelet.yaml"
-_DROP_INS = "/etc/kubernetes/kubelet.conf.d"
-"""Where `trackbed apply` puts its own part; kubelet must be started with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +59,15 @@ def files(node: Node, kubeconfig: str) -> Mapping[str, Text]:
             name=node.name,
             address=address(node.number),
             config=_CONFIG,
+            read=kubelet.CONFIG,
             kubeconfig=_KUBECONFIG,
-            drop_ins=_DROP_INS,
+            drop_ins=kubelet.FOLDER,
         ),
         "etc/systemd/system/multi-user.target.d/cluster.conf": _STARTED,
         "etc/containerd/config.toml": _CONTAINERD.format(pause=PAUSE, programs=node.programs),
         _CONFIG: _KUBELET,
         CONFLIST: json.dumps(_conflist(node), indent=2) + "\n",
-        f"{_DROP_INS[1:]}/.keep": "",
+        f"{kubelet.FOLDER[1:]}/.keep": "",
     }
     return {**{path: Text(text) for path, text in texts.items()}, _KUBECONFIG: Text(kubeconfig, 0o600)}
 
@@ -131,9 +131,9 @@ Requires=containerd.service
 StartLimitIntervalSec=0
 
 [Service]
-ExecStartPre=cp /{config} /var/lib/kubelet/config.yaml
+ExecStartPre=cp /{config} {read}
 ExecStartPre=-find /var/lib/kubelet/pki -type f -empty -delete
-ExecStart={programs}/kubelet --config=/var/lib/kubelet/config.yaml --config-dir={drop_ins} \\
+ExecStart={programs}/kubelet --config={read} --config-dir={drop_ins} \\
     --kubeconfig=/{kubeconfig} --hostname-override={name} --node-ip={address} --v=1
 Restart=always
 RestartSec=1
