@@ -181,10 +181,12 @@ def test_down_leaves_nothing_running_and_no_key(tmp_path: Path) -> None:
     control_plane.up(tmp_path / "short", programs, whole=False)
     started = control_plane.processes(tmp_path / "short")
     assert [one.lives for one in started] == [True, True]
+    (tmp_path / "short" / "mine.kubeconfig").touch()
     done = run("down", "--dir", str(tmp_path / "short"))
     assert (done.returncode, done.stdout) == (0, "stopped 2 processes\n")
     assert [one.lives for one in started] == [False, False]
-    assert {path.suffix for path in (tmp_path / "short").iterdir()} == {".log"}
+    left = {path.name for path in (tmp_path / "short").iterdir()}
+    assert left == {"etcd.log", "kube-apiserver.log", "mine.kubeconfig"}
     assert run("down", "--dir", str(tmp_path / "short")).stdout == "nothing was running\n"
 
 
