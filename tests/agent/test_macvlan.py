@@ -351,7 +351,7 @@ BAD_CALLS = {
     ),
     "nothing": ({"CNI_NETNS": "/no/such"}, {}, 3, "CNI_NETNS /no/such: No such file or directory"),
     "a rail the node lacks": ({}, {"rails": [8]}, 7, "rails names 8, but node gpu-1 has rails 0, 1, 2, 3, 4, 5, 6, 7"),
-    "an unknown mode": ({}, {"mode": "vf"}, 7, 'mode is "vf"; it must be one of macvlan, move, or left out'),
+    "an unknown mode": ({}, {"mode": "vf"}, 7, 'mode is "vf"; it must be one of macvlan, sriov, move, or left out'),
 }
 
 

@@ -62,7 +62,7 @@ BAD_WISH: dict[str, tuple[dict[str, Any], Code, str]] = {
     "unknown mode": (
         {"mode": "bridge"},
         Code.CONFIG,
-        'mode is "bridge"; it must be one of macvlan, move, or left out',
+        'mode is "bridge"; it must be one of macvlan, sriov, move, or left out',
     ),
     "rails is a number": ({"rails": 8}, Code.CONFIG, f"rails is 8; {RAILS_RULE}"),
     "rails is empty": ({"rails": []}, Code.CONFIG, f"rails is []; {RAILS_RULE}"),

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from trackbed.agent import choice
 from trackbed.agent.attachment import Attachment, HostPort, Key, Port, address_of
 from trackbed.agent.journal import Journal, JournalError
 from trackbed.agent.store import Blocks, Chosen, ExhaustedError, Store, TakenError, survives
@@ -70,9 +72,16 @@ def test_the_order_of_addresses_goes_on_after_restart_and_compaction(store: Stor
 
 def test_a_port_moves_into_one_pod_only(store: Store) -> None:
     host = HostPort("rail1", 7, 9000, up=True, conf={})
-    store.take([1], lambda: _make(KEYS[0], BLOCKS, host))
+    store.take(partial(choice.ports, {1: ""}), lambda _: _make(KEYS[0], BLOCKS, host))
     with pytest.raises(TakenError, match="rail 1: the port is in pod c0/net1"):
-        store.take([1], lambda: _make(KEYS[1], BLOCKS, host))
+        store.take(partial(choice.ports, {1: ""}), lambda _: _make(KEYS[1], BLOCKS, host))
+
+
+def test_an_address_that_another_pod_has_goes_to_no_vf(store: Store) -> None:
+    own = _hold(store, KEYS[0]).ports[0].addresses[0]
+    host = HostPort("rail1v0", 7, 9000, up=False, conf={}, vf=0, pf="rail1")
+    with pytest.raises(TakenError, match=f"rail 1: address {own.text} is in another pod"):
+        store.take(lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (own.addressed,)}, host))
 
 
 def test_nothing_is_held_that_could_not_be_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

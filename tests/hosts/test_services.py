@@ -12,6 +12,7 @@ from trackbed.hosts.apply import apply, undo
 from trackbed.hosts.change import Change
 from trackbed.hosts.compare import compare
 from trackbed.hosts.kubelet import STATE
+from trackbed.plan.wire import read_node
 
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]'
 KUBELET = "  kubelet: {topologyManager: single-numa-node, reservedCpus: 0-3}\n"
@@ -52,6 +53,7 @@ def test_containers_get_the_limit_with_the_runtimes_next_start(place: Host) -> N
     before = everything_below(host.machine.root)
     (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
     assert "LimitMEMLOCK=infinity" in host.machine.path(runtime.DROP_IN).read_text()
+    assert read_node(host.machine.path(runtime.NODE_PLAN).read_bytes()).ports
     assert runner.ran == ["systemctl daemon-reload"]
     assert (left.what, left.have) == ("locked memory of containerd", "8388608 bytes")
     assert left.advice.startswith("systemctl restart containerd (drain the node first)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
@@ -16,6 +17,12 @@ from trackbed.spec.ranges import V4, parse_address, text
 
 Key = tuple[str, str]
 """(CNI_CONTAINERID, CNI_IFNAME), which the CNI specification makes unique."""
+
+MODES = ("macvlan", "sriov", "move")
+"""How a pod gets a rail: an interface on the port, a VF of it, the port itself."""
+
+PORT_ITSELF = -1
+"""In place of a VF's number."""
 
 _MAC_PREFIX = {4: "0e:7b", 6: "0e:7c"}
 """Locally administered, unicast (IEEE 802, second-lowest bit of the first byte)."""
@@ -72,10 +79,23 @@ class HostPort(msgspec.Struct, frozen=True, omit_defaults=True):
     addresses: tuple[HostAddress, ...] = ()
     routes: tuple[HostRoute, ...] = ()
     conf6: dict[str, int] = {}
+    vf: int = PORT_ITSELF
+    """Number of the VF that moved, of port `pf`."""
+    pf: str = ""
+
+
+class Rdma(msgspec.Struct, frozen=True):
+    """An RDMA device: its name, and how it gets into a pod (module rdma)."""
+
+    name: str
+    how: Literal["stays", "moves", "made", "remade"]
 
 
 class Port(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rail in a pod: the interface's name, MAC and MTU there, its addresses; `host` only for a port that moved."""
+    """One rail in a pod: the interface's name, MAC and MTU there, its addresses.
+
+    `host` only for a port or VF that moved; `device` is what the kubelet calls what it gave.
+    """
 
     rail: int
     name: str
@@ -83,6 +103,8 @@ class Port(msgspec.Struct, frozen=True, omit_defaults=True):
     mtu_bytes: int
     addresses: tuple[Address, ...] = ()
     host: HostPort | None = None
+    rdma: Rdma | None = None
+    device: str = ""
 
 
 class Attachment(msgspec.Struct, frozen=True):

@@ -9,15 +9,26 @@ from __future__ import annotations
 
 import json
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from trackbed.agent.install import NAME
 from trackbed.hosts.files import replace
 
+_ENDINGS = {".conf", ".conflist", ".json"}
+
 
 class ChainError(Exception):
     """The file cannot be chained into; the message says why."""
+
+
+def primary(folder: Path) -> Path | None:
+    """The configuration of the primary network: the first by name, as containerd and CRI-O take it; None: none yet."""
+    with suppress(OSError):
+        found = (path for path in folder.iterdir() if path.suffix in _ENDINGS)
+        return min(found, default=None)
+    return None
 
 
 def chain(path: Path) -> bool:

@@ -1,19 +1,24 @@
 """What of each rail the kubelet may hand out: a function of the plan and of the ports as they are.
 
     macvlan    a device for every address that the plan has for pods on the rail, at most MOST: rail3-0, rail3-1, ...
+    sriov      a device for every VF that has an address: rail3-0 is VF 0
     move       one device, the port itself: rail3
 
-A device is healthy while its port is up and has carrier. A port that is in a pod is not seen here and stays healthy,
-or the kubelet would count it as lost.
+A device is healthy while its port is up and has carrier; a VF too must be there: with a driver, and with an RDMA device
+where the port has one of hardware. What is in a pod is not seen here and stays as healthy as its port, or the kubelet
+would count it as lost; what is in a pod that is not on record is not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 
+from trackbed.agent import hardware
+from trackbed.agent.attachment import PORT_ITSELF
+from trackbed.agent.choice import device_id
 from trackbed.agent.kubelet.messages import Device, Offer
+from trackbed.agent.store import Place
 from trackbed.netlink.links import Link, list_links
 from trackbed.netlink.sockets import Socket
 from trackbed.plan.plan import NodePlan, PortPlan
@@ -22,38 +27,53 @@ MOST = 256
 """More pods than that no kubelet runs (its maxPods is 110 unless set)."""
 
 
-def look(node: NodePlan, away: Collection[str]) -> Offer:
-    """What there is now; `away` are the ports that are in pods. OSError, NetlinkError where the kernel cannot say."""
+def look(node: NodePlan, away: Collection[Place], sysfs: Path = hardware.SYSFS) -> Offer:
+    """What there is now; `away` are the ports and VFs that are in pods.
+
+    Raises OSError, NetlinkError: the kernel cannot say.
+    """
     with Socket() as sock:
         links = {link.name: link for link in list_links(sock)}
-    return offer(node, links, away, {port.netdev: numa_node(port.netdev) for port in node.ports})
+    numa = {port.netdev: hardware.numa_node(hardware.port(port.netdev, sysfs)) for port in node.ports}
+    return offer(node, links, {*away, *there(node, sysfs)}, numa)
+
+
+def there(node: NodePlan, sysfs: Path) -> list[Place]:
+    """The VFs on the node that a pod can use."""
+    return [(port.rail, vf) for port in node.ports for vf in range(node.common.vfs) if _usable(port.netdev, vf, sysfs)]
+
+
+def _usable(netdev: str, vf: int, sysfs: Path) -> bool:
+    own = hardware.vf(netdev, vf, sysfs)
+    wanting = hardware.rdma_device(hardware.port(netdev, sysfs)) and not hardware.rdma_device(own)
+    return hardware.interface(own) is not None and not wanting
 
 
 def offer(
-    node: NodePlan, links: Mapping[str, Link], away: Collection[str], numa: Mapping[str, int | None]
+    node: NodePlan, links: Mapping[str, Link], present: Collection[Place], numa: Mapping[str, int | None]
 ) -> dict[int, tuple[Device, ...]]:
-    """What there is, given the ports by name, those that are in pods, and where they sit."""
+    """What there is, given the ports by name, what is in pods or can be, and where the ports sit."""
     found = {}
     for port in node.ports:
-        healthy = port.netdev in away or _carries(links.get(port.netdev))
-        found[port.rail] = tuple(Device(one, healthy, numa.get(port.netdev)) for one in _ids(node, port))
+        carries, own_numa = _carries(links.get(port.netdev)), numa.get(port.netdev)
+        found[port.rail] = tuple(
+            Device(one, healthy, own_numa) for one, healthy in _of_port(node, port, present, carries=carries)
+        )
     return found
 
 
-def numa_node(netdev: str) -> int | None:
-    """The NUMA node of a port's PCI device; None where the machine has none or the port is away."""
-    with suppress(OSError, ValueError):
-        number = int(Path("/sys/class/net", netdev, "device/numa_node").read_text())
-        return number if number >= 0 else None
-    return None
+def _of_port(node: NodePlan, port: PortPlan, present: Collection[Place], *, carries: bool) -> list[tuple[str, bool]]:
+    rail = port.rail
+    match node.common.pod_mode:
+        case "move":
+            return [(f"rail{rail}", carries or (rail, PORT_ITSELF) in present)]
+        case "sriov":
+            count = min([node.common.vfs, *(own.pods_count for own in port.addressed)])
+            return [(device_id(rail, vf), carries and (rail, vf) in present) for vf in range(count)]
+        case _:
+            count = min((own.pods_count for own in port.addressed), default=0)
+            return [(device_id(rail, number), carries) for number in range(min(count, MOST))]
 
 
 def _carries(link: Link | None) -> bool:
     return link is not None and link.up and link.carrier
-
-
-def _ids(node: NodePlan, port: PortPlan) -> list[str]:
-    if node.common.pod_mode == "move":
-        return [f"rail{port.rail}"]
-    count = min((own.pods_count for own in port.addressed), default=0)
-    return [f"rail{port.rail}-{number}" for number in range(min(count, MOST))]

@@ -16,10 +16,13 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
-from trackbed.agent import leftovers, pod, protocol
+from trackbed.agent import cdi, choice, leftovers, pod, protocol, rdma
 from trackbed.agent.attachment import Attachment, Key
 from trackbed.agent.batch import TAKEN, THERE, StepsRefusedError
 from trackbed.agent.conflicts import Conflicts
@@ -38,11 +41,22 @@ from trackbed.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
 
-RailsOf = Callable[[str, str], tuple[int, ...]]
-"""The rails of a pod, by namespace and name."""
+DevicesOf = Callable[[str, str], dict[int, str]]
+"""The device of each rail that a pod was given, by namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubelet:
+    """What a kubelet adds: it hands out rails, and its runtime reads CDI specifications."""
+
+    devices_of: DevicesOf
+    cdi: Path
+    """Folder of the specifications."""
+
 
 _TRIES = 16
 _TURN_SECONDS = 30.0
+_MANAGER = Path("/dev/infiniband/rdma_cm")
 _UNDONE = "everything was undone"
 
 
@@ -50,15 +64,16 @@ class Handlers:
     """The commands, for one node."""
 
     def __init__(
-        self, node: NodePlan, store: Store, conflicts: Conflicts, boot: str, rails_of: RailsOf | None = None
+        self, node: NodePlan, store: Store, conflicts: Conflicts, boot: str, kubelet: Kubelet | None = None
     ) -> None:
-        """`rails_of`: which rails a pod of Kubernetes has, where a kubelet hands them out; None: every pod gets all."""
+        """`kubelet`: None where there is none; then every pod gets all rails, and no device files."""
         self._node = node
         self._store = store
         self._conflicts = conflicts
         self._boot = boot
-        self._rails_of = rails_of
+        self._kubelet = kubelet
         self._home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+        self._vfs = node.common.vfs
         self._macvlan = Macvlan(node)
         self._move = Move(node, self._home)
         self._turns = Turns(_TURN_SECONDS)
@@ -88,6 +103,8 @@ class Handlers:
                 self._settle(entry)
             except (StepsRefusedError, NetlinkError, OSError) as error:
                 _log.warning("%s could not be settled, a DEL will try again: %s", entry.attachment, error)
+        if self._kubelet is not None:
+            cdi.keep(self._kubelet.cdi, {entry.attachment.key for entry in self._store.entries()})
 
     def _add(self, request: Request, phases: Phases) -> bytes:
         mode, rails = self._asked(request)
@@ -103,39 +120,41 @@ class Handlers:
         phases.mark("result")
         return told
 
-    def _asked(self, request: Request) -> tuple[str, tuple[int, ...]]:
-        """Mode and rails of an ADD; no rails for a pod that was given none."""
+    def _asked(self, request: Request) -> tuple[str, dict[int, str]]:
+        """Mode and rails of an ADD, each rail with the device that the kubelet gave ("" for none)."""
         mode, rails = protocol.wanted(request.config)
-        if rails is None and request.pod is not None and self._rails_of is not None:
-            rails = self._rails_of(*request.pod)
         have = tuple(port.rail for port in self._node.ports)
-        for rail in rails or ():
+        if rails is None and request.pod is not None and self._kubelet is not None:
+            given = self._kubelet.devices_of(*request.pod)
+        else:
+            given = dict.fromkeys(have if rails is None else rails, "")
+        for rail in given:
             if rail not in have:
                 listed = ", ".join(map(str, have))
                 raise CniError(Code.CONFIG, f"rails names {rail}, but node {self._node.name} has rails {listed}")
-        return mode or self._node.common.pod_mode, have if rails is None else rails
+        return mode or self._node.common.pod_mode, given
 
-    def _again(self, key: Key, mode: str, rails: tuple[int, ...], sandbox: Sandbox) -> Attachment | None:
+    def _again(self, key: Key, mode: str, rails: dict[int, str], sandbox: Sandbox) -> Attachment | None:
         """The attachment if there is one already, set up again if need be; None if one has to be made."""
         entry = self._store.get(key)
         if entry is None:
             return None
         attachment = entry.attachment
         asked = (sandbox.inode, mode, rails)
-        if (attachment.inode, attachment.mode, tuple(port.rail for port in attachment.ports)) != asked:
+        if (attachment.inode, attachment.mode, {port.rail: port.device for port in attachment.ports}) != asked:
             self._remove(attachment)
             return None
         whole = not pod.look(attachment, self._node.common, sandbox).differences
-        if not whole:
+        if whole:
+            self._inject(attachment, sandbox)
+        else:
             self._detach(attachment, sandbox)
             self._attach(attachment, sandbox)
         if not (whole and entry.done):
             self._store.done(key)
         return attachment
 
-    def _anew(
-        self, request: Request, mode: str, rails: tuple[int, ...], sandbox: Sandbox, phases: Phases
-    ) -> Attachment:
+    def _anew(self, request: Request, mode: str, rails: dict[int, str], sandbox: Sandbox, phases: Phases) -> Attachment:
         avoid: set[tuple[int, int]] = set()
         for attempt in range(_TRIES):
             try:
@@ -169,14 +188,15 @@ class Handlers:
         )
 
     def _hold(
-        self, request: Request, mode: str, rails: tuple[int, ...], sandbox: Sandbox, avoid: set[tuple[int, int]]
+        self, request: Request, mode: str, rails: dict[int, str], sandbox: Sandbox, avoid: set[tuple[int, int]]
     ) -> Attachment:
         head = (*request.key, request.network, mode, request.netns, sandbox.inode, self._boot)
-        if mode == "move":
-            return self._store.take(rails, lambda: Attachment(*head, self._move.ports(rails)))
+        if mode != "macvlan":
+            choose = partial(choice.ports, rails) if mode == "move" else partial(choice.vfs, rails, self._vfs)
+            return self._store.take(choose, lambda chosen: Attachment(*head, self._move.ports(chosen, rails)))
         blocks = self._macvlan.blocks(rails)
         return self._store.hold(
-            blocks, avoid, lambda chosen: Attachment(*head, self._macvlan.ports(chosen, request.key))
+            blocks, avoid, lambda chosen: Attachment(*head, self._macvlan.ports(chosen, request.key, rails))
         )
 
     def _delete(self, request: Request, phases: Phases) -> bytes:
@@ -247,11 +267,19 @@ class Handlers:
         return msgspec.json.encode({"cniVersion": request.version, "supportedVersions": protocol.VERSIONS})
 
     def _attach(self, attachment: Attachment, sandbox: Sandbox) -> None:
-        (self._move if attachment.mode == "move" else self._macvlan).attach(attachment, sandbox)
+        (self._macvlan if attachment.mode == "macvlan" else self._move).attach(attachment, sandbox)
+        self._inject(attachment, sandbox)
+
+    def _inject(self, attachment: Attachment, sandbox: Sandbox) -> None:
+        if self._kubelet is not None and any(port.device for port in attachment.ports):
+            files = rdma.files(attachment.ports, sandbox.fd)
+            cdi.write(self._kubelet.cdi, attachment, files, _MANAGER)
 
     def _detach(self, attachment: Attachment, sandbox: Sandbox | None) -> None:
+        if self._kubelet is not None:
+            cdi.remove(self._kubelet.cdi, attachment.key)
         alone = not self._store.sharing(attachment)
-        (self._move if attachment.mode == "move" else self._macvlan).detach(attachment, sandbox, alone=alone)
+        (self._macvlan if attachment.mode == "macvlan" else self._move).detach(attachment, sandbox, alone=alone)
 
     def _undo(self, attachment: Attachment, sandbox: Sandbox) -> None:
         """Undo a failed ADD. If even that fails it stays on record, so that DEL or the next start tries again."""

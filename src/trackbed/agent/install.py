@@ -14,12 +14,13 @@ _SHIM = Path(trackbed.__file__).parent / "cni" / "shim.py"
 _SOCKET_LINE = 'SOCKET = b"/run/trackbed/agent.sock"'
 
 
-def install(folder: Path, socket: Path) -> Path:
+def install(folder: Path, socket: Path, python: Path | None = None) -> Path:
     """Write the executable into `folder`, in one step so that no runtime ever starts half of it; return its path.
 
-    The first line names the real interpreter: a virtual environment's costs 1 ms more at each start, a pyenv shim 80.
+    `python` is the interpreter that the runtime finds (3.9 or later); by default the one that runs here, by its real
+    name: a virtual environment's costs 1 ms more at each start, a pyenv shim 80.
     """
-    interpreter = os.path.realpath(sys.executable)
+    interpreter = python or os.path.realpath(sys.executable)
     head, _, rest = _SHIM.read_text().partition("\n")
     if not head.startswith("#!") or rest.count(_SOCKET_LINE) != 1:
         raise RuntimeError(f"{_SHIM} is not as it was when this was written")  # a test keeps the two together

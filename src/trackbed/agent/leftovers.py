@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
-from trackbed.agent import batch, pod
+from trackbed.agent import batch, hardware, pod
 from trackbed.agent.batch import Step
 from trackbed.agent.sandbox import Sandbox
 from trackbed.netlink import links, routes, rules
 from trackbed.netlink.sockets import Socket
-from trackbed.plan.plan import NodePlan
+from trackbed.plan.plan import NodePlan, PortPlan
 
 _log = logging.getLogger(__name__)
 
@@ -38,10 +39,22 @@ def _macvlans(listed: tuple[links.Link, ...]) -> Iterator[Step]:
 def _ports(node: NodePlan, listed: tuple[links.Link, ...], home: int) -> Iterator[Step]:
     by_index = {link.index: link for link in listed if link.kind != "macvlan"}
     for port in node.ports:
-        if pod.index(port.rail) in by_index:
-            _log.warning("rail %d: port %s goes back bare; `trackbed apply` sets it up", port.rail, port.netdev)
-            message = links.set_link(pod.index(port.rail), name=port.netdev, netns_fd=home)
-            yield Step(port.rail, f"move port {port.netdev} back", message)
+        found = by_index.get(pod.index(port.rail))
+        if found is not None:
+            name = home_name(node, port, found.parent_device)
+            _log.warning("rail %d: %s goes back bare; `trackbed apply` sets it up", port.rail, name)
+            message = links.set_link(found.index, name=name, netns_fd=home)
+            yield Step(port.rail, f"move {name} back", message)
+
+
+def home_name(node: NodePlan, port: PortPlan, device: str | None, sysfs: Path = hardware.SYSFS) -> str:
+    """What the device at a PCI address is called at home: the port its name, a VF one after it, as systemd does.
+
+    No record says what the VF was called.
+    """
+    found = (vf for vf in range(node.common.vfs) if hardware.vf(port.netdev, vf, sysfs).resolve().name == device)
+    vf = next(found, None)
+    return port.netdev if vf is None else f"{port.netdev}v{vf}"
 
 
 def _rules(node: NodePlan, inside: Socket) -> Iterator[Step]:

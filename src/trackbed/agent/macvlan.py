@@ -7,18 +7,19 @@ for the whole group detaches, since the kernel waits for an RCU grace period (16
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from trackbed.agent import batch, pod
 from trackbed.agent.attachment import Attachment, Key, Port, address_of, mac_of
 from trackbed.agent.batch import GONE, Step
 from trackbed.agent.departure import Departures
 from trackbed.agent.errors import CniError, Code
+from trackbed.agent.rdma import of_port
 from trackbed.agent.sandbox import Sandbox
 from trackbed.agent.store import Blocks, Chosen
 from trackbed.netlink import links
 from trackbed.netlink.sockets import Socket
-from trackbed.plan.plan import NodePlan
+from trackbed.plan.plan import Addressed, NodePlan
 
 
 class Macvlan:
@@ -32,13 +33,14 @@ class Macvlan:
         """What the plan has for pods on these rails of the node."""
         return {port.rail: port.addressed for port in self._node.ports if port.rail in rails}
 
-    def ports(self, chosen: Chosen, key: Key) -> tuple[Port, ...]:
-        """What a pod gets for the addresses chosen."""
-        common = self._node.common
-        return tuple(
-            Port(rail, common.rails[rail].netdev, mac_of(own, key, rail), common.mtu_bytes, tuple(map(address_of, own)))
-            for rail, own in chosen.items()
-        )
+    def ports(self, chosen: Chosen, key: Key, names: Mapping[int, str]) -> tuple[Port, ...]:
+        """What a pod gets for the addresses chosen; `names` are what the kubelet calls it, where it does."""
+        return tuple(self._port(rail, own, key, names.get(rail, "")) for rail, own in chosen.items())
+
+    def _port(self, rail: int, own: tuple[Addressed, ...], key: Key, device: str) -> Port:
+        common, planned = self._node.common, self._node.port(rail)
+        head = (rail, common.rails[rail].netdev, mac_of(own, key, rail), common.mtu_bytes, tuple(map(address_of, own)))
+        return Port(*head, rdma=of_port(planned, common) if planned else None, device=device)
 
     def attach(self, attachment: Attachment, sandbox: Sandbox) -> None:
         """Make the interfaces and set them up; StepsRefusedError or CniError leaves what was done."""

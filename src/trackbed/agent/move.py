@@ -1,4 +1,7 @@
-"""Mode move: the port itself goes into the pod and comes back.
+"""Modes move and sriov: the port itself, or a VF of it, goes into the pod and comes back.
+
+A VF keeps its MAC address, and its number says which address of the rail's block it has: so a neighbour that knows one
+of a VF's pods knows the next one too. What it may do (trust, spoof check) is set through its port at each attach.
 
 What the kernel drops when a device leaves a namespace is read first and recorded: addresses, routes by it, switches.
 DEL sets it again, so that the node is as it was: name, index (if still free), MTU, addresses, routes. Rules stay where
@@ -9,61 +12,68 @@ from __future__ import annotations
 
 import errno
 import logging
-import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from trackbed.agent import batch, pod
-from trackbed.agent.attachment import Attachment, HostAddress, HostPort, HostRoute, Port, address_of
+import msgspec
+
+from trackbed.agent import batch, hardware, hostport, pod, rdma
+from trackbed.agent.attachment import PORT_ITSELF, Attachment, HostPort, Port, address_of
 from trackbed.agent.batch import Step, StepsRefusedError
 from trackbed.agent.errors import CniError, Code
 from trackbed.agent.sandbox import Sandbox
-from trackbed.netlink import addresses, links, routes
+from trackbed.netlink import links, vfs
 from trackbed.netlink.codec import Message
 from trackbed.netlink.sockets import RefusedError, Socket
-from trackbed.plan.plan import NodePlan, PortPlan
+from trackbed.plan.plan import Common, NodePlan, PortPlan
 
 _log = logging.getLogger(__name__)
-
-_CONF = ("arp_announce", "arp_filter", "arp_ignore", "forwarding", "rp_filter")
-_CONF6 = ("accept_ra", "keep_addr_on_down")
-_KEPT_FLAGS = addresses.IFA_F_NODAD | addresses.IFA_F_NOPREFIXROUTE
 
 
 class Move:
     """Moves ports of one node into pods and back."""
 
-    def __init__(self, node: NodePlan, home: int) -> None:
+    def __init__(self, node: NodePlan, home: int, sysfs: Path = hardware.SYSFS) -> None:
         """`home` is a descriptor of the node's network namespace."""
         self._node = node
         self._home = home
+        self._sysfs = sysfs
         self.moved: set[str] = set()
         """Ports that have been in a pod since the agent started: their carrier counts say nothing of the cable."""
 
-    def ports(self, rails: Iterable[int]) -> tuple[Port, ...]:
-        """The node's ports on these rails as they stand on the host; CniError (KERNEL) if one is not there."""
-        planned = [port for port in self._node.ports if port.rail in rails]
+    def ports(self, chosen: Mapping[int, int], names: Mapping[int, str]) -> tuple[Port, ...]:
+        """The ports or VFs chosen by rail as they stand on the host; CniError (KERNEL) if one is not there.
+
+        `names` are what the kubelet calls them, where it does.
+        """
+        planned = [port for port in self._node.ports if port.rail in chosen]
         with Socket() as host:
-            found = [_link(host, port) for port in planned]
-            listed = addresses.list_addresses(host), routes.list_routes(host)
-        return tuple(self._port(port, link, *listed) for port, link in zip(planned, found, strict=True))
+            found = [_link(host, port, chosen[port.rail], self._sysfs) for port in planned]
+            had = hostport.read(host, found)
+        return tuple(
+            self._port(port, chosen[port.rail], link.mac, was, names.get(port.rail, ""))
+            for port, link, was in zip(planned, found, had, strict=True)
+        )
 
     def attach(self, attachment: Attachment, sandbox: Sandbox) -> None:
-        """Move the ports in and set them up; StepsRefusedError leaves whatever was done."""
+        """Move the devices in and set them up; StepsRefusedError leaves whatever was done."""
         self.moved.update(port.host.name for port in attachment.ports if port.host)
         with Socket() as host:
-            batch.send(host, _into_pod(attachment, sandbox))
+            batch.send(host, [*_guards(host, attachment, self._node.common), *_into_pod(attachment, sandbox)])
         with Socket(netns=sandbox.fd) as inside:
             batch.send(inside, pod.bring_up(attachment, self._node.common))
+        rdma.give(attachment.ports, sandbox.fd)
 
     def detach(self, attachment: Attachment, sandbox: Sandbox | None, *, alone: bool) -> None:
-        """Move the ports back and give the host what it had; StepsRefusedError if one cannot leave the pod."""
+        """Move the devices back and give the host what it had; StepsRefusedError if one cannot leave the pod."""
         if sandbox is not None:
+            rdma.take(attachment.ports, sandbox.fd, self._home)
             with Socket(netns=sandbox.fd) as inside:
                 batch.send(inside, pod.take_down(attachment, self._node.common, alone=alone))
                 self._back(inside, attachment)
         with Socket() as host:
-            _restore(host, attachment)
+            hostport.restore(host, attachment, self._sysfs)
+        rdma.remake(attachment.ports)
 
     def _back(self, inside: Socket, attachment: Attachment) -> None:
         there = {link.index: link for link in links.list_links(inside)}
@@ -90,36 +100,41 @@ class Move:
         new_index = was.ifindex if keep_index else None
         return links.set_link(pod.index(port.rail), name=was.name, netns_fd=self._home, new_index=new_index)
 
-    def _port(
-        self,
-        planned: PortPlan,
-        link: links.Link,
-        listed: tuple[addresses.Address, ...],
-        all_routes: tuple[routes.Route, ...],
-    ) -> Port:
-        host = HostPort(
-            name=link.name,
-            ifindex=link.index,
-            mtu_bytes=link.mtu,
-            up=link.up,
-            conf=pod.ipv4_conf(link.name, _CONF),
-            addresses=tuple(_host_address(own) for own in listed if own.index == link.index and _is_kept(own)),
-            routes=tuple(_host_routes(all_routes, link.index)),
-            conf6=_conf6(link.name),
-        )
+    def _port(self, planned: PortPlan, vf: int, mac: str, was: HostPort, device: str) -> Port:
         common = self._node.common
-        own = tuple(address_of(own) for own in planned.addressed)
-        return Port(planned.rail, common.rails[planned.rail].netdev, link.mac, common.mtu_bytes, own, host)
+        name = common.rails[planned.rail].netdev
+        if vf == PORT_ITSELF:
+            own, mtu = planned.addressed, common.mtu_bytes
+            roce = rdma.of_moved_port(planned, common, self._sysfs)
+        else:
+            own = tuple(one.with_address(one.pods_first + vf) for one in planned.addressed)
+            mtu, roce = common.vf_mtu_bytes, rdma.of_vf(planned, vf, common, self._sysfs)
+            was = msgspec.structs.replace(was, vf=vf, pf=planned.netdev)
+        return Port(planned.rail, name, mac, mtu, tuple(map(address_of, own)), was, roce, device)
 
 
-def _link(host: Socket, port: PortPlan) -> links.Link:
+def _link(host: Socket, port: PortPlan, vf: int, sysfs: Path) -> links.Link:
+    name, what = port.netdev, f"port {port.netdev}"
+    if vf != PORT_ITSELF:
+        what = f"the interface of VF {vf} of {port.netdev}"
+        name = hardware.interface(hardware.vf(port.netdev, vf, sysfs)) or ""
     try:
-        return links.get_link(host, port.netdev)
+        return links.get_link(host, name)
     except RefusedError as error:
-        if error.errno != errno.ENODEV:
+        if error.errno not in {errno.ENODEV, errno.EINVAL}:
             raise
         remedy = "another pod may have it (`trackbed agent status`); if none has, `trackbed doctor` says why"
-        raise CniError(Code.KERNEL, f"rail {port.rail}: port {port.netdev} is not on this node", remedy) from error
+        raise CniError(Code.KERNEL, f"rail {port.rail}: {what} is not on this node", remedy) from error
+
+
+def _guards(host: Socket, attachment: Attachment, common: Common) -> Iterator[Step]:
+    """What the VFs may do; a driver that has no such switch has nothing to set."""
+    indexes = {link.name: link.index for link in links.list_links(host)} if attachment.mode == "sriov" else {}
+    change = vfs.Change(trust=common.vf_trust, spoof_check=common.vf_spoof_check)
+    for port in attachment.ports:
+        if port.host and port.host.pf in indexes and common.link_type == "ethernet":
+            message = vfs.set_vf(indexes[port.host.pf], port.host.vf, change)
+            yield Step(port.rail, f"guard VF {port.host.vf} of {port.host.pf}", message, errno.EOPNOTSUPP)
 
 
 def _into_pod(attachment: Attachment, sandbox: Sandbox) -> Iterator[Step]:
@@ -133,79 +148,5 @@ def _into_pod(attachment: Attachment, sandbox: Sandbox) -> Iterator[Step]:
             new_index=pod.index(port.rail),
             mtu=port.mtu_bytes,
         )
-        yield Step(port.rail, f"move port {port.host.name} into the pod", message)
-
-
-def _restore(host: Socket, attachment: Attachment) -> None:
-    """Set what the host had. A route the kernel no longer takes must not keep a pod from ending: it is logged."""
-    steps: list[Step] = []
-    for port in attachment.ports:
-        if port.host is None:
-            continue
-        try:
-            steps += _settings(port, port.host, socket.if_nametoindex(port.host.name))
-            _set_conf6(port.host)
-        except OSError:
-            name = port.host.name
-            _log.warning("rail %d: port %s has not come back; once it has, run `trackbed apply`", port.rail, name)
-    try:
-        batch.send(host, sorted(steps, key=lambda step: step.what.startswith("add route via")))
-    except StepsRefusedError as error:
-        _log.warning("not everything could be given back to the host: %s; run `trackbed apply`", error)
-
-
-def _conf6(name: str) -> dict[str, int]:
-    """The port's IPv6 sysctls that the step addresses sets; netlink cannot (they are read-only there)."""
-    folder = Path("/proc/sys/net/ipv6/conf", name)
-    return {key: int((folder / key).read_text()) for key in _CONF6 if (folder / key).exists()}
-
-
-def _set_conf6(was: HostPort) -> None:
-    for key, value in was.conf6.items():
-        Path("/proc/sys/net/ipv6/conf", was.name, key).write_text(str(value))
-
-
-def _settings(port: Port, was: HostPort, index: int) -> Iterator[Step]:
-    link = links.set_link(index, mtu=was.mtu_bytes, up=was.up, ipv4_conf=was.conf)
-    yield Step(port.rail, f"set up {was.name}", link)
-    for own in was.addresses:
-        message = addresses.replace_address(
-            addresses.Address(index, own.family, own.address, own.prefix, own.scope, own.flags)
-        )
-        yield Step(port.rail, f"add an address to {was.name}", message)
-    for route in was.routes:
-        via = "add route via" if route.gateway else "add route on"
-        message = routes.replace_route(
-            routes.Route(
-                family=route.family,
-                table=route.table,
-                dst=route.dst,
-                prefix=route.prefix,
-                oif=index,
-                gateway=route.gateway,
-                prefsrc=route.prefsrc,
-                protocol=route.protocol,
-                scope=route.scope,
-                metric=route.metric,
-                onlink=route.onlink,
-            )
-        )
-        yield Step(port.rail, f"{via} {was.name}", message)
-
-
-def _is_kept(own: addresses.Address) -> bool:
-    """Addresses that somebody set; what router advertisements or the kernel itself made comes by itself."""
-    permanent = bool(own.flags & addresses.IFA_F_PERMANENT)
-    return permanent and not (own.family == socket.AF_INET6 and own.scope == routes.RT_SCOPE_LINK)
-
-
-def _host_address(own: addresses.Address) -> HostAddress:
-    return HostAddress(own.family, own.address, own.prefix, own.scope, own.flags & _KEPT_FLAGS)
-
-
-def _host_routes(listed: Iterable[routes.Route], index: int) -> Iterator[HostRoute]:
-    for route in listed:
-        by_itself = route.protocol in {routes.RTPROT_KERNEL, routes.RTPROT_RA}
-        if route.oif == index and not by_itself and route.type == routes.RTN_UNICAST:
-            head = (route.family, route.table, route.dst, route.prefix, route.gateway, route.prefsrc)
-            yield HostRoute(*head, route.protocol, route.scope, route.metric, route.onlink)
+        what = "port" if port.host.vf == PORT_ITSELF else "VF"
+        yield Step(port.rail, f"move {what} {port.host.name} into the pod", message)

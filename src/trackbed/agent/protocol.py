@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from trackbed.agent.attachment import Key
+from trackbed.agent.attachment import MODES, Key
 from trackbed.agent.errors import CniError, Code
 
 VERSIONS: Final = ("1.0.0", "1.1.0")
@@ -24,7 +24,6 @@ MAX_CONFIG_BYTES: Final = 1 << 20
 MAX_FRAME_BYTES: Final = MAX_CONFIG_BYTES + (1 << 17)
 """The configuration, and a runtime's environment (Linux allows one variable 128 KiB)."""
 
-MODES: Final = ("macvlan", "move")
 COMMANDS: Final = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
 _WITH_CONTAINER: Final = ("ADD", "DEL", "CHECK")
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from trackbed.agent import cdi
 from trackbed.agent.conflicts import Conflicts
 from trackbed.agent.devices import look
-from trackbed.agent.handlers import Handlers, RailsOf
+from trackbed.agent.handlers import DevicesOf, Handlers, Kubelet
 from trackbed.agent.journal import Journal
 from trackbed.agent.kubelet.messages import Offer
 from trackbed.agent.phases import Clock
+from trackbed.agent.presence import Presence, stay
 from trackbed.agent.server import Server
 from trackbed.agent.store import Store
 from trackbed.plan.plan import NodePlan
@@ -36,6 +38,10 @@ class Places:
     kubelet: Path | None = None
     """The kubelet's folder, /var/lib/kubelet: rails are offered to it and pods get those that it gave them. None:
     there is no kubelet, and every pod gets all rails."""
+    cdi: Path = cdi.FOLDER
+    """Where the kubelet's runtime reads CDI specifications."""
+    presence: Presence | None = None
+    """Where to keep the CNI executable installed and chained; None: that is somebody else's doing."""
 
 
 def run(node: NodePlan, places: Places, ready: Callable[[], None], clock: Clock = time.perf_counter) -> None:
@@ -54,8 +60,8 @@ def run(node: NodePlan, places: Places, ready: Callable[[], None], clock: Clock 
     store = Store(Journal(places.state))
     try:
         conflicts = Conflicts()
-        rails_of = _rails_of(places.kubelet) if places.kubelet else None
-        handlers = Handlers(node, store, conflicts, _BOOT_ID.read_text().strip(), rails_of)
+        kubelet = Kubelet(_devices_of(places.kubelet), places.cdi) if places.kubelet else None
+        handlers = Handlers(node, store, conflicts, _BOOT_ID.read_text().strip(), kubelet)
         handlers.reconcile()
         server = Server(node, handlers, store, conflicts, clock)
         asyncio.run(_serve(server, places, ready, lambda: look(node, store.away())))
@@ -63,10 +69,10 @@ def run(node: NodePlan, places: Places, ready: Callable[[], None], clock: Clock 
         store.close()
 
 
-def _rails_of(kubelet: Path) -> RailsOf:
+def _devices_of(kubelet: Path) -> DevicesOf:
     from trackbed.agent.kubelet.pods import Pods  # noqa: PLC0415 - gRPC takes 30 MB, which only nodes with a kubelet pay
 
-    return Pods(kubelet / "pod-resources/kubelet.sock").rails
+    return Pods(kubelet / "pod-resources/kubelet.sock").devices
 
 
 async def _offer(kubelet: Path, looked: Callable[[], Offer], stop: asyncio.Event) -> None:
@@ -83,5 +89,7 @@ async def _serve(server: Server, places: Places, ready: Callable[[], None], look
     async with asyncio.TaskGroup() as group:
         if places.kubelet is not None:
             group.create_task(_offer(places.kubelet, looked, stop))
+        if places.presence is not None:
+            group.create_task(stay(places.presence, places.socket, stop))
         await server.serve(places.socket, ready, stop)
     _log.info("stopped")

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -45,11 +45,15 @@ Chosen = dict[int, tuple[Addressed, ...]]
 """What a pod gets on each rail."""
 
 
-class ExhaustedError(Exception):
-    """No address is free on `rail`; `count` are planned for this node."""
+Place = tuple[int, int]
+"""What moves into a pod: a rail, and the number of the VF (PORT_ITSELF: the port)."""
 
-    def __init__(self, rail: int, count: int) -> None:
-        super().__init__(f"rail {rail}: all {count} addresses are taken")
+
+class ExhaustedError(Exception):
+    """Nothing is free on `rail`; `count` of `what` are planned for this node."""
+
+    def __init__(self, rail: int, count: int, what: str = "addresses") -> None:
+        super().__init__(f"rail {rail}: all {count} {what} are taken")
         self.rail = rail
         self.count = count
 
@@ -115,11 +119,10 @@ class Store:
         with self._lock:
             return self._entries.get(key)
 
-    def away(self) -> frozenset[str]:
-        """The node's ports that are in pods."""
-        return frozenset(
-            port.host.name for entry in self.entries() for port in entry.attachment.ports if port.host is not None
-        )
+    def away(self) -> dict[Place, Attachment]:
+        """The node's ports and VFs that are in pods, and in which."""
+        with self._lock:
+            return self._away()
 
     def sharing(self, attachment: Attachment) -> bool:
         """Whether another attachment is in the same network namespace."""
@@ -153,21 +156,22 @@ class Store:
             self._last.update({rail: own[0].address for rail, own in chosen.items() if own})
             return attachment
 
-    def take(self, rails: Iterable[int], make: Callable[[], Attachment]) -> Attachment:
-        """Make an attachment of the ports of these rails themselves, and write it down as begun.
+    def take(
+        self,
+        choose: Callable[[Mapping[Place, Attachment]], dict[int, int]],
+        make: Callable[[dict[int, int]], Attachment],
+    ) -> Attachment:
+        """Choose ports or VFs given those that are in pods, make the attachment with them, write it down as begun.
 
         Raises:
-            TakenError: another attachment has one of the ports, or of this pod one of the rails.
+            TakenError: another attachment has one of them, or of this pod one of the rails.
+            ExhaustedError: there is none left on a rail.
             JournalError: it could not be written; nothing is taken.
         """
-        wanted = set(rails)
         with self._lock:
-            for entry in self._entries.values():
-                for port in entry.attachment.ports:
-                    if port.host and port.rail in wanted:
-                        raise TakenError(f"rail {port.rail}: the port is in pod {entry.attachment}")
-            attachment = make()
+            attachment = make(choose(self._away()))
             self._check_alone(attachment)
+            self._check_addresses(attachment)
             self._append(_Held(attachment), sync=False)
             self._entries[attachment.key] = Entry(attachment, done=False)
             return attachment
@@ -221,6 +225,22 @@ class Store:
             shared = rails & {port.rail for port in entry.attachment.ports}
             if shared and entry.attachment.inode == attachment.inode:
                 raise TakenError(f"rail {min(shared)}: the pod has it already, as {entry.attachment}")
+
+    def _check_addresses(self, attachment: Attachment) -> None:
+        """A VF's address is its own, yet a pod attached in another mode may have been given it."""
+        taken = self._taken()
+        for port in attachment.ports:
+            for own in port.addresses:
+                if (own.addressed.version, own.addressed.address) in taken:
+                    raise TakenError(f"rail {port.rail}: address {own.text} is in another pod")
+
+    def _away(self) -> dict[Place, Attachment]:
+        return {
+            (port.rail, port.host.vf): entry.attachment
+            for entry in self._entries.values()
+            for port in entry.attachment.ports
+            if port.host is not None
+        }
 
     def _taken(self) -> set[tuple[int, int]]:
         return {

@@ -1,8 +1,10 @@
-"""Step runtime: containers may lock the memory that RDMA registers.
+"""Step runtime: containers may lock the memory that RDMA registers, and the agent knows what it may hand out.
 
 Kubernetes has no field for RLIMIT_MEMLOCK; containers inherit it from the runtime's service (systemd.exec(5),
 LimitMEMLOCK). Without it ibv_reg_mr fails in pods ("Couldn't allocate MR"), or NCCL quietly takes sockets. The limit
 comes with the runtime's next start, which Trackbed leaves to a person: it is told until it is there.
+
+The node's plan lies in a file, for `trackbed agent run` on this host: what gives pods their rails needs nobody else.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import HEAD, File, Memlock, Setting
+from trackbed.plan.wire import write_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 STEP = "runtime"
 
+NODE_PLAN = "/etc/trackbed/node.json"
 DROP_IN = "/etc/systemd/system/containerd.service.d/90-trackbed.conf"
 
 _UNITS = tuple(
@@ -29,6 +33,7 @@ _UNITS = tuple(
         "/usr/local/lib/systemd/system",
     )
 )
+_LACK = "no containerd service is installed here"
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
@@ -40,8 +45,10 @@ def settings(node: NodePlan) -> Iterator[Setting]:
         DROP_IN,
         f"{HEAD}[Service]\nLimitMEMLOCK=infinity\n",
         _UNITS,
-        "no containerd service is installed here",
+        _LACK,
         after=("systemctl", "daemon-reload"),
     )
     yield Setting(STEP, file, None, why)
     yield Setting(STEP, Memlock("containerd"), None, why)
+    plan = File(NODE_PLAN, f"{write_node(node).decode()}\n", _UNITS, _LACK)
+    yield Setting(STEP, plan, None, "the agent gives pods the rails and addresses of this node")

@@ -12,6 +12,7 @@ from trackbed.cli.options import emit_json, output_option, refuse
 
 SOCKET = Path("/run/trackbed/agent.sock")
 STATE = Path("/var/lib/trackbed")
+_PLAN_SECONDS = 2.0
 
 _socket_option = click.option(
     "--socket",
@@ -20,6 +21,14 @@ _socket_option = click.option(
     default=SOCKET,
     show_default=True,
     help="The agent's unix socket.",
+)
+
+
+_python_option = click.option(
+    "--python",
+    type=click.Path(path_type=Path),
+    metavar="PROGRAM",
+    help="Interpreter of the executable, as the runtime finds it: 3.9 or later.  [default: the one that runs this]",
 )
 
 
@@ -48,36 +57,68 @@ def command() -> None:
     metavar="DIR",
     help="Offer rails to the kubelet of this folder, /var/lib/kubelet; pods get those that it gives them.",
 )
-def run(plan_file: Path, state: Path, socket_file: Path, netns: Path | None, kubelet: Path | None) -> None:
+@click.option("--cni-bin", type=click.Path(path_type=Path), metavar="DIR", help="Install the CNI executable here.")
+@click.option(
+    "--cni-conf",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Stay chained in the first network configuration here.  [with --cni-bin]",
+)
+@_python_option
+def run(
+    plan_file: Path,
+    state: Path,
+    socket_file: Path,
+    netns: Path | None,
+    kubelet: Path | None,
+    cni_bin: Path | None,
+    cni_conf: Path | None,
+    python: Path | None,
+) -> None:
     """Serve the container runtime until SIGTERM.
 
     \b
     Examples:
       trackbed agent run --plan /etc/trackbed/node.json
-      trackbed agent run --plan /etc/trackbed/node.json --kubelet /var/lib/kubelet
+      trackbed agent run --plan /etc/trackbed/node.json --kubelet /var/lib/kubelet \\
+          --cni-bin /opt/cni/bin --cni-conf /etc/cni/net.d
     """
     import logging
 
     from trackbed.agent.journal import JournalError
+    from trackbed.agent.presence import Presence
     from trackbed.agent.run import Places
     from trackbed.agent.run import run as serve
     from trackbed.plan.wire import read_node
     from trackbed.spec.problems import SpecError
 
+    if (cni_bin is None) != (cni_conf is None):
+        refuse("--cni-bin and --cni-conf go together: an executable that nobody calls, or a call of none, helps nobody")
+    presence = Presence(cni_bin, cni_conf, python) if cni_bin and cni_conf else None
+    places = Places(state, socket_file, kubelet, presence=presence)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        node = read_node(plan_file.read_bytes())
+        node = read_node(_plan(plan_file, wait=kubelet is not None))
         if netns is not None:
             _enter(netns)
-        serve(
-            node, Places(state, socket_file, kubelet), lambda: click.echo(f"serving node {node.name} at {socket_file}")
-        )
+        serve(node, places, lambda: click.echo(f"serving node {node.name} at {socket_file}"))
     except SpecError as error:
         refuse(f"{plan_file}: {error.problems[0]}")
     except JournalError as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"{error.filename or socket_file}: {error.strerror}")
+
+
+def _plan(path: Path, *, wait: bool) -> bytes:
+    """The plan's file. On a node of Kubernetes the agent may be there before `trackbed apply` has written it."""
+    import time
+
+    if wait and not path.exists():
+        click.echo(f"waiting for {path}, which `trackbed apply` writes on this host", err=True)
+    while wait and not path.exists():
+        time.sleep(_PLAN_SECONDS)
+    return path.read_bytes()
 
 
 @command.command("status")
@@ -118,7 +159,8 @@ _chain_option = click.option(
 @click.argument("folder", type=click.Path(path_type=Path))
 @_socket_option
 @_chain_option
-def install_cni(folder: Path, socket_file: Path, conflist: Path | None) -> None:
+@_python_option
+def install_cni(folder: Path, socket_file: Path, conflist: Path | None, python: Path | None) -> None:
     """Write the CNI executable into FOLDER, where the container runtime looks for it.
 
     \b
@@ -130,7 +172,7 @@ def install_cni(folder: Path, socket_file: Path, conflist: Path | None) -> None:
     from trackbed.agent.install import install
 
     try:
-        click.echo(install(folder, socket_file))
+        click.echo(install(folder, socket_file, python))
         if conflist is not None:
             click.echo(f"{conflist}: {'added' if chain(conflist) else 'it is there already'}")
     except ChainError as error:

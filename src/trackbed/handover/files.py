@@ -37,6 +37,7 @@ OWN = (
     limits.MEMLOCK,
     kubelet.DROP_IN,
     runtime.DROP_IN,
+    runtime.NODE_PLAN,
 )
 """Every name that a file of ours can have; those that no plan asks for any more are deleted by who can delete."""
 

@@ -30,6 +30,7 @@ NAMES = (
     ("limits", limits.MEMLOCK),
     ("kubelet", kubelet.DROP_IN),
     ("runtime", runtime.DROP_IN),
+    ("runtime", runtime.NODE_PLAN),
 )
 """Step and path of every file of this kind; those that no plan asks for any more are deleted."""
 

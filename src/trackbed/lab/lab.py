@@ -22,6 +22,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from trackbed.agent.client import status
 from trackbed.agent.install import install
 from trackbed.chain import settings
@@ -60,6 +62,14 @@ class LabError(Exception):
     """The lab cannot do that; the message says why and what to do."""
 
 
+def _without_vfs(planned: Plan) -> Plan:
+    """Namespaces have no VFs: pods that would get one share the port instead."""
+    if planned.common.pod_mode != "sriov":
+        return planned
+    common = replace(planned.common, pod_mode="macvlan")
+    return replace(planned, common=common, nodes=tuple(replace(node, common=common) for node in planned.nodes))
+
+
 class Lab:
     """One lab. All methods must be called inside its sandbox."""
 
@@ -72,7 +82,7 @@ class Lab:
     def plan(self) -> Plan:
         """The plan of the Fabric the lab was made from."""
         loaded = load((self.files / "original.yaml").read_bytes(), "fabric.yaml")
-        return plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
+        return _without_vfs(plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {}))
 
     @cached_property
     def topology(self) -> Topology:

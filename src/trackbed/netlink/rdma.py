@@ -10,6 +10,7 @@ namespace; one that is taken is refused (EEXIST for a rename, ENFILE for a new l
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 RDMA_NL_NLDEV = 5
 RDMA_NLDEV_CMD_GET, RDMA_NLDEV_CMD_SET, RDMA_NLDEV_CMD_NEWLINK, RDMA_NLDEV_CMD_DELLINK = 1, 2, 3, 4
 RDMA_NLDEV_CMD_PORT_GET, RDMA_NLDEV_CMD_SYS_GET, RDMA_NLDEV_CMD_SYS_SET = 5, 6, 7
+RDMA_NLDEV_CMD_GET_CHARDEV = 15
 
 RDMA_NLDEV_ATTR_DEV_INDEX, RDMA_NLDEV_ATTR_DEV_NAME, RDMA_NLDEV_ATTR_PORT_INDEX = 1, 2, 3
 RDMA_NLDEV_ATTR_FW_VERSION, RDMA_NLDEV_ATTR_NODE_GUID, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID = 5, 6, 7
 RDMA_NLDEV_ATTR_PORT_STATE, RDMA_NLDEV_ATTR_PORT_PHYS_STATE = 12, 13
 RDMA_NLDEV_ATTR_NDEV_INDEX, RDMA_NLDEV_ATTR_NDEV_NAME, RDMA_NLDEV_ATTR_LINK_TYPE = 50, 51, 65
 RDMA_NLDEV_SYS_ATTR_NETNS_MODE, RDMA_NLDEV_ATTR_DEV_PROTOCOL, RDMA_NLDEV_NET_NS_FD = 66, 67, 68
+RDMA_NLDEV_ATTR_CHARDEV_TYPE, RDMA_NLDEV_ATTR_CHARDEV_NAME, RDMA_NLDEV_ATTR_CHARDEV = 69, 70, 72
 
 NetnsMode = Literal["exclusive", "shared"]
 """Exclusive: a device is seen in one namespace only. Shared: in every one."""
@@ -79,6 +82,15 @@ class Port:
     netdev: str | None
     """The interface of a RoCE or iWARP port; None where it has none, or has it in another namespace."""
     netdev_index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """The character device by which programs use an RDMA device: its name under /dev/infiniband, its number."""
+
+    name: str
+    major: int
+    minor: int
 
 
 def _message(command: int, *attributes: bytes) -> Message:
@@ -166,6 +178,27 @@ def port(body: bytes | memoryview) -> Port:
         netdev=codec.as_text(found.get(RDMA_NLDEV_ATTR_NDEV_NAME)) or None,
         netdev_index=None if netdev is None else number(U32, netdev, "RDMA_NLDEV_ATTR_NDEV_INDEX"),
     )
+
+
+def ask_verbs(index: int) -> Message:
+    """The request behind `get_verbs`."""
+    return _message(RDMA_NLDEV_CMD_GET_CHARDEV, _index(index), codec.string(RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs"))
+
+
+def get_verbs(sock: Socket, of: Device) -> Verbs:
+    """The file of a device for programs; RefusedError (ENOENT) where ib_uverbs is not loaded."""
+    return verbs(_only(sock, ask_verbs(of.index)))
+
+
+def verbs(body: bytes | memoryview) -> Verbs:
+    """The file in an answer to RDMA_NLDEV_CMD_GET_CHARDEV; its number is in huge_encode_dev of linux/kdev_t.h."""
+    found = codec.attributes(body)
+    name = codec.as_text(found.get(RDMA_NLDEV_ATTR_CHARDEV_NAME))
+    if not name:
+        msg = "an answer without RDMA_NLDEV_ATTR_CHARDEV_NAME"
+        raise MalformedError(msg)
+    device_number = number(U64, found.get(RDMA_NLDEV_ATTR_CHARDEV), "RDMA_NLDEV_ATTR_CHARDEV")
+    return Verbs(name, os.major(device_number), os.minor(device_number))
 
 
 def rename_device(index: int, name: str) -> Message:

@@ -42,5 +42,8 @@ class OtherRanges(Model):
 class Pods(Model):
     """How pods get rails."""
 
-    mode: Literal["move", "macvlan"] | None = None
-    """move: the port goes into the pod. macvlan: pods share it. Default: move for point-to-point, else macvlan."""
+    mode: Literal["move", "sriov", "macvlan"] | None = None
+    """move: the port goes into the pod. sriov: a VF of it does. macvlan: pods share it.
+
+    Default: move for point-to-point, sriov where there are VFs, else macvlan.
+    """

@@ -85,7 +85,11 @@ class FabricSpec(Model):
     @property
     def pod_mode(self) -> str:
         """How pods get a port, the default filled in."""
-        return self.pods.mode or ("move" if self.addressing.scheme == "point-to-point" else "macvlan")
+        if self.pods.mode is not None:
+            return self.pods.mode
+        if self.addressing.scheme == "point-to-point":
+            return "move"
+        return "sriov" if self.vfs.count else "macvlan"
 
 
 class Fabric(Model):

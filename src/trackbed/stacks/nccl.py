@@ -22,7 +22,7 @@ def variables(plan: Plan, hcas: Sequence[Hca], bootstrap: str = PRIMARY) -> dict
     `bootstrap` is NCCL_SOCKET_IFNAME, see `off_rails` for hosts.
     """
     return {
-        **_devices(hcas),
+        **_nccl_devices(hcas),
         "NCCL_SOCKET_IFNAME": bootstrap,
         **_cross_rail(plan),
         **_addresses(plan),
@@ -42,9 +42,18 @@ def off_rails(plan: Plan) -> str:
     return "^=" + ",".join(("lo", "docker0", *rails))
 
 
-def _devices(hcas: Sequence[Hca]) -> dict[str, str]:
+def hca_variables(hcas: Sequence[Hca]) -> dict[str, str]:
+    """The lists of devices alone, for who knows the devices of one pod."""
+    return _nccl_devices(hcas) | _ucx_devices(hcas)
+
+
+def _nccl_devices(hcas: Sequence[Hca]) -> dict[str, str]:
     """Exact names (without `=`, rail1 takes rail10 too), each with port and rail: rings then join equal rails only."""
     return {"NCCL_IB_HCA": "=" + ",".join(map(str, hcas))} if hcas else {}
+
+
+def _ucx_devices(hcas: Sequence[Hca]) -> dict[str, str]:
+    return {"UCX_NET_DEVICES": ",".join(f"{hca.device}:{hca.port}" for hca in hcas)} if hcas else {}
 
 
 def _cross_rail(plan: Plan) -> dict[str, str]:
@@ -75,7 +84,7 @@ def _traffic_class(plan: Plan) -> dict[str, str]:
 
 def _ucx(plan: Plan, hcas: Sequence[Hca]) -> dict[str, str]:
     """The same for UCX, which else takes peers in other subnets for unreachable."""
-    found = {"UCX_NET_DEVICES": ",".join(f"{hca.device}:{hca.port}" for hca in hcas)} if hcas else {}
+    found = _ucx_devices(hcas)
     if _ethernet(plan):
         found["UCX_IB_TRAFFIC_CLASS"] = str(traffic_class(plan))
         if plan.common.cross_rail == "routed" or plan.common.scheme in {"node-subnet", "point-to-point"}:

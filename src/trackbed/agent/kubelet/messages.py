@@ -56,14 +56,14 @@ def _device(one: Device) -> bytes:
     return message((1, one.id), (2, HEALTHY if one.healthy else UNHEALTHY), *topology)
 
 
-def containers(request: bytes) -> int:
-    """How many containers an AllocateRequest is for. Raises WireError."""
-    return len(messages(fields(request), 1))
+def containers(request: bytes) -> list[tuple[str, ...]]:
+    """The devices of each container that an AllocateRequest is for. Raises WireError."""
+    return [texts(fields(one), 1) for one in messages(fields(request), 1)]
 
 
-def allocated(count: int) -> bytes:
-    """AllocateResponse: so many containers get nothing but their place."""
-    return message(*repeated(1, [b""] * count))
+def allocated(each: Iterable[Iterable[str]]) -> bytes:
+    """AllocateResponse: each container gets the devices that CDI calls so."""
+    return message(*repeated(1, (message(*repeated(5, (message((1, name)) for name in names))) for names in each)))
 
 
 def which_pod(namespace: str, name: str) -> bytes:

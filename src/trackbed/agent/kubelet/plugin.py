@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
+from trackbed.agent import cdi
 from trackbed.agent.kubelet import messages
 from trackbed.agent.kubelet.messages import Device, Offer
 from trackbed.netlink.codec import NetlinkError
@@ -107,7 +108,7 @@ class Plugins:
                 yield messages.device_list(devices)
 
         async def allocate(request: bytes, _: _Context) -> bytes:
-            return messages.allocated(messages.containers(request))
+            return messages.allocated([map(cdi.name, ids) for ids in messages.containers(request)])
 
         return {
             "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(options),

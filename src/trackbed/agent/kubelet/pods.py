@@ -20,6 +20,7 @@ from trackbed.agent.kubelet.wire import WireError
 _SERVICE: Final = "/v1.PodResourcesLister/"
 _SECONDS: Final = 5.0
 _RAIL: Final = re.compile(rf"{re.escape(DOMAIN)}/rail(0|[1-9]\d{{0,3}})")
+_ONE: Final = "all its containers share one interface on a rail: ask for 1, in one container only"
 _WITHOUT_GET: Final = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
 """Of a kubelet that has no Get, or has it switched off ("PodResources API Get method disabled")."""
 
@@ -34,10 +35,13 @@ class Pods:
         self._get: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}Get")
         self._list: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}List")
 
-    def rails(self, namespace: str, name: str) -> tuple[int, ...]:
-        """The rails that a pod was given; empty for one that asked for none. CniError where the kubelet cannot say."""
+    def devices(self, namespace: str, name: str) -> dict[int, str]:
+        """The device of each rail that a pod was given; empty for one that asked for none.
+
+        Raises CniError: the kubelet cannot say, or the pod was given two devices of one rail.
+        """
         try:
-            return rails_of(self._given(namespace, name))
+            return devices_of(self._given(namespace, name))
         except grpc.RpcError as error:
             raise _unknown(self._socket, namespace, name, str(error.details())) from error
         except WireError as error:
@@ -55,10 +59,16 @@ class Pods:
         return found
 
 
-def rails_of(given: tuple[Given, ...]) -> tuple[int, ...]:
-    """The rails among what a pod's containers were given."""
-    found = [_RAIL.fullmatch(one.resource) for one in given if one.ids]
-    return tuple(sorted({int(one[1]) for one in found if one}))
+def devices_of(given: tuple[Given, ...]) -> dict[int, str]:
+    """The devices of rails among what a pod's containers were given, by rail in order. CniError if a rail has two."""
+    found: dict[int, str] = {}
+    for one in given:
+        rail = _RAIL.fullmatch(one.resource)
+        if rail and one.ids:
+            if len(one.ids) > 1 or int(rail[1]) in found:
+                raise CniError(Code.CONFIG, f"the pod has more than one {one.resource}", _ONE)
+            found[int(rail[1])] = one.ids[0]
+    return dict(sorted(found.items()))
 
 
 def _unknown(socket: Path, namespace: str, name: str, why: str) -> CniError:

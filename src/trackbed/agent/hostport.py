@@ -1,0 +1,146 @@
+"""What a port or a VF had on the host before it went into a pod: read before it goes, given back when it is home.
+
+The kernel drops addresses, routes and sysctls of a device that leaves a namespace; rules stay where they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from trackbed.agent import batch, hardware, pod
+from trackbed.agent.attachment import PORT_ITSELF, Attachment, HostAddress, HostPort, HostRoute, Port
+from trackbed.agent.batch import Step, StepsRefusedError
+from trackbed.netlink import addresses, links, routes
+from trackbed.netlink.sockets import BatchError, Socket
+
+_log = logging.getLogger(__name__)
+
+_CONF = ("arp_announce", "arp_filter", "arp_ignore", "forwarding", "rp_filter")
+_CONF6 = ("accept_ra", "keep_addr_on_down")
+_KEPT_FLAGS = addresses.IFA_F_NODAD | addresses.IFA_F_NOPREFIXROUTE
+_RETURN_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+def read(host: Socket, found: Iterable[links.Link]) -> list[HostPort]:
+    """What these devices have."""
+    own, by = addresses.list_addresses(host), routes.list_routes(host)
+    return [_read(link, own, by) for link in found]
+
+
+def _read(link: links.Link, own: Iterable[addresses.Address], by: Iterable[routes.Route]) -> HostPort:
+    return HostPort(
+        name=link.name,
+        ifindex=link.index,
+        mtu_bytes=link.mtu,
+        up=link.up,
+        conf=pod.ipv4_conf(link.name, _CONF),
+        addresses=tuple(_host_address(one) for one in own if one.index == link.index and _is_kept(one)),
+        routes=tuple(_host_routes(by, link.index)),
+        conf6=_conf6(link.name),
+    )
+
+
+def restore(host: Socket, attachment: Attachment, sysfs: Path) -> None:
+    """Set what the host had. A route the kernel no longer takes must not keep a pod from ending: it is logged."""
+    steps: list[Step] = []
+    deadline = time.monotonic() + _RETURN_SECONDS
+    for port in attachment.ports:
+        if port.host is None:
+            continue
+        try:
+            _named(host, port.host, sysfs, deadline)
+            steps += _settings(port, port.host, socket.if_nametoindex(port.host.name))
+            _set_conf6(port.host)
+        except (OSError, BatchError):
+            name = port.host.name
+            _log.warning("rail %d: %s has not come back; once it has, run `trackbed apply`", port.rail, name)
+    try:
+        batch.send(host, sorted(steps, key=lambda step: step.what.startswith("add route via")))
+    except StepsRefusedError as error:
+        _log.warning("not everything could be given back to the host: %s; run `trackbed apply`", error)
+
+
+def _named(host: Socket, was: HostPort, sysfs: Path, deadline: float) -> None:
+    """Give a VF its name again.
+
+    When a namespace ends the kernel brings its devices home in its own time, and calls one dev7 whose name is taken.
+    """
+    if was.vf == PORT_ITSELF:
+        return
+    while (name := hardware.interface(hardware.vf(was.pf, was.vf, sysfs))) is None:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_LOOK_SECONDS)
+    if name != was.name:
+        host.send([links.set_link(socket.if_nametoindex(name), up=False)])
+        host.send([links.set_link(socket.if_nametoindex(name), name=was.name)])
+
+
+def _conf6(name: str) -> dict[str, int]:
+    """The port's IPv6 sysctls that the step addresses sets; netlink cannot (they are read-only there)."""
+    folder = Path("/proc/sys/net/ipv6/conf", name)
+    return {key: int((folder / key).read_text()) for key in _CONF6 if (folder / key).exists()}
+
+
+def _set_conf6(was: HostPort) -> None:
+    for key, value in was.conf6.items():
+        place = _writable() / "ipv6/conf" / was.name / key
+        if int(place.read_text()) != value:
+            place.write_text(str(value))
+
+
+def _writable() -> Path:
+    """The sysctls of the network: in a container /proc/sys is read-only, and the host's folder lies elsewhere."""
+    mounted = Path("/host/proc/sys/net")
+    return mounted if mounted.is_dir() else Path("/proc/sys/net")
+
+
+def _settings(port: Port, was: HostPort, index: int) -> Iterator[Step]:
+    link = links.set_link(index, mtu=was.mtu_bytes, up=was.up, ipv4_conf=was.conf)
+    yield Step(port.rail, f"set up {was.name}", link)
+    for own in was.addresses:
+        message = addresses.replace_address(
+            addresses.Address(index, own.family, own.address, own.prefix, own.scope, own.flags)
+        )
+        yield Step(port.rail, f"add an address to {was.name}", message)
+    for route in was.routes:
+        via = "add route via" if route.gateway else "add route on"
+        message = routes.replace_route(
+            routes.Route(
+                family=route.family,
+                table=route.table,
+                dst=route.dst,
+                prefix=route.prefix,
+                oif=index,
+                gateway=route.gateway,
+                prefsrc=route.prefsrc,
+                protocol=route.protocol,
+                scope=route.scope,
+                metric=route.metric,
+                onlink=route.onlink,
+            )
+        )
+        yield Step(port.rail, f"{via} {was.name}", message)
+
+
+def _is_kept(own: addresses.Address) -> bool:
+    """Addresses that somebody set; what router advertisements or the kernel itself made comes by itself."""
+    permanent = bool(own.flags & addresses.IFA_F_PERMANENT)
+    return permanent and not (own.family == socket.AF_INET6 and own.scope == routes.RT_SCOPE_LINK)
+
+
+def _host_address(own: addresses.Address) -> HostAddress:
+    return HostAddress(own.family, own.address, own.prefix, own.scope, own.flags & _KEPT_FLAGS)
+
+
+def _host_routes(listed: Iterable[routes.Route], index: int) -> Iterator[HostRoute]:
+    for route in listed:
+        by_itself = route.protocol in {routes.RTPROT_KERNEL, routes.RTPROT_RA}
+        if route.oif == index and not by_itself and route.type == routes.RTN_UNICAST:
+            head = (route.family, route.table, route.dst, route.prefix, route.gateway, route.prefsrc)
+            yield HostRoute(*head, route.protocol, route.scope, route.metric, route.onlink)
