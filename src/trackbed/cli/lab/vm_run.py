@@ -39,7 +39,7 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     from trackbed.verify.run_result import Phase
 
     began = time.monotonic()
-    fabric, plan = _planned(source)
+    fabric, plan = planned(source)
     try:
         shape = course.shape_of(plan, Shape(memory=memory, accelerator="auto"))
     except course.UnfitError as error:
@@ -60,8 +60,8 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     raise SystemExit(0 if ok else 1)
 
 
-def _planned(source: str | None) -> tuple[bytes, Plan]:
-    """The Fabric's bytes, and its plan."""
+def planned(source: str | None) -> tuple[bytes, Plan]:
+    """A Fabric's bytes, and its plan; without a source the emulated servers' own."""
     from importlib.resources import as_file, files
 
     if source is not None:

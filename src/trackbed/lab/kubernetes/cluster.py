@@ -16,15 +16,20 @@ from msgspec.structs import replace
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import KubeError
 from trackbed.lab.kubernetes import build, control_plane, images, node
+from trackbed.lab.kubernetes.agent_image import agent
 from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE
 from trackbed.lab.vm import lab
 from trackbed.lab.vm.channel import ChannelError, execute
 from trackbed.lab.vm.furnish import Text
 from trackbed.lab.vm.machine import Shape
 from trackbed.lab.vm.parts import Parts
+from trackbed.stacks.releases import catalogue
 
 TOOLS = "lab.trackbed.dev/tools:1"
 """The image for workloads: iproute2, rdma-core, perftest, as an unprivileged user."""
+
+AGENT = catalogue()["trackbed"].releases[-1].images["agent"]
+"""The agent's image, under the name that stack `native` gives it."""
 
 READY_SECONDS = 120.0
 """From servers that are up to nodes that are Ready; without KVM some 30 seconds on two idle cores."""
@@ -55,19 +60,32 @@ def up(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]) -> 
     """Start control plane and servers, and wait until all nodes are Ready.
 
     Raises:
-        ClusterError, ControlPlaneError, LabError, BuildError, ImageError: it did not come up; nothing is left running.
+        ClusterError, and as `started`: it did not come up; nothing is left running.
+    """
+    cluster = started(folder, parts, shape, say)
+    try:
+        await_nodes(cluster, say)
+    except BaseException:
+        down(folder)
+        raise
+    return cluster
+
+
+def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]) -> Cluster:
+    """Start control plane and servers; the nodes come when they can.
+
+    Raises:
+        ControlPlaneError, LabError, BuildError, ImageError: it did not come up; nothing is left running.
     """
     shape = replace(shape, cluster=True)
     planes, programs = build.binaries(CONTROL_PLANE, say), build.binaries(NODE, say)
     kubeconfig = control_plane.up(folder, planes, nodes=shape.names())
     try:
         wanted = lab.Wanted(parts, shape, _files(folder, parts, shape, programs))
-        cluster = Cluster(kubeconfig, lab.up(servers(folder), wanted, say))
-        _await_nodes(cluster, say)
+        return Cluster(kubeconfig, lab.up(servers(folder), wanted, say))
     except BaseException:
         down(folder)
         raise
-    return cluster
 
 
 def down(folder: Path) -> int:
@@ -89,6 +107,7 @@ def _images(folder: Path, parts: Parts, programs: Path) -> list[Path]:
     wanted = (
         images.pause(programs / "pause", node.PAUSE),
         images.tools(parts.tools, TOOLS),
+        agent(parts.tools, AGENT),
     )
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{image.name.rpartition('/')[2].replace(':', '-')}.tar" for image in wanted]
@@ -97,13 +116,14 @@ def _images(folder: Path, parts: Parts, programs: Path) -> list[Path]:
     return paths
 
 
-def _await_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
+def await_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
+    """Wait until all nodes are Ready. Raises ClusterError."""
     began = time.monotonic()
     waiting = set(cluster.servers.shape.names())
     with connect(str(cluster.kubeconfig)) as client:
         while waiting:
             for name in sorted(waiting):
-                if _is_ready(client, name):
+                if is_ready(client, name):
                     say(f"{name} is Ready after {time.monotonic() - began:.1f} s")
                     waiting.remove(name)
             if time.monotonic() - began > READY_SECONDS:
@@ -114,7 +134,8 @@ def _await_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
             time.sleep(_POLL_SECONDS)
 
 
-def _is_ready(client: Client, name: str) -> bool:
+def is_ready(client: Client, name: str) -> bool:
+    """Whether a node is Ready."""
     return _condition(client, name).get("status") == "True"
 
 

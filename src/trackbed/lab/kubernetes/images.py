@@ -2,6 +2,7 @@
 
     pause     one static program: the first container of every pod
     tools     busybox, iproute2, rdma-core and perftest with the libraries they need, for workloads
+    agent     Python and Trackbed (module agent_image)
 
 An archive is a tar of an image layout (OCI Image Format 1.1, image-layout.md) with one image of one layer; the same
 content gives the same bytes.
@@ -34,6 +35,8 @@ TOOLS = ("ip", "rdma", "ethtool", "ping", "ib_write_bw", "rping", "ibv_devices",
 """Of iproute2, ethtool, iputils, perftest, rdma-core."""
 APPLETS = ("sh", "cat", "env", "grep", "id", "ls", "sed", "sleep", "timeout", "head", "seq", "true", "wc")
 """Of busybox."""
+_LOADED_LATE = ("libgcc_s.so.1",)
+"""What the C library loads when a thread is cancelled, as rping's are."""
 USER = 1000
 """Who a workload's container runs as."""
 
@@ -63,7 +66,9 @@ def tools(root: Path, name: str) -> Image:
     """The image of workloads: programs below `root`, else this machine's. Raises ImageError, PartsError."""
     programs = {f"usr/bin/{one}": program(root, one).resolve() for one in TOOLS}
     drivers = _drivers(root)
-    needed = libraries([*programs.values(), *drivers.values()], root)
+    loaded = [_library(root, one) for one in _LOADED_LATE]
+    needed = libraries([*programs.values(), *drivers.values(), *loaded], root)
+    needed |= {f"{_LIBRARIES}/{path.name}": path.resolve() for path in loaded}
     users = f"root:x:0:0::/:/bin/sh\nuser:x:{USER}:{USER}::/:/bin/sh\n"
     return Image(
         name,
@@ -73,6 +78,14 @@ def tools(root: Path, name: str) -> Image:
         ("/bin/sleep", "infinity"),
         str(USER),
     )
+
+
+def _library(root: Path, name: str) -> Path:
+    """A library that is loaded by name. Raises ImageError."""
+    for folder in (root / _LIBRARIES, Path("/", _LIBRARIES)):
+        if (folder / name).exists():
+            return folder / name
+    raise ImageError(f"neither the fetched tools nor this machine have {name}")
 
 
 def _drivers(root: Path) -> dict[str, Path]:
@@ -175,7 +188,7 @@ def _members(image: Image) -> Iterable[tuple[tarfile.TarInfo, bytes]]:
         entry.type, entry.linkname = tarfile.SYMTYPE, target
         yield entry, b""
     for name, text in sorted(image.texts.items()):
-        yield _file(name, len(text.encode()), 0o644), text.encode()
+        yield _file(name, len(text.encode()), 0o755 if name.startswith("usr/bin/") else 0o644), text.encode()
     for name, path in sorted(image.files.items()):
         content = path.read_bytes()
         yield _file(name, len(content), 0o755), content

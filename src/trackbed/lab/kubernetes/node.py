@@ -66,6 +66,7 @@ def files(node: Node, kubeconfig: str) -> Mapping[str, Text]:
         "etc/systemd/system/multi-user.target.d/cluster.conf": _STARTED,
         "etc/containerd/config.toml": _CONTAINERD.format(pause=PAUSE, programs=node.programs),
         _CONFIG: _KUBELET,
+        "etc/sysctl.d/80-node.conf": _SYSCTLS,
         CONFLIST: json.dumps(_conflist(node), indent=2) + "\n",
         f"{kubelet.FOLDER[1:]}/.keep": "",
     }
@@ -82,7 +83,12 @@ def _network(node: Node) -> str:
 
 
 def _loads(node: Node) -> str:
-    return "".join(f"ExecStartPost={node.programs}/ctr -n k8s.io images import {path}\n" for path in node.images)
+    """Each archive is loaded once.
+
+    containerd does not sync what it unpacks: after a power cut an image would have empty files, and keep them. What
+    marks it as loaded comes after the sync.
+    """
+    return "".join(_LOAD.format(ctr=node.programs / "ctr", path=path, mark=path.stem) for path in node.images)
 
 
 def _conflist(node: Node) -> dict[str, object]:
@@ -101,8 +107,12 @@ IPv6AcceptRA=no
 IPForward=yes
 """
 
+_SYSCTLS = "fs.inotify.max_user_instances = 8192\nfs.inotify.max_user_watches = 1048576\n"
 _STARTED = "[Unit]\nWants=containerd.service kubelet.service\n"
-# containerd does not sync what it unpacks: after a power cut soon afterwards an image has empty files, and keeps them.
+_LOAD = (
+    "ExecStartPost=sh -c 'test -e /var/lib/containerd/{mark}.loaded || {{ {ctr} -n k8s.io images import --local {path} "
+    "&& sync -f /var/lib/containerd && touch /var/lib/containerd/{mark}.loaded; }}'\n"
+)
 _CONTAINERD_UNIT = """[Unit]
 Description=containerd
 After=systemd-networkd.service
@@ -113,8 +123,7 @@ StartLimitIntervalSec=0
 Type=notify
 Environment=PATH={programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 ExecStart={programs}/containerd
-{images}ExecStartPost=sync -f /var/lib/containerd
-Delegate=yes
+{images}Delegate=yes
 KillMode=process
 Restart=always
 RestartSec=1

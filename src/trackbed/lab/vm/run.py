@@ -34,6 +34,7 @@ from trackbed.plan.plan import Plan, PortPlan
 from trackbed.verify.run_result import Phase
 
 FABRIC = "/run/own/fabric.yaml"
+MEMLOCK = "locked memory of containerd"
 _SECONDS = 240.0
 _FACTORY = """
 udevadm settle --timeout=60
@@ -117,15 +118,12 @@ def _refuse(plan: Plan) -> None:
 
 def run(here: lab.Lab, plan: Plan, fabric: bytes, booted: Phase, tell: Tell) -> tuple[Phase, ...]:
     """Go through all phases on servers that have just come up; `booted` is the phase that brought them up."""
-    for node in plan.nodes:
-        (own(Path(here.folder), node.name) / "fabric.yaml").write_bytes(fabric)
-    course = Course(here, plan, tell, [booted])
-    tell(booted)
-    course.phase("factory", lambda: _factory(course))
-    course.phase("apply", lambda: _apply(course, reboot=True))
-    course.phase("reboot", lambda: _reboot(course))
-    course.phase("again", lambda: _apply(course, reboot=False))
-    course.phase("doctor", lambda: _doctor(course))
+    course = begun(here, plan, fabric, booted, tell)
+    course.phase("factory", lambda: factory(course))
+    course.phase("apply", lambda: apply(course))
+    course.phase("reboot", lambda: reboot(course))
+    course.phase("again", lambda: again(course))
+    course.phase("doctor", lambda: doctor(course))
     if plan.common.rdma_mode == "shared" and len(plan.nodes) > 1:
         course.phase("pods", lambda: _pods(course))
         course.phase("rdma", lambda: _rdma(course, same_rail(plan)))
@@ -134,11 +132,19 @@ def run(here: lab.Lab, plan: Plan, fabric: bytes, booted: Phase, tell: Tell) -> 
     return tuple(course.phases)
 
 
+def begun(here: lab.Lab, plan: Plan, fabric: bytes, booted: Phase, tell: Tell) -> Course:
+    """A run of servers that have just come up and now have the Fabric."""
+    for node in plan.nodes:
+        (own(Path(here.folder), node.name) / "fabric.yaml").write_bytes(fabric)
+    tell(booted)
+    return Course(here, plan, tell, [booted])
+
+
 def _trackbed(*words: str) -> list[str]:
     return [sys.executable, "-m", "trackbed", *words, "-f", FABRIC]
 
 
-def _factory(course: Course) -> tuple[str, bool]:
+def factory(course: Course) -> tuple[str, bool]:
     """That nothing of the plan is there yet."""
     found = [done.output.decode().split() for done in course.everywhere(["sh", "-c", _FACTORY])]
     rails = str(course.here.shape.rails)
@@ -146,22 +152,41 @@ def _factory(course: Course) -> tuple[str, bool]:
     return f"no VFs, MTU 1500, no IOMMU pass-through, shared RDMA mode: {'yes' if fresh else found}", fresh
 
 
-def _apply(course: Course, *, reboot: bool) -> tuple[str, bool]:
-    answers = [_json(done) for done in course.everywhere(_trackbed("apply", "--yes", "-o", "json"))]
-    wrong = next((text for answer, text in answers if answer is None), None)
-    if wrong is not None:
+def apply(course: Course) -> tuple[str, bool]:
+    """`trackbed apply` on servers as they come from their maker: all is made, and a reboot is asked for."""
+    told, wrong = _applied(course)
+    if wrong:
         return wrong, False
-    told = [answer for answer, _ in answers if answer is not None]
+    made, files, left = [one["applied"] for one in told], [len(one["files"]) for one in told], _left(told)
+    ok = not left and all(one["reboot"] for one in told)
+    return f"{made} changes, {files} files; asks for a reboot{f'; left: {left}' if left else ''}", ok
+
+
+def again(course: Course) -> tuple[str, bool]:
+    """`trackbed apply` once more: it changes nothing."""
+    told, wrong = _applied(course)
+    if wrong:
+        return wrong, False
     made, files = [one["applied"] for one in told], [len(one["files"]) for one in told]
-    left = [change["what"] for one in told for change in one["changes"] if not change.get("reboot")]
-    if reboot:
-        ok = not left and all(one["reboot"] for one in told)
-        return f"{made} changes, {files} files; asks for a reboot{f'; left: {left}' if left else ''}", ok
     ok = not any((*made, *files)) and not any(one["changes"] for one in told)
-    return "nothing to change" if ok else f"changed {made} settings and {files} files again; left: {told}", ok
+    return "nothing to change" if ok else f"changed {made} settings and {files} files again; left: {_left(told)}", ok
 
 
-def _reboot(course: Course) -> tuple[str, bool]:
+def _applied(course: Course) -> tuple[list[dict[str, Any]], str]:
+    """What `trackbed apply` says on each server; or why one says nothing."""
+    answers = [_json(done) for done in course.everywhere(_trackbed("apply", "--yes", "-o", "json"))]
+    wrong = next((text for answer, text in answers if answer is None), "")
+    return [answer for answer, _ in answers if answer is not None], wrong
+
+
+def _left(told: list[dict[str, Any]]) -> list[str]:
+    """What is still different, but for what the next boot brings or a restart of containerd, which it brings too."""
+    left = [change for one in told for change in one["changes"] if not change.get("reboot")]
+    return [change["what"] for change in left if change["what"] != MEMLOCK]
+
+
+def reboot(course: Course) -> tuple[str, bool]:
+    """A real reboot, of all servers at once."""
     names = [node.name for node in course.plan.nodes]
     with ThreadPoolExecutor(max_workers=len(names)) as pool:
         seconds = list(pool.map(lambda name: lab.reboot(course.here, name), names))
@@ -169,7 +194,8 @@ def _reboot(course: Course) -> tuple[str, bool]:
     return f"{', '.join(f'{one:.0f} s' for one in seconds)}; kernel arguments: {arguments}", True
 
 
-def _doctor(course: Course) -> tuple[str, bool]:
+def doctor(course: Course) -> tuple[str, bool]:
+    """Every check of every server passes."""
     answers = [_json(done) for done in course.everywhere(_trackbed("doctor", "--all", "-o", "json"))]
     wrong = next((text for answer, text in answers if answer is None), None)
     if wrong is not None:

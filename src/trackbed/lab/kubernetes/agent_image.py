@@ -1,0 +1,119 @@
+"""The agent's image: a Python, what of its library an agent can need, Trackbed as it is installed.
+
+The system's own Python is taken where it is of the version that runs here, since it is stripped: every megabyte is
+hashed twice by an emulated processor.
+
+Modules go in compiled, as Python has them in its cache: nothing is compiled again in a container that cannot write.
+What has no cache of its own age goes in as its source.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import trackbed
+from trackbed.lab.kubernetes.images import Image, ImageError, libraries
+
+PACKAGES = ("click", "grpcio", "msgspec", "pyyaml", "typing_extensions")
+"""Distributions that the agent imports."""
+
+_LEFT_OUT = frozenset(
+    {
+        *("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "pydoc_data", "venv"),
+        *("site-packages", "dist-packages", "__pycache__", "distutils", "unittest", "lab"),
+    }
+)
+_UNUSED = ("_tkinter.", "_sqlite3.", "_ssl.", "_hashlib.", "_codecs_", "_curses", "_test", "_ctypes_test.", "_xx")
+"""Beginnings of names of what is native and no agent needs, with the libraries that it would bring."""
+
+_CACHE_HEAD = struct.Struct("<4xII")  # importlib._bootstrap_external: magic, flags, time of the source
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_LIBRARY = f"usr/lib/{PYTHON}"
+_OURS = "usr/lib/trackbed"
+_START = f"#!/usr/bin/{PYTHON} -IS\nimport sys\n\nsys.path.append('/{_OURS}')\n"
+_START += "from trackbed.cli.main import main\n\nmain()\n"
+_READ_AS_TEXT = ("cni/shim.py",)
+"""Of Trackbed: what is installed on nodes as it is."""
+
+
+def agent(root: Path, name: str) -> Image:
+    """The image; libraries below `root`, else this machine's. Raises ImageError."""
+    program, library = _python()
+    files = {f"usr/bin/{PYTHON}": program, **_standard_library(library), **_packages(), **_ourselves()}
+    native = [path for path in files.values() if ".so" in path.name]
+    return Image(
+        name,
+        {**libraries([program, *native], root), **files},
+        {"usr/bin/trackbed": _START, "etc/passwd": "root:x:0:0::/:/bin/false\n"},
+        {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"},
+        ("/usr/bin/trackbed",),
+    )
+
+
+def _python() -> tuple[Path, Path]:
+    """An interpreter and its standard library."""
+    program, library = Path("/usr/bin", PYTHON), Path("/usr/lib", PYTHON)
+    if program.exists() and (library / "os.py").exists():
+        return program.resolve(), library
+    return Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib"))
+
+
+def _standard_library(base: Path) -> dict[str, Path]:
+    return {f"{_LIBRARY}/{place}": path for place, path in _modules(base) if not place.startswith("config-")}
+
+
+def _ourselves() -> dict[str, Path]:
+    base = Path(trackbed.__file__).parent
+    inside = f"{_OURS}/trackbed"
+    found = {f"{inside}/{place}": path for place, path in _modules(base)}
+    return found | {f"{inside}/{one}": base / one for one in _READ_AS_TEXT}
+
+
+def _packages() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for one in PACKAGES:
+        try:
+            listed = distribution(one).files or []
+        except PackageNotFoundError as error:
+            raise ImageError(f"the agent needs {one}, which is not installed here") from error
+        for top in sorted({path.parts[0] for path in listed if not path.parts[0].startswith((".", "__pycache__"))}):
+            place = Path(str(distribution(one).locate_file(top)))
+            found |= {f"{_OURS}/{inside}": path for inside, path in _below(place)}
+    return found
+
+
+def _below(place: Path) -> Iterator[tuple[str, Path]]:
+    if place.is_dir():
+        yield from ((f"{place.name}/{inside}", path) for inside, path in _modules(place))
+    elif place.is_file():
+        yield _module(place, place.name)
+
+
+def _modules(base: Path) -> Iterator[tuple[str, Path]]:
+    """Everything below a folder but for what no agent needs."""
+    for path in sorted(base.rglob("*")):
+        inside = path.relative_to(base)
+        if path.is_file() and not _LEFT_OUT & set(inside.parts) and not path.name.startswith(_UNUSED):
+            yield _module(path, str(inside))
+
+
+def _module(path: Path, inside: str) -> tuple[str, Path]:
+    """A file, or where it is a module that has been compiled, what it was compiled to."""
+    cache = Path(importlib.util.cache_from_source(str(path))) if path.suffix == ".py" else None
+    if cache is not None and _is_of(cache, path):
+        return f"{inside}c", cache
+    return inside, path
+
+
+def _is_of(cache: Path, source: Path) -> bool:
+    try:
+        flags, made = _CACHE_HEAD.unpack_from(cache.read_bytes()[: _CACHE_HEAD.size])
+    except (OSError, struct.error):
+        return False
+    return (flags, made) == (0, int(source.stat().st_mtime) & 0xFFFF_FFFF)

@@ -1,0 +1,53 @@
+"""The job of a cluster's run."""
+
+from __future__ import annotations
+
+from tests.agent.node import FABRIC
+from trackbed.lab.kubernetes import job
+from trackbed.plan.compute import plan
+from trackbed.spec.load import load
+
+PLAN = plan(load(FABRIC.replace("  rails: 8\n", "  rails: 8\n  vfs: {count: 2}\n").encode(), "fabric.yaml").fabric, {})
+TOLD = """\
+file uverbs3
+file uverbs10
+device rail0v1
+device rail1v0
+rail rail0
+rail rail1
+address rail0 10.0.0.17
+address rail1 10.2.0.16
+hca =rail0v1:1:0,rail1v0:1:1
+rdma 0 rail0v1
+rdma 1 rail1v0
+user 1000 memlock unlimited
+libibverbs: Warning: nonsense
+"""
+
+
+def test_the_job_asks_for_every_rail_on_two_nodes_as_an_unprivileged_user() -> None:
+    [one] = job.objects(PLAN, "lab/tools:1")
+    [container] = one["spec"]["template"]["spec"]["containers"]
+    asked = {name: int(count) for name, count in container["resources"]["limits"].items()}
+    assert asked == {f"trackbed.dev/rail{rail}": 1 for rail in range(8)}
+    assert container["securityContext"]["runAsUser"] == 1000
+    assert one["spec"]["completions"] == 2
+
+
+def test_what_a_pod_tells_is_read() -> None:
+    seen = job.Seen(TOLD)
+    assert seen.files == ["uverbs10", "uverbs3"]
+    assert seen.devices == ["rail0v1", "rail1v0"]
+    assert seen.rails == ["rail0", "rail1"]
+    assert seen.rdma == {0: "rail0v1", 1: "rail1v0"}
+    assert seen.addresses == {"rail0": "10.0.0.17", "rail1": "10.2.0.16"}
+    assert seen.hca == job.hca_of(seen.rdma)
+    assert seen.user == "1000 memlock unlimited"
+
+
+def test_traffic_goes_over_every_rail_to_the_other_pods_address_on_it() -> None:
+    seen = job.Seen(TOLD)
+    said = job.send_bandwidth(seen, job.Seen(TOLD.replace("10.0.0.17", "10.0.0.49")))
+    assert "-p 18515 10.0.0.49 |" in said
+    assert "-p 18516 10.2.0.16 |" in said
+    assert "rping -c -a 10.0.0.17 " in job.connect_cm(seen, seen)
