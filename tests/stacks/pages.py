@@ -23,13 +23,13 @@ def rendered(name: str) -> str:
     """What `trackbed render stack` prints for a stack's small fabric."""
     one, plan = stack(name), planned(name, alike(2, 2), 2)
     files = [f"# --- {file}\n{text}" for file, text in one.files(plan).items()]
-    nothing = not one.labels_nodes and not files
+    nothing = not one.has_objects and not files
     return "".join([*(readme(one, plan, ()) if nothing else ()), *documents(objects(one, plan)), *files])
 
 
 def golden(name: str) -> Path:
     """Where a stack's golden file is; without objects it is no YAML."""
-    return GOLDEN / f"{name}.{'yaml' if stack(name).labels_nodes else 'txt'}"
+    return GOLDEN / f"{name}.{'yaml' if stack(name).has_objects else 'txt'}"
 
 
 def pages() -> dict[str, str]:
@@ -52,7 +52,7 @@ def _page(name: str) -> str:
         _list("Needs", one.needs),
         _list("Cannot", one.cannot),
         f"## Two nodes, two rails\n\nWhat `trackbed render stack {name}` prints ({fabric}):\n",
-        f"```{'yaml' if one.labels_nodes else 'text'}\n{golden(name).read_text()}```\n",
+        f"```{'yaml' if one.has_objects else 'text'}\n{golden(name).read_text()}```\n",
     ]
     return "\n".join(part for part in parts if part)
 

@@ -18,6 +18,7 @@ INFINIBAND = {"linkType": "infiniband"}
 CX7 = "15b3:1021"
 
 SITES: dict[str, dict[str, Any]] = {
+    "native": {"addressing": SHARED},
     "network-operator-sriov": {"addressing": SHARED, **VFS},
     "network-operator-hostdevice": {"addressing": POINT_TO_POINT},
     "network-operator-macvlan": {"addressing": SHARED},

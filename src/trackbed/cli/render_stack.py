@@ -75,7 +75,7 @@ def _texts(one: Stack, planned: Plan) -> Iterable[str]:
     from trackbed.stacks.manifest_yaml import documents
     from trackbed.stacks.stack import objects
 
-    if not one.labels_nodes and not one.files(planned):
+    if not one.has_objects and not one.files(planned):
         from trackbed.stacks.install.readme import readme
 
         yield from readme(one, planned, ())  # nothing to put into the cluster: what a pod carries there

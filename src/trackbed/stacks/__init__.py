@@ -7,6 +7,7 @@ from importlib import import_module
 from trackbed.stacks.stack import Stack
 
 MODULES = {
+    "native": "native.attach",
     "network-operator-sriov": "network_operator.sriov",
     "network-operator-hostdevice": "network_operator.hostdevice",
     "network-operator-macvlan": "network_operator.macvlan",

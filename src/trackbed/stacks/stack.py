@@ -82,10 +82,18 @@ class Stack:
     platform_operators: bool = False
     """Whether the platform brings the operators: no Helm chart, and no file for kubelet or runtime, is ours then."""
 
+    needs_labels: bool = True
+    """Whether nodes must carry the fabric's label; not where asking for rails finds the nodes that have them."""
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether it puts anything into the cluster."""
+        return self.stages is not _nothing
+
     @property
     def labels_nodes(self) -> bool:
         """Whether nodes carry the fabric's label: a way that puts nothing into the cluster labels nothing either."""
-        return self.stages is not _nothing
+        return self.has_objects and self.needs_labels
 
 
 def objects(stack: Stack, plan: Plan) -> Iterable[Manifest]:

@@ -111,6 +111,8 @@ def _namespace(plan: Plan) -> tuple[Apply, ...]:
 
 
 def _labels(stack: Stack, plan: Plan) -> tuple[Step, ...]:
+    if not stack.labels_nodes:
+        return ()
     openshift = stack.platform_operators
     rules = node_feature_rule(plan, ports_stay=stack.ports_on_host, openshift=openshift)
     name, value = label(plan)
