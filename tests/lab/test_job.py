@@ -48,6 +48,6 @@ def test_what_a_pod_tells_is_read() -> None:
 def test_traffic_goes_over_every_rail_to_the_other_pods_address_on_it() -> None:
     seen = job.Seen(TOLD)
     said = job.send_bandwidth(seen, job.Seen(TOLD.replace("10.0.0.17", "10.0.0.49")))
-    assert "-p 18515 10.0.0.49 |" in said
-    assert "-p 18516 10.2.0.16 |" in said
-    assert "rping -c -a 10.0.0.17 " in job.connect_cm(seen, seen)
+    assert "-p 18515 10.0.0.49 && break" in said
+    assert "-p 18516 10.2.0.16 && break" in said
+    assert "rping -c -C 3 -a 10.0.0.17 " in job.connect_cm(seen, seen)

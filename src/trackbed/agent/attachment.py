@@ -118,6 +118,8 @@ class Attachment(msgspec.Struct, frozen=True):
     inode: int
     boot: str
     ports: tuple[Port, ...]
+    pod: str = ""
+    """NAMESPACE/NAME of a pod of Kubernetes."""
 
     @property
     def key(self) -> Key:
@@ -130,7 +132,7 @@ class Attachment(msgspec.Struct, frozen=True):
         return self.ports[0].rail
 
     def __str__(self) -> str:
-        return f"{self.container[:12]}/{self.ifname}"
+        return self.pod or f"{self.container[:12]}/{self.ifname}"
 
 
 @lru_cache(maxsize=4096)

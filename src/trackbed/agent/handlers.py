@@ -191,12 +191,13 @@ class Handlers:
         self, request: Request, mode: str, rails: dict[int, str], sandbox: Sandbox, avoid: set[tuple[int, int]]
     ) -> Attachment:
         head = (*request.key, request.network, mode, request.netns, sandbox.inode, self._boot)
+        name = "/".join(request.pod) if request.pod else ""
         if mode != "macvlan":
             choose = partial(choice.ports, rails) if mode == "move" else partial(choice.vfs, rails, self._vfs)
-            return self._store.take(choose, lambda chosen: Attachment(*head, self._move.ports(chosen, rails)))
+            return self._store.take(choose, lambda chosen: Attachment(*head, self._move.ports(chosen, rails), name))
         blocks = self._macvlan.blocks(rails)
         return self._store.hold(
-            blocks, avoid, lambda chosen: Attachment(*head, self._macvlan.ports(chosen, request.key, rails))
+            blocks, avoid, lambda chosen: Attachment(*head, self._macvlan.ports(chosen, request.key, rails), name)
         )
 
     def _delete(self, request: Request, phases: Phases) -> bytes:

@@ -22,13 +22,15 @@ import msgspec
 
 from trackbed import __version__
 from trackbed.agent import protocol
-from trackbed.agent.attachment import Key
+from trackbed.agent.attachment import Attachment, Key, Port
 from trackbed.agent.conflicts import Conflicts
+from trackbed.agent.devices import look
 from trackbed.agent.errors import CniError, Code
 from trackbed.agent.handlers import Handlers
 from trackbed.agent.phases import Clock, Phases, Timing, Timings
 from trackbed.agent.protocol import Request
 from trackbed.agent.store import Store
+from trackbed.netlink.codec import NetlinkError
 from trackbed.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
@@ -144,6 +146,9 @@ class Server:
         entry = self._store.get(request.key) if request.command == "ADD" and status == 0 else None
         if entry is not None:
             self._conflicts.watch(entry.attachment)
+            _log.info("ADD %s", described(entry.attachment))
+        elif request.command == "DEL" and status == 0:
+            _log.info("DEL %s: gone", _named(request))
 
     def _status(self) -> bytes:
         document = {
@@ -154,6 +159,7 @@ class Server:
             "attachments": [
                 {"done": entry.done, **msgspec.to_builtins(entry.attachment)} for entry in self._store.entries()
             ],
+            "devices": self._devices(),
             "conflicts": self._conflicts.all(),
             "watched": self._conflicts.watched,
             "moved": self._handlers.moved,
@@ -163,6 +169,36 @@ class Server:
         }
         return msgspec.json.encode(document)
 
+    def _devices(self) -> dict[int, dict[str, Any]]:
+        """Of each rail how many devices there are, how many are in pods, and which are lost."""
+        away = self._store.away()
+        try:
+            offer = look(self._node, away)
+        except (OSError, NetlinkError) as error:
+            _log.warning("the ports cannot be looked at: %s", error)
+            return {}
+        return {
+            rail: {
+                "devices": len(listed),
+                "inPods": sum(place[0] == rail for place in away),
+                "lost": [one.id for one in listed if not one.healthy],
+            }
+            for rail, listed in offer.items()
+        }
+
+
+def described(attachment: Attachment) -> str:
+    """An attachment in one line: the pod, and of each rail what it has there."""
+    rails = (
+        " ".join((port.name, *_vf(port), *((port.rdma.name,) if port.rdma else ()), *(a.text for a in port.addresses)))
+        for port in attachment.ports
+    )
+    return f"{attachment}: {', '.join(rails)}"
+
+
+def _vf(port: Port) -> tuple[str, ...]:
+    return (f"VF {port.host.vf}",) if port.host and port.host.pf else ()
+
 
 def _refusal(key: Key, failed: CniError) -> dict[str, str]:
     code = "interface-exists" if failed.code == Code.EXISTS else str(int(failed.code))
@@ -170,7 +206,11 @@ def _refusal(key: Key, failed: CniError) -> dict[str, str]:
 
 
 def _title(request: Request | None) -> str:
-    return f"{request.command} {request.key[0]}/{request.key[1]}" if request else "a request"
+    return f"{request.command} {_named(request)}" if request else "a request"
+
+
+def _named(request: Request) -> str:
+    return "/".join(request.pod) if request.pod else f"{request.key[0]}/{request.key[1]}"
 
 
 def _may_ask(asker: socket.socket) -> bool:

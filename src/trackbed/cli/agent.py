@@ -125,7 +125,7 @@ def _plan(path: Path, *, wait: bool) -> bytes:
 @_socket_option
 @output_option("table", "json")
 def status(socket_file: Path, form: str) -> None:
-    """Show what is attached, what is free, conflicts, and what is wrong. Exit 0 good, 1 trouble, 3 no agent.
+    """Show what is attached, what is free or lost, and what is wrong. Exit 0 good, 1 trouble, 3 no agent.
 
     \b
     Examples:
@@ -143,7 +143,8 @@ def status(socket_file: Path, form: str) -> None:
         emit_json(found)
     else:
         _show(found)
-    raise SystemExit(1 if found["trouble"] or found["conflicts"] else 0)
+    lost = any(one["lost"] for one in found["devices"].values())
+    raise SystemExit(1 if found["trouble"] or found["conflicts"] or lost else 0)
 
 
 _chain_option = click.option(
@@ -219,14 +220,14 @@ def _enter(netns: Path) -> None:
 def _show(found: dict[str, Any]) -> None:
     from trackbed.cli.tables import table
 
-    columns = ("container", "interface", "mode", "rail", "netdev", "mac", "addresses", "state")
+    columns = ("pod", "mode", "rail", "netdev", "rdma", "mac", "addresses", "state")
     rows = [
         (
-            one["container"][:12],
-            one["ifname"],
+            one["pod"] or f"{one['container'][:12]}/{one['ifname']}",
             one["mode"],
             str(port["rail"]),
             port["name"],
+            port.get("rdma", {}).get("name", "-"),
             port["mac"],
             " ".join(own["text"] for own in port.get("addresses", ())) or "-",
             "attached" if one["done"] else "being attached",
@@ -237,6 +238,10 @@ def _show(found: dict[str, Any]) -> None:
     free = ", ".join(f"rail {rail}: {count}" for rail, count in found["free"].items())
     table(columns, rows, f"node {found['node']} of {found['fabric']}")
     click.echo(f"free addresses: {free or 'none planned'}")
+    for rail, one in found["devices"].items():
+        every = len(one["lost"]) == one["devices"]
+        lost = f"; lost: {'all, see the port' if every else ', '.join(one['lost'])}" if one["lost"] else ""
+        click.echo(f"rail {rail}: {one['devices']} devices, {one['inPods']} moved into pods{lost}")
     for conflict in found["conflicts"]:
         click.echo(
             f"conflict: {conflict['address']} of {conflict['container'][:12]} is also used by {conflict['other']}"

@@ -75,7 +75,7 @@ def _phases(folder: Path, shape: Shape, wanted: tuple[bytes, Plan], form: str) -
     told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.LabError)
     try:
         found = parts.parts(say)
-        here = cluster.started(folder, found, chosen(found, shape), say)
+        here = cluster.started(folder, found, chosen(found, shape), say, joined=False)
     except (*told, parts.PartsError, OSError) as error:
         unknown(str(error))
     words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.servers.kernel}; Kubernetes "

@@ -1,13 +1,14 @@
 """A whole cluster: the control plane on loopback, emulated servers as its nodes.
 
 DIR/            the control plane's folder (control_plane)
-DIR/servers/    the servers' folder (trackbed.lab.vm.lab), images/ among it
+DIR/servers/    the servers' folder (trackbed.lab.vm.lab)
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import KubeError
 from trackbed.lab.kubernetes import build, control_plane, images, node
 from trackbed.lab.kubernetes.agent_image import agent
+from trackbed.lab.kubernetes.preload import preload
 from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE
 from trackbed.lab.vm import lab
 from trackbed.lab.vm.channel import ChannelError, execute
@@ -34,6 +36,7 @@ AGENT = catalogue()["trackbed"].releases[-1].images["agent"]
 READY_SECONDS = 120.0
 """From servers that are up to nodes that are Ready; without KVM some 30 seconds on two idle cores."""
 
+_STORES = "var/lib/containerd"
 _POLL_SECONDS = 0.5
 _ASK_SECONDS = 30.0
 _NODE = "Node"
@@ -71,8 +74,8 @@ def up(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]) -> 
     return cluster
 
 
-def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]) -> Cluster:
-    """Start control plane and servers; the nodes come when they can.
+def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None], *, joined: bool = True) -> Cluster:
+    """Start control plane and servers; `joined`: as nodes, which come when they can; else as bare servers.
 
     Raises:
         ControlPlaneError, LabError, BuildError, ImageError: it did not come up; nothing is left running.
@@ -81,8 +84,11 @@ def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]
     planes, programs = build.binaries(CONTROL_PLANE, say), build.binaries(NODE, say)
     kubeconfig = control_plane.up(folder, planes, nodes=shape.names())
     try:
-        wanted = lab.Wanted(parts, shape, _files(folder, parts, shape, programs))
-        return Cluster(kubeconfig, lab.up(servers(folder), wanted, say))
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            stores = {_STORES: _stores(Path(made), parts, programs)}
+            nodes = [node.Node(*one, shape.servers, programs, joined) for one in _numbered(shape)]
+            wanted = lab.Wanted(parts, shape, _files(folder, nodes), stores)
+            return Cluster(kubeconfig, lab.up(servers(folder), wanted, say))
     except BaseException:
         down(folder)
         raise
@@ -93,27 +99,28 @@ def down(folder: Path) -> int:
     return lab.down(servers(folder)) + control_plane.down(folder)
 
 
-def _files(folder: Path, parts: Parts, shape: Shape, programs: Path) -> dict[str, Mapping[str, Text]]:
-    archives = _images(servers(folder) / "images", parts, programs)
-    found: dict[str, Mapping[str, Text]] = {}
-    for number, name in enumerate(shape.names()):
-        one = node.Node(name, number, shape.servers, programs, archives)
-        found[name] = node.files(one, control_plane.node_kubeconfig(folder, name))
-    return found
+def _numbered(shape: Shape) -> list[tuple[str, int]]:
+    return [(name, number) for number, name in enumerate(shape.names())]
 
 
-def _images(folder: Path, parts: Parts, programs: Path) -> list[Path]:
-    """Write the archives; their paths."""
+def _files(folder: Path, nodes: Sequence[node.Node]) -> dict[str, Mapping[str, Text]]:
+    return {one.name: node.files(one, control_plane.node_kubeconfig(folder, one.name)) for one in nodes}
+
+
+def _stores(folder: Path, parts: Parts, programs: Path) -> Path:
+    """What containerd keeps, with all images in it."""
     wanted = (
         images.pause(programs / "pause", node.PAUSE),
         images.tools(parts.tools, TOOLS),
         agent(parts.tools, AGENT),
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{image.name.rpartition('/')[2].replace(':', '-')}.tar" for image in wanted]
-    for path, image in zip(paths, wanted, strict=True):
+    archives = [folder / f"{number}.tar" for number in range(len(wanted))]
+    for path, image in zip(archives, wanted, strict=True):
         path.write_bytes(images.archive(image))
-    return paths
+    stores = folder / "stores"
+    stores.mkdir()
+    preload(stores, programs, archives)
+    return stores
 
 
 def await_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:

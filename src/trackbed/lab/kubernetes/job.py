@@ -23,6 +23,7 @@ STACK = "native"
 
 _HOST = "kubernetes.io/hostname"
 _SECONDS = 100
+_TRIES = 10
 _ITERATIONS = 20
 _SIZE_BYTES = 65536
 _PORT = 18515
@@ -108,7 +109,7 @@ def listen_bandwidth(seen: Seen) -> str:
 
 def send_bandwidth(seen: Seen, to: Seen) -> str:
     """A script: RDMA writes to the other pod over every rail at once; the lines with figures, each with its rail."""
-    sent = (f"({_bandwidth(seen, rail)} {_address(to, rail)} | sed 's/^/rail {rail} /') &\n" for rail in seen.rdma)
+    sent = (f"({_tried(_bandwidth(seen, rail), to, rail)} | sed 's/^/rail {rail} /') &\n" for rail in seen.rdma)
     return _GID + "".join(sent) + "wait\n"
 
 
@@ -126,8 +127,13 @@ def listen_cm(seen: Seen) -> str:
 
 def connect_cm(seen: Seen, to: Seen) -> str:
     """A script: a connection by the RDMA CM over every rail at once; a line for each that came about."""
-    tries = (f"(rping -c -a {_address(to, rail)} -C 3 && echo connected {rail}) &\n" for rail in seen.rdma)
+    tries = (f"({_tried('rping -c -C 3 -a', to, rail)} && echo connected {rail}) &\n" for rail in seen.rdma)
     return "".join(tries) + "wait\n"
+
+
+def _tried(command: str, to: Seen, rail: int) -> str:
+    """A command, again while nobody listens at the other end yet."""
+    return f"for try in $(seq {_TRIES}); do {command} {_address(to, rail)} && break; sleep 1; done"
 
 
 def _address(seen: Seen, rail: int) -> str:

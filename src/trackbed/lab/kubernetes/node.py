@@ -1,15 +1,15 @@
 """What makes an emulated server a node: units, configurations and certificates below its /etc, as text.
 
-containerd and kubelet are started at every boot; what they keep lives through reboots. Images are loaded from archives
-on this machine. Pods get an address by the plugin `bridge` from their node's own range; the other nodes' ranges are
-routed over the cluster's network, as operators do who have no overlay. kubelet answers on the server's own loopback
-alone: who may log in to this machine is not who may run commands in a node.
+containerd and kubelet are started at every boot; what they keep lives through reboots. Images are on the disk before
+the first boot (module preload). Pods get an address by the plugin `bridge` from their node's own range; the other
+nodes' ranges are routed over the cluster's network, as operators do who have no overlay. kubelet answers on the
+server's own loopback alone: who may log in to this machine is not who may run commands in a node.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +29,14 @@ _KUBECONFIG, _CONFIG = "etc/kubernetes/kubelet.kubeconfig", "etc/kubernetes/kube
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: the `number`th of `count`; its programs and image archives lie on this machine, which it sees."""
+    """One node: the `number`th of `count`; its programs lie on this machine, which it sees."""
 
     name: str
     number: int
     count: int
     programs: Path
-    images: Sequence[Path] = ()
+    joined: bool = True
+    """Whether it joins the cluster at its first boot; else at the next one after somebody has run JOIN in it."""
 
 
 def address(number: int) -> str:
@@ -53,7 +54,7 @@ def files(node: Node, kubeconfig: str) -> Mapping[str, Text]:
     texts = {
         "etc/systemd/network/05-cluster.link": _LINK.format(mac=cluster_mac(node.number), name=CLUSTER),
         "etc/systemd/network/05-cluster.network": _network(node),
-        "etc/systemd/system/containerd.service": _CONTAINERD_UNIT.format(programs=node.programs, images=_loads(node)),
+        "etc/systemd/system/containerd.service": _CONTAINERD_UNIT.format(programs=node.programs),
         "etc/systemd/system/kubelet.service": _KUBELET_UNIT.format(
             programs=node.programs,
             name=node.name,
@@ -63,13 +64,14 @@ def files(node: Node, kubeconfig: str) -> Mapping[str, Text]:
             kubeconfig=_KUBECONFIG,
             drop_ins=kubelet.FOLDER,
         ),
-        "etc/systemd/system/multi-user.target.d/cluster.conf": _STARTED,
         "etc/containerd/config.toml": _CONTAINERD.format(pause=PAUSE, programs=node.programs),
         _CONFIG: _KUBELET,
         "etc/sysctl.d/80-node.conf": _SYSCTLS,
         CONFLIST: json.dumps(_conflist(node), indent=2) + "\n",
         f"{kubelet.FOLDER[1:]}/.keep": "",
     }
+    if node.joined:
+        texts[_STARTED] = _STARTS
     return {**{path: Text(text) for path, text in texts.items()}, _KUBECONFIG: Text(kubeconfig, 0o600)}
 
 
@@ -80,15 +82,6 @@ def _network(node: Node) -> str:
         if other != node.number
     )
     return _NETWORK.format(name=CLUSTER, address=address(node.number)) + routes
-
-
-def _loads(node: Node) -> str:
-    """Each archive is loaded once.
-
-    containerd does not sync what it unpacks: after a power cut an image would have empty files, and keep them. What
-    marks it as loaded comes after the sync.
-    """
-    return "".join(_LOAD.format(ctr=node.programs / "ctr", path=path, mark=path.stem) for path in node.images)
 
 
 def _conflist(node: Node) -> dict[str, object]:
@@ -108,11 +101,11 @@ IPForward=yes
 """
 
 _SYSCTLS = "fs.inotify.max_user_instances = 8192\nfs.inotify.max_user_watches = 1048576\n"
-_STARTED = "[Unit]\nWants=containerd.service kubelet.service\n"
-_LOAD = (
-    "ExecStartPost=sh -c 'test -e /var/lib/containerd/{mark}.loaded || {{ {ctr} -n k8s.io images import --local {path} "
-    "&& sync -f /var/lib/containerd && touch /var/lib/containerd/{mark}.loaded; }}'\n"
-)
+_STARTED = "etc/systemd/system/multi-user.target.d/cluster.conf"
+_STARTS = "[Unit]\nWants=containerd.service kubelet.service\n"
+JOIN = f"mkdir -p /{Path(_STARTED).parent} && printf '{_STARTS}' > /{_STARTED} && sync /{_STARTED}"
+"""A script that has containerd and kubelet started at every boot to come."""
+
 _CONTAINERD_UNIT = """[Unit]
 Description=containerd
 After=systemd-networkd.service
@@ -123,7 +116,7 @@ StartLimitIntervalSec=0
 Type=notify
 Environment=PATH={programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 ExecStart={programs}/containerd
-{images}Delegate=yes
+Delegate=yes
 KillMode=process
 Restart=always
 RestartSec=1

@@ -19,13 +19,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from trackbed.kube.client import Client, Object
 from trackbed.kube.errors import KubeError
-from trackbed.lab.kubernetes import cluster, job
+from trackbed.lab.kubernetes import cluster, job, node
 from trackbed.lab.kubernetes.pods import PodError, find
 from trackbed.lab.vm import run as vm
 from trackbed.lab.vm.channel import Done, execute
@@ -38,10 +39,9 @@ from trackbed.stacks.stack import objects
 
 _SECONDS = 120.0
 _POLL_SECONDS = 0.5
-_LISTEN_SECONDS = 1.0
 _FIGURES = re.compile(r"^rail (\d+)\s+65536\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
 _STATUS = (sys.executable, "-m", "trackbed", "agent", "status", "-o", "json")
-_VFS = """
+VFS = """
 for path in /sys/class/net/*/device/virtfn*/net/*; do
     echo "${path%/net/*} ${path##*/} $(cat "$path/address" "$path/mtu" "$path/flags" | tr "\\n" " ")"
 done | sed "s,/sys/class/net/,,; s,/device/, ," | sort
@@ -132,11 +132,12 @@ def run(course: vm.Course, client: Client, image: str) -> None:
     course.phase("reboot", lambda: vm.reboot(course))
     course.phase("doctor", lambda: vm.doctor(course))
     for name, work in _PHASES.items():
-        course.phase(name, lambda work=work: work(here))  # type: ignore[misc]
+        course.phase(name, partial(work, here))
 
 
 def _nodes(here: Cluster) -> tuple[str, bool]:
-    here.before = here.on_each(_VFS)
+    here.before = here.on_each(VFS)
+    here.on_each(f"{node.JOIN} && systemctl daemon-reload && systemctl start --no-block containerd kubelet")
     here.until("all nodes Ready", lambda: all(cluster.is_ready(here.client, name) for name in here.names))
     return ", ".join(f"{name} Ready" for name in here.names), True
 
@@ -213,11 +214,12 @@ def _full(here: Cluster) -> tuple[str, bool]:
     rails = [rail.rail for rail in here.plan.common.rails]
     here.client.create(job.pod(here.plan, here.image, "more", rails, here.names[0]))
     here.until("the scheduler judges one pod more", lambda: bool(_refusal(here, "more")))
-    said = _refusal(here, "more")
+    said, extra = _refusal(here, "more"), ("low", "high", "more")
     ok = all(f"Insufficient {resource(rail, OWN_PREFIX)}" in said for rail in here.plan.common.rails)
-    for name in ("low", "high", "more"):
+    for name in extra:
         here.client.delete({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": job.NAMESPACE}})
-    return f"Pending: {said}", ok
+    here.until("only the job is left", lambda: len(here.pods()) == len(here.of_job()))
+    return f"Pending: {said.partition('. ')[0]}", ok
 
 
 def _refusal(here: Cluster, name: str) -> str:
@@ -235,7 +237,6 @@ def _rdma(here: Cluster) -> tuple[str, bool]:
     near, far = here.look(first), here.look(second)
     with ThreadPoolExecutor(1) as pool:
         listening = pool.submit(here.inside, second, job.listen_bandwidth(far))
-        time.sleep(_LISTEN_SECONDS)
         said = here.inside(first, job.send_bandwidth(near, far))
         listening.result()
     found = {int(rail): float(figure) for rail, figure in _FIGURES.findall(said)}
@@ -250,7 +251,6 @@ def _cm(here: Cluster) -> tuple[str, bool]:
     near, far = here.look(first), here.look(second)
     with ThreadPoolExecutor(1) as pool:
         listening = pool.submit(here.inside, second, job.listen_cm(far))
-        time.sleep(_LISTEN_SECONDS)
         said = here.inside(first, job.connect_cm(near, far))
         listening.result()
     count = said.count("connected ")
@@ -263,7 +263,7 @@ def _back(here: Cluster) -> tuple[str, bool]:
     here.until("the job is complete", lambda: _succeeded(here) == len(here.names))
     here.client.delete(job.objects(here.plan, here.image)[0])
     here.until("the pods are gone", lambda: not here.pods())
-    here.until("every VF is back", lambda: here.on_each(_VFS) == here.before)
+    here.until("every VF is back", lambda: here.on_each(VFS) == here.before)
     held = [one for done in here.course.everywhere(_STATUS) for one in _held(done.output)]
     count = sum(text.count("virtfn") for text in here.before)
     return f"the job is complete; all {count} VFs as before, {len(held)} addresses held", not held

@@ -63,6 +63,8 @@ class Wanted:
     shape: Shape
     files: Mapping[str, Mapping[str, Text]] = field(default_factory=dict)
     """What a server has beside what every one has: by name and path."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Folders that every server's disk begins with: path there -> folder here."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -249,6 +251,8 @@ def _make_server(folder: Path, wanted: Wanted, number: int, channel: Channel) ->
         for name in PERSISTENT:
             (Path(new) / name).mkdir(parents=True, mode=0o755)
         furnish(Path(new), parts.tools, channel.name, parts.made.kernel, more)
+        for inside, of in wanted.folders.items():
+            shutil.copytree(of, Path(new, inside), symlinks=True, dirs_exist_ok=True)
         disk.make(image(folder, channel.name), Path(new))
     settings = {"token": channel.token, "address": ADDRESS, "port": AGENT_PORT}
     (place / "config.json").touch(mode=0o600)
