@@ -4,43 +4,53 @@ Multus adds the networks of a pod in order and deletes them in reverse, each del
 the IPAM program in turn. What Multus itself costs (its start, the API server) is left out, so this is its lower bound.
 """
 
-import functools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from bench import runtime
-from bench.node import RAILS, Calls, Node, Pod
+from bench.node import Calls, Node, Pod
 
 CNI_VERSION: Final = "1.0.0"
 
-Configure = Callable[[Pod, int], dict[str, object]]
+Config = dict[str, object]
 
 
 def macvlan(folder: Path, node: Node) -> Callable[[Pod], Calls]:
     """Each rail: macvlan in bridge mode on the rail's parent, address from host-local."""
-
-    def conf(_: Pod, rail: int) -> dict[str, object]:
-        return {"type": "macvlan", "master": node.parents[rail], "mode": "bridge"}
-
-    return functools.partial(_calls, folder, node.state / "host-local-macvlan", conf)
+    rails = macvlan_rails(node, node.state / "host-local-macvlan")
+    return lambda pod: _calls(folder, rails, pod)
 
 
 def move(folder: Path, node: Node) -> Callable[[Pod], Calls]:
     """Each rail: host-device moves the pod's own ready port, address from host-local."""
-
-    def conf(pod: Pod, rail: int) -> dict[str, object]:
-        return {"type": "host-device", "device": node.ports[pod.slot][rail]}
-
-    return functools.partial(_calls, folder, node.state / "host-local-move", conf)
+    store = node.state / "host-local-move"
+    return lambda pod: _calls(folder, move_rails(node, store, pod.slot), pod)
 
 
-def _calls(folder: Path, store: Path, conf: Configure, pod: Pod) -> Calls:
-    rails = [
-        {"cniVersion": CNI_VERSION, "name": f"rail{rail}", **conf(pod, rail), "ipam": _host_local(store, rail)}
-        for rail in range(RAILS)
-    ]
+def macvlan_rails(node: Node, store: Path) -> list[Config]:
+    """A network for each rail, the same for all pods."""
+    own = ({"type": "macvlan", "master": parent, "mode": "bridge"} for parent in node.parents)
+    return [_config("macvlan", 0, rail, config, store) for rail, config in enumerate(own)]
+
+
+def move_rails(node: Node, store: Path, slot: int) -> list[Config]:
+    """A network for each rail of the pod in a slot."""
+    own = ({"type": "host-device", "device": port} for port in node.ports[slot])
+    return [_config("move", slot, rail, config, store) for rail, config in enumerate(own)]
+
+
+def network(mode: str, slot: int, rail: int) -> str:
+    """What the network of a rail is called."""
+    return f"macvlan-{rail}" if mode == "macvlan" else f"move-{slot}-{rail}"
+
+
+def _config(mode: str, slot: int, rail: int, own: Mapping[str, object], store: Path) -> Config:
+    return {"cniVersion": CNI_VERSION, "name": network(mode, slot, rail), **own, "ipam": _host_local(store, rail)}
+
+
+def _calls(folder: Path, rails: list[Config], pod: Pod) -> Calls:
     results: list[object] = []
 
     def add() -> None:

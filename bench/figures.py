@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Figure:
     """A measured value beside its goal.
 
-    `value` None means not measured, and `why` says why. `at_least` says that more is better.
+    `value` None means not measured, and `why` says why. `at_least` says that more is better. `optional`: it takes
+    others' programs to measure, which may not be there.
     """
 
     what: str
@@ -18,6 +19,7 @@ class Figure:
     unit: str
     at_least: bool = False
     why: str = ""
+    optional: bool = False
 
     @property
     def verdict(self) -> str:
@@ -47,8 +49,8 @@ def text(figures: Iterable[Figure]) -> str:
         rows.append(
             [
                 figure.what,
-                f"{number(figure.value)} {figure.unit}" if figure.value is not None else "-",
-                f"{bound} {figure.goal:g} {figure.unit}",
+                f"{number(figure.value)} {figure.unit}".rstrip() if figure.value is not None else "-",
+                f"{bound} {figure.goal:g} {figure.unit}".rstrip(),
                 number(share),
                 f"{figure.verdict}{': ' if figure.why else ''}{figure.why}",
             ]

@@ -6,10 +6,12 @@ their acknowledgement; putting headers before 48 bodies is in it too, some 30 mi
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from bench import spawn
 from bench.node import RAILS, Calls, Node, Pod
 from trackbed.netlink import links
 from trackbed.netlink.addresses import Address, add_address
@@ -17,6 +19,9 @@ from trackbed.netlink.codec import Message
 from trackbed.netlink.routes import RT_SCOPE_LINK, Route, add_route
 from trackbed.netlink.rules import Rule, add_rule, delete_rule
 from trackbed.netlink.sockets import Socket
+
+EMPTY_PROGRAM: Final = (os.path.realpath(sys.executable), "-ISEc", "pass")
+ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 _FIRST_INDEX: Final = 100
 _GROUP: Final = 77
@@ -58,6 +63,35 @@ def move(made: Node) -> Callable[[Pod], Calls]:
         return Calls(lambda: _send(pod, there, address), lambda: _send(pod, [], back))
 
     return prepare
+
+
+def one_move(made: Node) -> Callable[[Pod], Calls]:
+    """One port moved into the pod and back, with nothing done to it: what the kernel takes for that alone."""
+    home = os.open(Path("/proc/self/ns/net"), os.O_RDONLY | os.O_CLOEXEC)
+
+    def prepare(pod: Pod) -> Calls:
+        name = made.ports[pod.slot][0]
+        index = socket.if_nametoindex(name)
+        there = links.set_link(index, netns_fd=pod.fd, name="net1", new_index=_FIRST_INDEX)
+        back = links.set_link(_FIRST_INDEX, netns_fd=home, name=name, new_index=index)
+        return Calls(lambda: _send(pod, [there], []), lambda: _send(pod, [], [back]))
+
+    return prepare
+
+
+def through_exec(prepare: Callable[[Pod], Calls]) -> Callable[[Pod], Calls]:
+    """A floor that begins with one exec of an empty Python program, the least that an executable in Python costs."""
+
+    def both(pod: Pod) -> Calls:
+        add, delete = prepare(pod)
+        return Calls(lambda: _after_exec(add), lambda: _after_exec(delete))
+
+    return both
+
+
+def _after_exec(work: Callable[[], None]) -> None:
+    spawn.call(EMPTY_PROGRAM, ENVIRONMENT)
+    work()
 
 
 def _send(pod: Pod, on_node: list[Message], in_pod: list[Message]) -> None:

@@ -19,7 +19,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def own_namespaces() -> None:
     """Put this process into a private network, mount and, unless root, user namespace: they end with it.
 
-    Call it while the process has one thread only. /sys is mounted afresh so that it shows the new network namespace.
+    Call it while the process has one thread only. /sys is mounted afresh so that it shows the new network namespace,
+    /run so that what is written there (an agent's CDI files) reaches no runtime of this machine.
     Raises OSError where the kernel refuses one of them.
     """
     uid, gid = os.geteuid(), os.getegid()
@@ -30,6 +31,7 @@ def own_namespaces() -> None:
         Path("/proc/self/gid_map").write_text(f"0 {gid} 1", encoding="ascii")
     _checked(_LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount / private")
     _checked(_LIBC.mount(b"sysfs", b"/sys", b"sysfs", 0, None), "mount /sys")
+    _checked(_LIBC.mount(b"tmpfs", os.path.realpath(b"/var/run"), b"tmpfs", 0, None), "mount /run")
 
 
 def die_with_parent() -> None:

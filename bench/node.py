@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from trackbed.netlink import netns
-from trackbed.netlink.addresses import list_addresses
+from trackbed.netlink.addresses import Address, add_address, list_addresses
 from trackbed.netlink.links import End, create_veth, list_links, set_link
+from trackbed.netlink.routes import RT_TABLE_MAIN, Route, add_route
 from trackbed.netlink.sockets import Socket
 
 RAILS: Final = 8
 SLOTS: Final = 10
 """Pods that can be attached at once; each has ports of its own to move."""
 
+NAMESPACE: Final = "bench"
+"""Of pods that have rails."""
+
+_UPLINK: Final = "uplink0"
+_UPLINK_ADDRESS: Final = 172 << 24 | 18 << 16 | 1  # 172.18.0.1
 _SETTLE_S: Final = 0.3
 
 
@@ -40,21 +46,34 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A network namespace as a runtime hands it over; `fd` holds it open."""
+    """A network namespace as a runtime hands it over; `fd` holds it open. `uid` is what an API server calls it."""
 
     name: str
     id: str
     slot: int
     netns: Path
     fd: int
+    namespace: str = NAMESPACE
+    uid: str = ""
 
 
 def node(state: Path) -> Node:
-    """Make the node's ports: veth ends that are up, the far ends on the same node."""
+    """Make the node's ports: veth ends that are up, the far ends on the same node. An uplink too."""
     parents = tuple(f"rail{rail}" for rail in range(RAILS))
     ports = tuple(tuple(f"p{slot}rail{rail}" for rail in range(RAILS)) for slot in range(SLOTS))
+    _connect()
     _bring_up([name for group in (parents, *ports) for name in group])
     return Node(state, parents, ports)
+
+
+def _connect() -> None:
+    """An API server listens on loopback, and doesn't start on a machine without a default route."""
+    _bring_up([_UPLINK])
+    index = socket.if_nametoindex(_UPLINK)
+    with Socket() as kernel:
+        own = add_address(Address(index, socket.AF_INET, _UPLINK_ADDRESS, 24))
+        away = add_route(Route(socket.AF_INET, RT_TABLE_MAIN, oif=index, gateway=_UPLINK_ADDRESS + 1))
+        kernel.send([set_link(socket.if_nametoindex("lo"), up=True), own, away])
 
 
 def ready(made: Node, slot: int) -> None:
@@ -72,7 +91,10 @@ def _bring_up(names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def pods(made: Node, count: int) -> Iterator[list[Pod]]:
-    """Pods in slots 0 to count - 1, removed afterwards; then waits for the kernel to clean up after them."""
+    """Pods in slots 0 to count - 1, removed afterwards; then waits for the kernel to clean up after them.
+
+    Slots from SLOTS on have no ports to move.
+    """
     folder = made.state / "netns"
     folder.mkdir(exist_ok=True)
     running: list[Pod] = []
@@ -94,6 +116,6 @@ def working_links(pod: Pod) -> list[str]:
 
 
 def _pod(folder: Path, slot: int) -> Pod:
-    name = f"pod-{secrets.token_hex(4)}"
+    name = f"pod-{secrets.token_hex(4)}-{slot}"
     netns.new(folder / name)
     return Pod(name, secrets.token_hex(32), slot, folder / name, os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC))

@@ -1,17 +1,22 @@
-"""The standard CNI plugins that Trackbed is measured beside, built from source once and kept in a cache."""
+"""What Trackbed is measured beside, kept in a cache: the standard CNI plugins, built from source once, and Multus."""
 
 import hashlib
+import lzma
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from bench import multus
+from trackbed.lab.kubernetes import build
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE
+
 VERSION: Final = "v1.9.1"
-PLUGINS: Final = ("macvlan", "host-device", "host-local")
+PLUGINS: Final = ("macvlan", "host-device", "host-local", "ptp")
 BUILD_LIMIT_S: Final = 600
 
 _MODULE = Path(__file__).parent / "plugins"
@@ -19,10 +24,13 @@ _MODULE = Path(__file__).parent / "plugins"
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Where the plugins lie; or, with `folder` None, why there are none."""
+    """Where the plugins lie, Multus and the programs of its control plane; or, with None, why there are none."""
 
     folder: Path | None
     reason: str = ""
+    multus: Path | None = None
+    programs: Path | None = None
+    without: str = ""
 
 
 def cache() -> Path:
@@ -32,7 +40,20 @@ def cache() -> Path:
 
 
 def peers() -> Peers:
-    """Build the plugins if the cache has none of this go.sum."""
+    """Build what the cache lacks, and unpack Multus where it is given."""
+    found = _plugins()
+    if found.folder is None:
+        return replace(found, without=found.reason)
+    try:
+        unpacked = multus.program(cache())
+        programs = build.binaries(CONTROL_PLANE, lambda line: print(line, file=sys.stderr, flush=True))
+    except (OSError, lzma.LZMAError, build.BuildError) as error:
+        return replace(found, without=str(error))
+    return replace(found, multus=unpacked, programs=programs)
+
+
+def _plugins() -> Peers:
+    """Built anew if the cache has none of this go.sum."""
     pinned = hashlib.sha256((_MODULE / "go.mod").read_bytes() + (_MODULE / "go.sum").read_bytes()).hexdigest()
     folder = cache() / f"plugins-{VERSION}-{pinned[:12]}"
     if all((folder / name).is_file() for name in PLUGINS):

@@ -16,7 +16,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import attach, figures, fleet, overheads, peers, scale, stacks, summary  # found by the line above
+from bench import (
+    attach,
+    figures,
+    fleet,
+    goals,
+    overheads,
+    peers,
+    rows,
+    scale,
+    stacks,
+    summary,
+    turns,
+)  # found by the line above
 
 _CLOCK_MONOTONIC_COARSE = 6  # linux/time.h; its resolution is one tick of the kernel
 
@@ -36,24 +48,24 @@ def main() -> int:
         found += fleet.fleet()
     if options.what in ("attach", "all"):
         attached = _attach(attach.Amount(options.pods, options.peer_pods, options.rounds))
-        found += summary.goals(summary.rows(attached[0].samples))
+        found += goals.goals(rows.rows(attached[0].samples), attached[0])
     print(_json(found, attached) if options.output == "json" else _text(found, attached))
     return 0 if all(figure.value is not None for figure in found if not _may_be_none(figure)) else 1
 
 
 def _may_be_none(figure: figures.Figure) -> bool:
-    """Delegates may not be there to measure, and a stack may refuse 12,500 nodes."""
-    return "delegates" in figure.what or figure.why.startswith("refused: ")
+    """Others' programs may not be there to measure, and a stack may refuse 12,500 nodes."""
+    return figure.optional or figure.why.startswith("refused: ")
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure Trackbed against its goals, its floor and today's delegates.")
+    parser = argparse.ArgumentParser(description="Measure Trackbed against its goals, its floor and today's programs.")
     parser.add_argument("what", nargs="?", default="all", choices=("plan", "cli", "stacks", "attach", "fleet", "all"))
     parser.add_argument("-o", dest="output", default="text", choices=("text", "json"), help="how to print")
     parser.add_argument("--runs", type=_positive, default=5, help="plan: runs of the whole command (%(default)s)")
     parser.add_argument("--stack", action="append", default=[], help="stacks: only this one; may be repeated")
     parser.add_argument("--pods", type=_positive, default=200, help="attach: pods one after another (%(default)s)")
-    parser.add_argument("--peer-pods", type=_positive, default=40, help="attach: the same for delegates (%(default)s)")
+    parser.add_argument("--peer-pods", type=_positive, default=40, help="attach: the same for others (%(default)s)")
     parser.add_argument("--rounds", type=_positive, default=5, help="attach: times ten at once (%(default)s)")
     return parser.parse_args()
 
@@ -65,7 +77,7 @@ def _positive(text: str) -> int:
     return number
 
 
-Attached = tuple[attach.Measured, dict[str, float]]
+Attached = tuple[turns.Measured, dict[str, float]]
 
 
 def _attach(amount: attach.Amount) -> Attached:
@@ -118,10 +130,13 @@ def _json(found: list[figures.Figure], attached: Attached | None) -> str:
     if attached:
         measured, costs = attached
         document["attach"] = {
-            "rows": [asdict(row) for row in summary.rows(measured.samples)],
+            "rows": [asdict(row) for row in rows.rows(measured.samples)],
             "missing": measured.missing,
             "overheads_ms": costs,
             "agent_us": measured.timings,
+            "asked_per_pod": measured.counts,
+            "agent_memory_mb": measured.memory_mb,
+            "agent_tcp_sockets": measured.tcp_sockets,
         }
     return json.dumps(document, indent=1)
 

@@ -30,6 +30,6 @@ def _environment(pod: Pod, command: str, interface: str, path: Path) -> dict[str
         "CNI_NETNS": str(pod.netns),
         "CNI_IFNAME": interface,
         "CNI_PATH": str(path),
-        "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=bench;K8S_POD_NAME={pod.name};"
-        f"K8S_POD_UID={pod.id[:32]};K8S_POD_INFRA_CONTAINER_ID={pod.id}",
+        "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE={pod.namespace};K8S_POD_NAME={pod.name};"
+        f"K8S_POD_UID={pod.uid or pod.id[:32]};K8S_POD_INFRA_CONTAINER_ID={pod.id}",
     }

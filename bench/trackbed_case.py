@@ -1,6 +1,6 @@
 """Trackbed as the benchmark calls it: one agent, and its executable as a runtime would exec it.
 
-The only file here that knows how Trackbed is started and configured; the rest sees `calls` and `timings`.
+The only file here that knows how Trackbed is started and configured; the rest sees `calls` and `phases`.
 """
 
 import functools
@@ -8,14 +8,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from bench import runtime
+from bench import kernel, runtime
 from bench.node import RAILS, Calls, Node, Pod
 from trackbed.agent.client import status
 from trackbed.agent.install import install
@@ -27,6 +27,18 @@ from trackbed.spec.load import load
 Mode = Literal["macvlan", "move"]
 
 MODES: Final[tuple[Mode, ...]] = ("macvlan", "move")
+RUN: Final = Path("/run")
+"""Sockets' paths must be short; in the benchmark's namespaces this folder is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An agent to start: its name, and how many bits of prefix its node has for pods on all rails."""
+
+    name: str
+    mode: Mode
+    kubelet: Path
+    prefix: int = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,7 @@ class Agent:
     mode: Mode
 
 
-_FABRIC: Final = b"""
+_FABRIC: Final = """
 apiVersion: trackbed.dev/v1alpha1
 kind: Fabric
 metadata: {name: bench}
@@ -48,7 +60,7 @@ spec:
   rails: 8
   mtu: 1500
   rdma: {pathMtu: 1024}
-  addressing: {scheme: node-subnet, ipv4: 172.24.0.0/13, ipv4NodePrefix: 24}
+  addressing: {scheme: node-subnet, ipv4: 172.24.0.0/13, ipv4NodePrefix: PREFIX}
 """
 
 
@@ -62,27 +74,33 @@ def cni_command() -> list[str]:
     return [os.path.realpath(sys.executable), "-ISE", str(Path(__file__).parents[1] / "src/trackbed/cni/shim.py")]
 
 
-def start_agent(node: Node, mode: Mode) -> Agent:
+def start_agent(node: Node, wanted: Wanted) -> Agent:
     """Start an agent that owns `node.parents` (macvlan) or `node.ports` (move), and wait until it answers."""
-    state = node.state / f"agent-{mode}"
+    state = node.state / f"agent-{wanted.name}"
     state.mkdir()
-    socket = state / "agent.sock"
-    (state / "plan.json").write_bytes(write_node(_plan(node, mode)))
+    socket = RUN / f"{wanted.name}.sock"
+    (state / "plan.json").write_bytes(write_node(_plan(node, wanted)))
     command = [sys.executable, "-m", "trackbed", "agent", "run", "--plan", f"{state}/plan.json"]
-    command += ["--state", f"{state}", "--socket", f"{socket}"]
+    command += ["--state", f"{state}", "--socket", f"{socket}", "--kubelet", f"{wanted.kubelet}"]
     with (state / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            preexec_fn=kernel.die_with_parent,  # noqa: PLW1509 - one prctl call, which takes no lock
+        )
     assert process.stdout is not None  # noqa: S101 - it was asked for
     if not process.stdout.readline():
         raise RuntimeError(f"the agent did not start: {(state / 'log').read_text()}")
-    return Agent(process, socket, install(state, socket), mode)
+    return Agent(process, socket, install(state, socket), wanted.mode)
 
 
-def _plan(node: Node, mode: Mode) -> NodePlan:
+def _plan(node: Node, wanted: Wanted) -> NodePlan:
     """A node with 8 rails; to move, with 8 for each slot: each pod takes the ports of its own slot."""
-    loaded = load(_FABRIC, "bench")
+    loaded = load(_FABRIC.replace("PREFIX", str(wanted.prefix)).encode(), "bench")
     planned = plan(loaded.fabric, {}).nodes[0]
-    if mode == "macvlan":
+    if wanted.mode == "macvlan":
         return planned
     names = [name for ports in node.ports for name in ports]
     rails = tuple(
@@ -90,7 +108,8 @@ def _plan(node: Node, mode: Mode) -> NodePlan:
         for number in range(len(names))
     )
     ports = tuple(_moved(planned.ports, number, name) for number, name in enumerate(names))
-    return msgspec.structs.replace(planned, ports=ports, common=msgspec.structs.replace(planned.common, rails=rails))
+    common = msgspec.structs.replace(planned.common, rails=rails, pod_mode="move")
+    return msgspec.structs.replace(planned, ports=ports, common=common)
 
 
 def _moved(ports: tuple[PortPlan, ...], number: int, name: str) -> PortPlan:
@@ -110,22 +129,26 @@ def stop(agent: Agent) -> None:
 
 
 def config(agent: Agent, pod: Pod) -> dict[str, object]:
-    """The network configuration on stdin of the executable."""
+    """The network configuration on stdin of the executable; one that names rails asks no kubelet."""
     rails = list(range(pod.slot * RAILS, (pod.slot + 1) * RAILS)) if agent.mode == "move" else list(range(RAILS))
     return {"cniVersion": "1.1.0", "name": "rails", "type": "trackbed", "mode": agent.mode, "rails": rails}
 
 
-def timings(agent: Agent) -> dict[str, list[float]]:
-    """Microseconds the agent spent in each phase of its last calls, by command and phase, as it reports them itself."""
+def phases(agent: Agent, pods: int) -> dict[str, list[float]]:
+    """Microseconds the agent spent in each phase of the last pods, by command and phase, as it reports them itself."""
     found: dict[str, list[float]] = {}
-    for phase, microseconds in _phases(agent):
-        found.setdefault(phase, []).append(microseconds)
+    for timing in status(agent.socket)["timings"][-2 * pods :]:  # an ADD and a DEL each
+        for phase, microseconds in timing["microseconds"].items():
+            found.setdefault(f"{timing['command']} {phase}", []).append(microseconds)
     return found
 
 
-def _phases(agent: Agent) -> Iterator[tuple[str, float]]:
-    for timing in status(agent.socket)["timings"]:
-        yield from ((f"{timing['command']} {phase}", value) for phase, value in timing["microseconds"].items())
+def tcp_sockets(agent: Agent) -> int:
+    """How many TCP sockets the agent has: without one it asks no API server."""
+    folder = Path(f"/proc/{agent.process.pid}")
+    tables = [(folder / "net" / name).read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    inodes = {f"socket:[{line.split()[9]}]" for table in tables for line in table}
+    return sum(str(path.readlink()) in inodes for path in (folder / "fd").iterdir())
 
 
 def calls(agent: Agent, pod: Pod) -> Calls:

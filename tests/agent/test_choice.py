@@ -6,6 +6,7 @@ import pytest
 
 from trackbed.agent import choice
 from trackbed.agent.attachment import Attachment
+from trackbed.agent.errors import CniError
 from trackbed.agent.store import ExhaustedError, Place, TakenError
 
 HOLDER = Attachment("c0", "eth0", "rails", "sriov", "/netns/c0", 1, "boot", ())
@@ -30,5 +31,7 @@ def test_a_rail_whose_vfs_are_all_taken_is_told() -> None:
         choice.vfs({0: ""}, 1, TAKEN)
 
 
-def test_a_device_has_its_number_at_the_end() -> None:
-    assert choice.number_of(choice.device_id(3, 17)) == 17
+@pytest.mark.parametrize("device", ["rail1", "rail1-3", "rail2-0", "rail1--1", "rail1-", "rail1-x"])
+def test_a_device_of_another_plan_is_refused(device: str) -> None:
+    with pytest.raises(CniError, match=f"rail 1: {device} is none of this node's 3 VFs"):
+        choice.vfs({1: device}, 3, {})

@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trackbed.agent.attachment import PORT_ITSELF, Attachment
+from trackbed.agent.errors import CniError, Code
 from trackbed.agent.store import ExhaustedError, Place, TakenError
 
 
 def device_id(rail: int, number: int) -> str:
     """The name of one of several devices of a rail."""
     return f"rail{rail}-{number}"
-
-
-def number_of(device: str) -> int:
-    """The number in such a name; ValueError if it has none."""
-    return int(device.rpartition("-")[2])
 
 
 def ports(rails: Mapping[int, str], taken: Mapping[Place, Attachment]) -> dict[int, int]:
@@ -47,7 +43,16 @@ def _given(rail: int, device: str, count: int, taken: Mapping[Place, Attachment]
         if found is None:
             raise ExhaustedError(rail, count, "VFs")
         return found
-    vf = number_of(device)
+    vf = _vf(rail, device, count)
     if (holder := taken.get((rail, vf))) is not None:
         raise TakenError(f"rail {rail}: VF {vf} is in pod {holder}")
     return vf
+
+
+def _vf(rail: int, device: str, count: int) -> int:
+    """The VF in a device's name. CniError if it has none: the kubelet gave it when the plan was another."""
+    number = device.removeprefix(f"rail{rail}-")
+    if not number.isdecimal() or int(number) >= count:
+        message = f"rail {rail}: {device} is none of this node's {count} VFs"
+        raise CniError(Code.CONFIG, message, "the plan has changed since the pod was admitted: delete the pod")
+    return int(number)

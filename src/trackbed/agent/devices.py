@@ -11,6 +11,7 @@ would count it as lost; what is in a pod that is not on record is not there.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from trackbed.agent.attachment import PORT_ITSELF
 from trackbed.agent.choice import device_id
 from trackbed.agent.kubelet.messages import Device, Offer
 from trackbed.agent.store import Place
-from trackbed.netlink.links import Link, list_links
-from trackbed.netlink.sockets import Socket
+from trackbed.netlink.links import Link, get_link
+from trackbed.netlink.sockets import RefusedError, Socket
 from trackbed.plan.plan import NodePlan, PortPlan
 
 MOST = 256
@@ -33,9 +34,19 @@ def look(node: NodePlan, away: Collection[Place], sysfs: Path = hardware.SYSFS) 
     Raises OSError, NetlinkError: the kernel cannot say.
     """
     with Socket() as sock:
-        links = {link.name: link for link in list_links(sock)}
+        links = {port.netdev: link for port in node.ports if (link := _link(sock, port.netdev)) is not None}
     numa = {port.netdev: hardware.numa_node(hardware.port(port.netdev, sysfs)) for port in node.ports}
     return offer(node, links, {*away, *there(node, sysfs)}, numa)
+
+
+def _link(sock: Socket, netdev: str) -> Link | None:
+    """One port, asked for alone: a node with many pods has many links besides."""
+    try:
+        return get_link(sock, netdev)
+    except RefusedError as error:
+        if error.errno != errno.ENODEV:
+            raise
+        return None
 
 
 def there(node: NodePlan, sysfs: Path) -> list[Place]:

@@ -27,20 +27,20 @@ _LOOK_SECONDS = 0.05
 
 
 def read(host: Socket, found: Iterable[links.Link]) -> list[HostPort]:
-    """What these devices have."""
-    own, by = addresses.list_addresses(host), routes.list_routes(host)
-    return [_read(link, own, by) for link in found]
+    """What these devices have. Asked of each alone: a node with many pods has many addresses and routes besides."""
+    return [_read(host, link) for link in found]
 
 
-def _read(link: links.Link, own: Iterable[addresses.Address], by: Iterable[routes.Route]) -> HostPort:
+def _read(host: Socket, link: links.Link) -> HostPort:
+    own, by = addresses.list_addresses(host, index=link.index), routes.list_routes(host, oif=link.index)
     return HostPort(
         name=link.name,
         ifindex=link.index,
         mtu_bytes=link.mtu,
         up=link.up,
         conf=pod.ipv4_conf(link.name, _CONF),
-        addresses=tuple(_host_address(one) for one in own if one.index == link.index and _is_kept(one)),
-        routes=tuple(_host_routes(by, link.index)),
+        addresses=tuple(_host_address(one) for one in own if _is_kept(one)),
+        routes=tuple(_host_routes(by)),
         conf6=_conf6(link.name),
     )
 
@@ -138,9 +138,9 @@ def _host_address(own: addresses.Address) -> HostAddress:
     return HostAddress(own.family, own.address, own.prefix, own.scope, own.flags & _KEPT_FLAGS)
 
 
-def _host_routes(listed: Iterable[routes.Route], index: int) -> Iterator[HostRoute]:
+def _host_routes(listed: Iterable[routes.Route]) -> Iterator[HostRoute]:
     for route in listed:
         by_itself = route.protocol in {routes.RTPROT_KERNEL, routes.RTPROT_RA}
-        if route.oif == index and not by_itself and route.type == routes.RTN_UNICAST:
+        if not by_itself and route.type == routes.RTN_UNICAST:
             head = (route.family, route.table, route.dst, route.prefix, route.gateway, route.prefsrc)
             yield HostRoute(*head, route.protocol, route.scope, route.metric, route.onlink)

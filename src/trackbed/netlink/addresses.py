@@ -42,13 +42,13 @@ def packed(family: int, address: int) -> bytes:
     return address.to_bytes(WIDTH[family], "big")
 
 
-def list_addresses(sock: Socket, family: int = 0) -> tuple[Address, ...]:
-    """All addresses of the socket's namespace, of one family or (0) of both."""
+def list_addresses(sock: Socket, family: int = 0, index: int = 0) -> tuple[Address, ...]:
+    """All addresses of the socket's namespace, of one family or (0) of both, of one interface or (0) of all."""
     families = (family,) if family else (socket.AF_INET, socket.AF_INET6)
     found = []
     for one in families:
-        found += [_address(r.body) for r in sock.dump(Message(RTM_GETADDR, 0, _INFO.pack(one, 0, 0, 0, 0)))]
-    return tuple(found)
+        found += [_address(r.body) for r in sock.dump(Message(RTM_GETADDR, 0, _INFO.pack(one, 0, 0, 0, index)))]
+    return tuple(one for one in found if index in {0, one.index})
 
 
 def _address(body: memoryview) -> Address:

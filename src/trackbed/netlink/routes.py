@@ -52,11 +52,12 @@ class Route:
     """Listed only: there are more next hops; `oif`, `gateway`, `onlink` and `linkdown` tell of the first."""
 
 
-def list_routes(sock: Socket, family: int = 0, table: int = 0) -> tuple[Route, ...]:
-    """All routes of a family (0: both) and table (0: all), local and cached ones left out."""
+def list_routes(sock: Socket, family: int = 0, table: int = 0, oif: int = 0) -> tuple[Route, ...]:
+    """All routes of a family (0: both), table (0: all) and interface (0: all), local and cached ones left out."""
     found = []
+    wanted = b"".join(codec.u32(kind, value) for kind, value in ((RTA_TABLE, table), (RTA_OIF, oif)) if value)
     for one in (family,) if family else (socket.AF_INET, socket.AF_INET6):
-        body = _INFO.pack(one, 0, 0, 0, 0, 0, 0, 0, 0) + (codec.u32(RTA_TABLE, table) if table else b"")
+        body = _INFO.pack(one, 0, 0, 0, 0, 0, 0, 0, 0) + wanted
         try:
             replies = sock.dump(Message(RTM_GETROUTE, 0, body))
         except RefusedError as error:
@@ -64,7 +65,8 @@ def list_routes(sock: Socket, family: int = 0, table: int = 0) -> tuple[Route, .
                 continue  # the kernel has no such table, so it has no routes
             raise
         found += [_route(r.body) for r in replies if not _cloned(r.body)]
-    return tuple(route for route in found if route.table != RT_TABLE_LOCAL and table in {0, route.table})
+    kept = (route for route in found if route.table != RT_TABLE_LOCAL)
+    return tuple(route for route in kept if table in {0, route.table} and oif in {0, route.oif})
 
 
 def _cloned(body: memoryview) -> bool:

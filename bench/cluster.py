@@ -1,0 +1,104 @@
+"""An API server for Multus to ask: pods and networks as objects, without a kubelet; and what it was asked, counted."""
+
+import contextlib
+import http.client
+import json
+import re
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.node import NAMESPACE
+from trackbed.kube.client import Client, connect
+from trackbed.lab.kubernetes import control_plane, crds
+
+_GROUP: Final = "k8s.cni.cncf.io"
+_KIND: Final = "NetworkAttachmentDefinition"
+_PLURAL: Final = "network-attachment-definitions"
+_ANNOTATION: Final = "k8s.v1.cni.cncf.io/networks"
+_METRICS_S: Final = 30
+_ASKED: Final = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+_WATCHED: Final = ("pods", "events", _PLURAL)
+_READS: Final = ("GET", "LIST", "WATCH")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A control plane that runs."""
+
+    kubeconfig: Path
+    client: Client
+
+    def pod(self, name: str, networks: Sequence[str]) -> str:
+        """Create a pod that asks for these networks, as net1, net2, ...; its UID."""
+        asked = [{"name": network, "interface": f"net{number}"} for number, network in enumerate(networks, 1)]
+        metadata = {"name": name, "namespace": NAMESPACE, "annotations": {_ANNOTATION: json.dumps(asked)}}
+        spec = {"nodeName": "bench", "containers": [{"name": "main", "image": "none"}]}
+        made = self.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        return str(made.body["metadata"]["uid"])
+
+    def network(self, config: Mapping[str, object]) -> None:
+        """Create a network with the name and the configuration given."""
+        metadata = {"name": config["name"], "namespace": NAMESPACE}
+        head = {"apiVersion": f"{_GROUP}/v1", "kind": _KIND, "metadata": metadata}
+        self.client.create({**head, "spec": {"config": json.dumps(config)}})
+
+    def counts(self) -> dict[str, int]:
+        """Requests about pods, their events and networks so far, and how many of them wrote.
+
+        Left out are what the benchmark asks itself (it creates pods) and the server's own watches.
+        """
+        found = {"API requests": 0, "API writes": 0}
+        for labels, number in _requests(_metrics(self.kubeconfig)):
+            found["API requests"] += number
+            found["API writes"] += number if labels["verb"] not in _READS else 0
+        return found
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, programs: Path) -> Iterator[Cluster]:
+    """Run etcd and an API server that knows networks, in this network namespace; they end with the block."""
+    with control_plane.running(folder, programs, whole=False) as kubeconfig, connect(str(kubeconfig)) as client:
+        crds.install(client, [_definition()])
+        client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        account = {"name": "default", "namespace": NAMESPACE}  # no controller manager runs that would make it
+        client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        yield Cluster(kubeconfig, client)
+
+
+def _definition() -> dict[str, Any]:
+    spec = {"type": "object", "properties": {"config": {"type": "string"}}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+    }
+    names = {"plural": _PLURAL, "singular": _PLURAL.removesuffix("s"), "kind": _KIND}
+    return {
+        "apiVersion": crds.API,
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{_PLURAL}.{_GROUP}"},
+        "spec": {"group": _GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def _requests(metrics: str) -> Iterator[tuple[dict[str, str], int]]:
+    for line in _ASKED.finditer(metrics):
+        labels = dict(_LABEL.findall(line[1]))
+        ours = (labels["verb"], labels["resource"], labels["subresource"]) == ("POST", "pods", "")
+        if labels["resource"] in _WATCHED and labels["verb"] != "WATCH" and not ours:
+            yield labels, int(float(line[2]))
+
+
+def _metrics(kubeconfig: Path) -> str:
+    config = json.loads(kubeconfig.read_text())
+    server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
+    trust = ssl.create_default_context(cafile=str(kubeconfig.with_name("cert.pem")))
+    asked = http.client.HTTPSConnection(server.removeprefix("https://"), timeout=_METRICS_S, context=trust)
+    with contextlib.closing(asked):
+        asked.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+        return asked.getresponse().read().decode()

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""A stand-in for the kubelet, in a process of its own: `bench/kubelet.py DIR MODE`.
+
+It takes registrations of device plugins in DIR and watches their devices, as a kubelet does, and says which devices a
+pod was given (pod-resources, Get): for pods in namespace `bench` one of each rail, by the slot at the end of their name
+(pod-1f00-3 has rail0-3 to rail7-3, or the ports rail24 to rail31 to move); for others none. Each line on stdin is
+answered with the number of pod-resources calls so far. It ends with stdin.
+"""
+
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.node import NAMESPACE, RAILS  # found by the line above
+from trackbed.agent.kubelet import messages, wire
+
+
+class Kubelet:
+    """Answers; `calls` are those to pod-resources."""
+
+    def __init__(self, folder: Path, mode: str) -> None:
+        self._folder = folder
+        self._mode = mode
+        self._watchers = ThreadPoolExecutor()
+        self._lock = threading.Lock()
+        self.calls = 0
+
+    def register(self, request: bytes, _: grpc.ServicerContext) -> bytes:
+        """Registration.Register."""
+        self._watchers.submit(self._watch, wire.text(wire.fields(request), 2))
+        return b""
+
+    def _watch(self, endpoint: str) -> None:
+        with grpc.insecure_channel(f"unix:{self._folder}/device-plugins/{endpoint}") as channel:
+            watch: Any = channel.unary_stream(f"/{messages.VERSION}.DevicePlugin/ListAndWatch")
+            for _ in watch(b""):
+                pass
+
+    def get(self, request: bytes, _: grpc.ServicerContext) -> bytes:
+        """PodResourcesLister.Get."""
+        self._count()
+        found = wire.fields(request)
+        name, namespace = wire.text(found, 1), wire.text(found, 2)
+        given = self._devices(int(name.rpartition("-")[2])) if namespace == NAMESPACE else {}
+        devices = [wire.message((1, resource), (2, device)) for resource, device in given.items()]
+        container = wire.message((1, "main"), *wire.repeated(2, devices))
+        return wire.message((1, wire.message((1, name), (2, namespace), (3, container))))
+
+    def list(self, _: bytes, __: grpc.ServicerContext) -> bytes:
+        """PodResourcesLister.List, which nobody should need."""
+        self._count()
+        return b""
+
+    def _count(self) -> None:
+        with self._lock:
+            self.calls += 1
+
+    def _devices(self, slot: int) -> dict[str, str]:
+        if self._mode == "move":
+            return {messages.resource(rail): f"rail{rail}" for rail in range(slot * RAILS, (slot + 1) * RAILS)}
+        return {messages.resource(rail): f"rail{rail}-{slot}" for rail in range(RAILS)}
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    folder, mode = Path(sys.argv[1]), sys.argv[2]
+    kubelet = Kubelet(folder, mode)
+    places = {"pod-resources": ("v1.PodResourcesLister", {"Get": kubelet.get, "List": kubelet.list})}
+    if mode != "move":  # that agent has the ports of ten pods as rails: no node has 80, nor device plugins for them
+        places["device-plugins"] = f"{messages.VERSION}.Registration", {"Register": kubelet.register}
+    servers = [_server(folder / name, *service) for name, service in places.items()]
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(kubelet.calls, flush=True)
+    for server in servers:
+        server.stop(None)
+
+
+def _server(folder: Path, service: str, methods: Mapping[str, Any]) -> grpc.Server:
+    folder.mkdir(parents=True)
+    server = grpc.server(ThreadPoolExecutor(4))
+    handlers: dict[str, Any] = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    server.add_insecure_port(f"unix:{folder}/kubelet.sock")
+    server.start()
+    return server
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""How much memory an agent holds with 100 pods of 8 macvlan rails each, beside a kubelet."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+from bench import runtime, trackbed_case, whole
+from bench.node import RAILS, Node, Pod, pods
+from trackbed.agent.client import status
+
+PODS: Final = 100
+_PREFIX: Final = 21  # room for 100 pods on each of 8 rails
+_WATCHED_S: Final = 30
+
+
+def memory(made: Node) -> dict[str, float]:
+    """MB resident of the agent: before the first pod, with 100, and the most it ever had."""
+    kubelet = whole.start_kubelet(trackbed_case.RUN / "kubelet-memory", "macvlan")
+    try:
+        agent = trackbed_case.start_agent(made, trackbed_case.Wanted("memory", "macvlan", kubelet.folder, _PREFIX))
+        try:
+            return _filled(made, agent)
+        finally:
+            trackbed_case.stop(agent)
+    finally:
+        whole.stop_kubelet(kubelet)
+
+
+def _filled(made: Node, agent: trackbed_case.Agent) -> dict[str, float]:
+    empty = _status_mb(agent, "VmRSS")
+    with pods(made, PODS) as running:
+        for pod in running:
+            _attach(agent, pod)
+        _settled(agent)
+        full = _status_mb(agent, "VmRSS")
+    return {"without pods": empty, f"with {PODS} pods": full, "at most": _status_mb(agent, "VmHWM")}
+
+
+def _attach(agent: trackbed_case.Agent, pod: Pod) -> None:
+    config = {"cniVersion": whole.CNI_VERSION, "name": "pods", "type": "trackbed"}
+    runtime.call([str(agent.executable)], agent.executable.parent, pod, ("ADD", whole.ETH0), config)
+
+
+def _settled(agent: trackbed_case.Agent) -> None:
+    """Wait until the agent has probed all addresses. Raises RuntimeError unless it holds all pods."""
+    deadline = time.monotonic() + _WATCHED_S
+    while (told := status(agent.socket))["watched"] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    held = sum(len(attachment["ports"]) for attachment in told["attachments"])
+    if held != PODS * RAILS:
+        raise RuntimeError(f"the agent holds {held} rails of {PODS * RAILS}")
+
+
+def _status_mb(agent: trackbed_case.Agent, field: str) -> float:
+    lines = Path(f"/proc/{agent.process.pid}/status").read_text().splitlines()
+    kib = next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
+    return int(kib) * 1024 / 1e6
