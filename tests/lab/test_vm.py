@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from trackbed.cli.lab.vm import command
 from trackbed.lab.vm import agent, apt, channel, disk, grub, initramfs, keeper, machine, parts, switch
@@ -47,7 +48,12 @@ def test_only_a_servers_own_folder_can_be_written_to() -> None:
 
 def test_kernel_arguments_of_the_boot_loader_follow_those_of_the_lab() -> None:
     argv = machine.arguments(SHAPE, 0, BOOT, "ro iommu=pt")
-    assert values("-append", argv) == [" ".join([*machine.ALWAYS, "ro iommu=pt"])]
+    assert values("-append", argv) == [" ".join([*machine.ALWAYS, "tsc=unstable", "ro iommu=pt"])]
+
+
+def test_a_server_is_told_the_rate_of_its_clock() -> None:
+    [told] = values("-append", machine.arguments(SHAPE, 0, replace(BOOT, tsc_khz=2445426), ""))
+    assert told.endswith(" tsc=reliable tsc_early_khz=2445426")
 
 
 @pytest.mark.parametrize(

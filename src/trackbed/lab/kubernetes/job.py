@@ -18,7 +18,7 @@ from trackbed.workloads.wanted import wanted
 
 JOB = "rails"
 NAMESPACE = "default"
-DONE = "/tmp/done"  # noqa: S108 - inside the pod
+DONE = "/dev/shm/done"  # noqa: S108 - inside the pod; its own
 STACK = "native"
 
 _HOST = "kubernetes.io/hostname"

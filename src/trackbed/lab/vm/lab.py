@@ -28,7 +28,7 @@ import msgspec
 
 from trackbed.lab.ports import free_ports
 from trackbed.lab.processes import Process, start, stop
-from trackbed.lab.vm import disk, keeper
+from trackbed.lab.vm import disk, keeper, tsc
 from trackbed.lab.vm.channel import Channel, ChannelError, boot_id, execute
 from trackbed.lab.vm.furnish import ADDRESS, Text, furnish
 from trackbed.lab.vm.initramfs import PERSISTENT
@@ -266,7 +266,7 @@ def _make_server(folder: Path, wanted: Wanted, number: int, channel: Channel) ->
 
 def _boot(place: Path, parts: Parts, port: int) -> Boot:
     shares = {"hostroot": "/", "tools": str(parts.tools), "modules": str(parts.modules), "own": str(place)}
-    return Boot(parts.qemu(), str(parts.vmlinuz), str(parts.initramfs), shares, port)
+    return Boot(parts.qemu(), str(parts.vmlinuz), str(parts.initramfs), shares, port, tsc.khz())
 
 
 def _stop(lab: Lab) -> int:

@@ -37,7 +37,6 @@ ALWAYS = (
     "console=ttyS0",
     "panic=-1",
     "systemd.show_status=no",
-    "tsc=unstable",
     "mitigations=off",
     "audit=0",
     "apparmor=0",
@@ -48,10 +47,9 @@ ALWAYS = (
     "highres=off",
     "SYSTEMD_SECCOMP=0",
 )
-"""Kernel arguments that the lab itself needs: a console to read, a panic that ends the machine, and a clock to go by:
-the rate of an emulated TSC is measured at boot and on a busy machine can come out ten times wrong, where that of the
-HPET is fixed. The others are for speed on emulated processors: timers of high resolution set an emulated interrupt
-controller anew thousands of times a second, and mitigations, audit and filters guard nobody here."""
+"""Kernel arguments that the lab itself needs: a console to read, and a panic that ends the machine. The others are for
+speed on emulated processors: timers of high resolution set an emulated interrupt controller anew thousands of times a
+second, and mitigations, audit and filters guard nobody here."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -98,6 +96,8 @@ class Boot(msgspec.Struct, frozen=True):
     """Mount tag -> folder; read-only but for `own`."""
     port: int
     """Loopback port that leads to the server's agent."""
+    tsc_khz: int | None = None
+    """Rate of this machine's time stamp counter, where it is known."""
 
 
 def mac(server: int, rail: int) -> str:
@@ -130,8 +130,13 @@ def arguments(shape: Shape, server: int, boot: Boot, kernel_arguments: str) -> l
         *_disk(shape.names()[server]),
         *_lines(shape.names()[server]),
         *("-kernel", boot.kernel, "-initrd", boot.initramfs),
-        *("-append", " ".join([*ALWAYS, kernel_arguments]).strip()),
+        *("-append", " ".join([*ALWAYS, *_clock(boot), kernel_arguments]).strip()),
     ]
+
+
+def _clock(boot: Boot) -> list[str]:
+    """The time stamp counter at its true rate; where that is not known the HPET, which is slow to read (module tsc)."""
+    return ["tsc=reliable", f"tsc_early_khz={boot.tsc_khz}"] if boot.tsc_khz else ["tsc=unstable"]
 
 
 def _board(shape: Shape) -> list[str]:
