@@ -103,8 +103,10 @@ class Seen:
 
 
 def listen_bandwidth(seen: Seen) -> str:
-    """A script: the listening ends of a bandwidth test on every rail, in the background."""
-    return _GID + "".join(f"{_bandwidth(seen, rail)} >/dev/null 2>&1 &\n" for rail in seen.rdma) + "wait\n"
+    """A script: the listening ends of a bandwidth test on every rail, in the background; ends when all listen."""
+    started = "".join(f"{_bandwidth(seen, rail)} </dev/null >/dev/null 2>&1 &\n" for rail in seen.rdma)
+    listening = f'[ "$(cat /proc/net/tcp /proc/net/tcp6 | grep -c " 0A ")" -ge {len(seen.rdma)} ]'
+    return f"{_GID}{started}for try in $(seq {_SECONDS}); do {listening} && break; sleep 1; done\n"
 
 
 def send_bandwidth(seen: Seen, to: Seen) -> str:

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -62,6 +62,8 @@ class Cluster:
     """Of workloads."""
     before: list[str]
     """VFs on each node before any pod."""
+    seen: dict[str, job.Seen] = field(default_factory=dict)
+    """What pods have, once they were looked at."""
 
     @property
     def names(self) -> list[str]:
@@ -69,17 +71,16 @@ class Cluster:
         return [node.name for node in self.plan.nodes]
 
     def inside(self, pod: str, script: str) -> str:
-        """What a script in a pod says. Raises LabError if the pod does not run."""
-        try:
-            found = find(self.client, job.NAMESPACE, pod)
-        except PodError as error:
-            raise LabError(str(error)) from error
+        """What a script in a pod says. Raises PodError if the pod does not run."""
+        found = find(self.client, job.NAMESPACE, pod)
         done = self._on(found.node, found.run(["sh", "-c", script]))
         return (done.output + done.errors).decode(errors="replace")
 
     def look(self, pod: str) -> job.Seen:
         """What a pod has."""
-        return job.Seen(self.inside(pod, job.look()))
+        if pod not in self.seen:
+            self.seen[pod] = job.Seen(self.inside(pod, job.look()))
+        return self.seen[pod]
 
     def on_each(self, script: str) -> list[str]:
         """What a script says on every node."""
@@ -104,7 +105,10 @@ class Cluster:
 
     def _told(self) -> str:
         """The last warnings of the cluster."""
-        events = [one for one in self.client.list("v1", "Event") if one.get("type") == "Warning"]
+        try:
+            events = [one for one in self.client.list("v1", "Event") if one.get("type") == "Warning"]
+        except KubeError as error:
+            return f"; {error}"
         told = [f"{one['involvedObject'].get('name')}: {one.get('message')}" for one in events[-6:]]
         return "".join(f"\n    {line}" for line in told)
 
@@ -132,7 +136,14 @@ def run(course: vm.Course, client: Client, image: str) -> None:
     course.phase("reboot", lambda: vm.reboot(course))
     course.phase("doctor", lambda: vm.doctor(course))
     for name, work in _PHASES.items():
-        course.phase(name, partial(work, here))
+        course.phase(name, partial(_done, work, here))
+
+
+def _done(work: Callable[[Cluster], tuple[str, bool]], here: Cluster) -> tuple[str, bool]:
+    try:
+        return work(here)
+    except (KubeError, PodError) as error:
+        raise LabError(str(error)) from error
 
 
 def _nodes(here: Cluster) -> tuple[str, bool]:
@@ -235,10 +246,8 @@ def _refusal(here: Cluster, name: str) -> str:
 def _rdma(here: Cluster) -> tuple[str, bool]:
     first, second = here.of_job()
     near, far = here.look(first), here.look(second)
-    with ThreadPoolExecutor(1) as pool:
-        listening = pool.submit(here.inside, second, job.listen_bandwidth(far))
-        said = here.inside(first, job.send_bandwidth(near, far))
-        listening.result()
+    here.inside(second, job.listen_bandwidth(far))
+    said = here.inside(first, job.send_bandwidth(near, far))
     found = {int(rail): float(figure) for rail, figure in _FIGURES.findall(said)}
     words = f"{len(found)} of {len(near.rdma)} rails as uid 1000"
     if found:
