@@ -7,6 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from trackbed.agent.phases import Clock
 from trackbed.agent.presence import Presence, stay
 from trackbed.agent.server import Server
 from trackbed.agent.store import Store
+from trackbed.agent.watch import Watch
 from trackbed.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
@@ -78,7 +80,8 @@ def _devices_of(kubelet: Path) -> DevicesOf:
 async def _offer(kubelet: Path, looked: Callable[[], Offer], stop: asyncio.Event) -> None:
     from trackbed.agent.kubelet.plugin import Plugins  # noqa: PLC0415 - as above
 
-    await Plugins(kubelet / "device-plugins", looked).run(stop)
+    with closing(Watch(looked)) as watch:
+        await Plugins(kubelet / "device-plugins", watch).run(stop)
 
 
 async def _serve(server: Server, places: Places, ready: Callable[[], None], looked: Callable[[], Offer]) -> None:
