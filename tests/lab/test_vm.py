@@ -15,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
+from trackbed.cli.lab import command as lab_command
 from trackbed.cli.lab.vm import command
-from trackbed.lab.vm import agent, apt, channel, disk, grub, initramfs, keeper, machine, parts, switch
+from trackbed.lab.kubernetes import control_plane
+from trackbed.lab.vm import agent, apt, channel, disk, grub, initramfs, keeper, lab, machine, parts, switch
 
 BOOT = machine.Boot(["qemu"], "/parts/vmlinuz", "/parts/initramfs", {"hostroot": "/", "own": "/lab/node-1/own"}, 4321)
 SHAPE = machine.Shape(servers=2, rails=8)
@@ -361,3 +363,20 @@ def test_doctor_names_every_part_in_a_form_for_machines() -> None:
 def test_the_agent_needs_nothing_but_the_standard_library() -> None:
     code = f"import runpy; runpy.run_path({agent.__file__!r})"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", [("vm", "run"), ("kubernetes", "run")])
+def test_a_run_leaves_what_runs_already_alone(
+    command: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise lab.LabError("a lab is running already")
+
+    def wrong(_: Path) -> int:
+        pytest.fail("somebody else's lab is thrown away")
+
+    monkeypatch.setattr(parts, "parts", refused)
+    monkeypatch.setattr(lab, "down", wrong)
+    monkeypatch.setattr(control_plane, "down", wrong)
+    done = CliRunner().invoke(lab_command, [*command, "--dir", str(tmp_path)])
+    assert (done.exit_code, "a lab is running already" in done.output) == (3, True), done.output

@@ -11,10 +11,11 @@ import click
 from trackbed.cli.lab.kubernetes import folder_option
 from trackbed.cli.lab.session import fabric_option, teller
 from trackbed.cli.lab.vm import chosen, say, unknown
-from trackbed.cli.lab.vm_run import planned
-from trackbed.cli.options import emit_json, output_option, refuse
+from trackbed.cli.lab.vm_run import end, fitting, planned
+from trackbed.cli.options import output_option
 
 if TYPE_CHECKING:
+    from trackbed.lab.kubernetes.cluster import Cluster
     from trackbed.lab.vm.machine import Shape
     from trackbed.plan.plan import Plan
     from trackbed.verify.run_result import Phase
@@ -38,48 +39,43 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
       trackbed lab kubernetes run --keep && trackbed lab kubernetes exec rails-0 -- ibv_devices
     """
     from trackbed.lab.kubernetes import cluster
-    from trackbed.lab.vm import run as course
-    from trackbed.lab.vm.machine import Shape
 
     folder = folder.absolute()
     fabric, plan = planned(source)
+    began = time.monotonic()
+    here = _started(folder, fitting(plan, memory))  # ends the command where another cluster runs, which must stay
     try:
-        shape = course.shape_of(plan, Shape(memory=memory, accelerator="auto"))
-    except course.UnfitError as error:
-        refuse(str(error))
-    try:
-        began = time.monotonic()
-        phases = _phases(folder, shape, (fabric, plan), form)
+        phases = _phases(here, (fabric, plan), time.monotonic() - began, form)
     finally:
         if not keep:
             cluster.down(folder)
-    ok = all(phase.ok for phase in phases)
-    if form == "json":
-        emit_json(phases)
-    else:
-        outcome = "as planned" if ok else "NOT as planned"
-        click.secho(f"{outcome}, {time.monotonic() - began:.0f} s", bold=True, fg="green" if ok else "red")
-    raise SystemExit(0 if ok else 1)
+    end(phases, time.monotonic() - began, form)
 
 
-def _phases(folder: Path, shape: Shape, wanted: tuple[bytes, Plan], form: str) -> list[Phase]:
-    from trackbed.kube.client import connect
+def _started(folder: Path, shape: Shape) -> Cluster:
+    """A cluster whose servers are up; what goes wrong ends the command with status 3."""
     from trackbed.lab.kubernetes import build, cluster, control_plane, images
-    from trackbed.lab.kubernetes import run as course
     from trackbed.lab.vm import lab, parts
+
+    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.LabError)
+    try:
+        found = parts.parts(say)
+        return cluster.started(folder, found, chosen(found, shape), say, joined=False)
+    except (*told, parts.PartsError, OSError) as error:
+        unknown(str(error))
+
+
+def _phases(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, form: str) -> list[Phase]:
+    from trackbed.kube.client import connect
+    from trackbed.lab.kubernetes import build, cluster
+    from trackbed.lab.kubernetes import run as course
     from trackbed.lab.vm import run as servers
     from trackbed.verify.run_result import Phase
 
     fabric, plan = wanted
-    began = time.monotonic()
-    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.LabError)
-    try:
-        found = parts.parts(say)
-        here = cluster.started(folder, found, chosen(found, shape), say, joined=False)
-    except (*told, parts.PartsError, OSError) as error:
-        unknown(str(error))
+    shape = here.servers.shape
     words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.servers.kernel}; Kubernetes "
-    booted = Phase("servers", time.monotonic() - began, words + build.kubernetes_version())
+    booted = Phase("servers", seconds, words + build.kubernetes_version())
     begun = servers.begun(here.servers, plan, fabric, booted, teller(form))
     with connect(str(here.kubeconfig)) as client:
         course.run(begun, client, cluster.TOOLS)

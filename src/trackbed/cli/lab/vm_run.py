@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -13,7 +13,11 @@ from trackbed.cli.lab.vm import folder_option, memory_option, started
 from trackbed.cli.options import emit_json, output_option, read_fabric, read_with_lock, refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trackbed.lab.vm.machine import Shape
     from trackbed.plan.plan import Plan
+    from trackbed.verify.run_result import Phase
 
 
 @click.command("run")
@@ -35,29 +39,41 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     """
     from trackbed.lab.vm import lab
     from trackbed.lab.vm import run as course
-    from trackbed.lab.vm.machine import Shape
     from trackbed.verify.run_result import Phase
 
     began = time.monotonic()
     fabric, plan = planned(source)
+    shape = fitting(plan, memory)
+    here = started(folder, shape, lab.UP_SECONDS)  # ends the command where another lab runs, which must stay
     try:
-        shape = course.shape_of(plan, Shape(memory=memory, accelerator="auto"))
-    except course.UnfitError as error:
-        refuse(str(error))
-    try:
-        here = started(folder, shape, lab.UP_SECONDS)
         words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.kernel}, {here.shape.accelerator}"
         phases = course.run(here, plan, fabric, Phase("servers", time.monotonic() - began, words), teller(form))
     finally:
         if not keep:
             lab.down(folder.absolute())
+    end(phases, time.monotonic() - began, form)
+
+
+def end(phases: Sequence[Phase], seconds: float, form: str) -> NoReturn:
+    """Say how a run went, and end the command."""
     ok = all(phase.ok for phase in phases)
     if form == "json":
         emit_json(phases)
     else:
         outcome = "as planned" if ok else "NOT as planned"
-        click.secho(f"{outcome}, {time.monotonic() - began:.0f} s", bold=True, fg="green" if ok else "red")
+        click.secho(f"{outcome}, {seconds:.0f} s", bold=True, fg="green" if ok else "red")
     raise SystemExit(0 if ok else 1)
+
+
+def fitting(plan: Plan, memory: int) -> Shape:
+    """Servers for a plan; where it is none for emulated servers the command ends."""
+    from trackbed.lab.vm import run as course
+    from trackbed.lab.vm.machine import Shape
+
+    try:
+        return course.shape_of(plan, Shape(memory=memory, accelerator="auto"))
+    except course.UnfitError as error:
+        refuse(str(error))
 
 
 def planned(source: str | None) -> tuple[bytes, Plan]:
