@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def kubelet(node: Node, tmp_path: Path) -> Iterator[Kubelet]:
     kubelet = Kubelet(tmp_path / "kubelet")
     kubelet.folder.mkdir()
     with running(kubelet):
-        node.start(more=("--kubelet", str(kubelet.folder)))
+        node.start(more=("--kubelet", str(kubelet.folder), "--cdi", str(node.folder / "cdi")))
         yield kubelet
 
 
@@ -44,6 +45,21 @@ def test_a_pod_gets_the_rails_that_it_was_given(node: Node, kubelet: Kubelet) ->
     assert node.call("CHECK", pod, of("job"), prevResult=add(node, pod, "job")).status == 0
     node.delete(pod)
     assert inside(pod.path).rails == []
+
+
+def test_containers_are_given_what_cdi_says_as_long_as_the_pod_is_there(node: Node, kubelet: Kubelet) -> None:
+    kubelet.given["default", "job"] = {"trackbed.dev/rail2": ["rail2-0"], "trackbed.dev/rail5": ["rail5-3"]}
+    pod = node.pod()
+    add(node, pod, "job")
+    [path] = (node.folder / "cdi").iterdir()
+    told = json.loads(path.read_bytes())
+    assert [one["name"] for one in told["devices"]] == ["rail2-0", "rail5-3"]
+    assert told["devices"][1]["containerEdits"]["env"][0] == "TRACKBED_RAIL5_NETDEV=rail5"
+    path.unlink()
+    add(node, pod, "job")
+    assert path.exists(), "what was lost is written again"
+    node.delete(pod)
+    assert not path.exists()
 
 
 def test_a_pod_without_rails_passes_with_the_result_before_ours(node: Node, kubelet: Kubelet) -> None:

@@ -29,7 +29,6 @@ from trackbed.stacks.nccl import hca_variables
 
 _log = logging.getLogger(__name__)
 
-FOLDER = Path("/var/run/cdi")
 KIND = "trackbed.dev/rail"
 _VERSION = "0.6.0"
 _PREFIX = "trackbed.dev-rail-"

@@ -320,6 +320,8 @@ class Handlers:
             whole = not look.differences
             if whole and not entry.done:
                 self._store.done(attachment.key)
+            if whole and sandbox is not None:
+                self._inject(attachment, sandbox)  # a container that starts again needs what may have been lost
             if not survives(entry, whole=whole, present=look.interfaces > 0):
                 self._detach(attachment, sandbox)
                 self._store.release(attachment.key)

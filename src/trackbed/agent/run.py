@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from trackbed.agent import cdi
 from trackbed.agent.conflicts import Conflicts
 from trackbed.agent.devices import look
 from trackbed.agent.handlers import DevicesOf, Handlers, Kubelet
@@ -40,7 +39,7 @@ class Places:
     kubelet: Path | None = None
     """The kubelet's folder, /var/lib/kubelet: rails are offered to it and pods get those that it gave them. None:
     there is no kubelet, and every pod gets all rails."""
-    cdi: Path = cdi.FOLDER
+    cdi: Path = Path("/var/run/cdi")
     """Where the kubelet's runtime reads CDI specifications."""
     presence: Presence | None = None
     """Where to keep the CNI executable installed and chained; None: that is somebody else's doing."""

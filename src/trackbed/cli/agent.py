@@ -12,6 +12,7 @@ from trackbed.cli.options import emit_json, output_option, refuse
 
 SOCKET = Path("/run/trackbed/agent.sock")
 STATE = Path("/var/lib/trackbed")
+CDI = Path("/var/run/cdi")
 _PLAN_SECONDS = 2.0
 
 _socket_option = click.option(
@@ -57,6 +58,13 @@ def command() -> None:
     metavar="DIR",
     help="Offer rails to the kubelet of this folder, /var/lib/kubelet; pods get those that it gives them.",
 )
+@click.option(
+    "--cdi",
+    type=click.Path(path_type=Path),
+    default=CDI,
+    show_default=True,
+    help="Where the runtime reads CDI specifications.  [with --kubelet]",
+)
 @click.option("--cni-bin", type=click.Path(path_type=Path), metavar="DIR", help="Install the CNI executable here.")
 @click.option(
     "--cni-conf",
@@ -71,6 +79,7 @@ def run(
     socket_file: Path,
     netns: Path | None,
     kubelet: Path | None,
+    cdi: Path,
     cni_bin: Path | None,
     cni_conf: Path | None,
     python: Path | None,
@@ -95,7 +104,7 @@ def run(
     if (cni_bin is None) != (cni_conf is None):
         refuse("--cni-bin and --cni-conf go together: an executable that nobody calls, or a call of none, helps nobody")
     presence = Presence(cni_bin, cni_conf, python) if cni_bin and cni_conf else None
-    places = Places(state, socket_file, kubelet, presence=presence)
+    places = Places(state, socket_file, kubelet, cdi, presence)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         node = read_node(_plan(plan_file, wait=kubelet is not None))
