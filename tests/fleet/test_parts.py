@@ -152,3 +152,24 @@ def test_the_stand_in_refuses_what_msgspec_refuses(raw: bytes) -> None:
         msgspec.json.decode(raw, type=Real)
     with pytest.raises(standin.MsgspecError):
         standin.json.decode(raw, type=Stand)
+
+
+def test_what_is_sent_uses_nothing_of_msgspec_that_its_stand_in_lacks() -> None:
+    used = set()
+    for path in archive.modules().values():
+        for one in ast.walk(ast.parse(path.read_text())):
+            words = ast.unparse(one).split(".") if isinstance(one, ast.Attribute) else []
+            if words[:1] == ["msgspec"] and all(word.isidentifier() for word in words):
+                used.add(tuple(words[1:]))
+    assert ("json", "format") in used
+    for name in used:
+        place: object = standin
+        for word in name:
+            assert hasattr(place, word), ".".join(name)
+            place = getattr(place, word)
+
+
+@pytest.mark.parametrize("document", [{}, [], {"a": [], "b": {}}, {"a": [1, {"b": None}], "ü": "ß\n\u2028"}, "text", 7])
+def test_json_is_laid_out_as_msgspec_lays_it_out(document: object) -> None:
+    raw = msgspec.json.encode(document)
+    assert standin.json.format(raw, indent=1) == msgspec.json.format(raw, indent=1)

@@ -1,9 +1,9 @@
 """What stands for msgspec on a host that has only Python: the part of it that the modules sent there use.
 
 In the archive this module is called `msgspec`. It has Struct (frozen, order, rename="camel", omit_defaults), field,
-structs.replace, json.encode and json.decode with a type, convert, to_builtins; errors are MsgspecError as there. The
-same documents are read and written: a record that this one wrote is undone by the other, and the other way round.
-Bytes are base64 text (RFC 4648), sets and tuples are arrays.
+structs.replace, json.encode, json.format and json.decode with a type, convert, to_builtins; errors are MsgspecError as
+there. The same documents are read and written: a record that this one wrote is undone by the other, and the other way
+round. Bytes are base64 text (RFC 4648), sets and tuples are arrays.
 
 Hints are those of these modules: int, str, bytes, bool, None, Any, unions of one of them (or a Struct) with None, dict,
 tuple, list, frozenset, Struct, dataclass.
@@ -193,6 +193,11 @@ class json:  # noqa: N801 - msgspec.json is a module
     def encode(value: object) -> bytes:
         """A value as JSON, without blanks."""
         return _json.dumps(to_builtins(value), ensure_ascii=False, separators=(",", ":")).encode()
+
+    @staticmethod
+    def format(raw: bytes, *, indent: int) -> bytes:
+        """JSON with a line for each value, byte for byte as msgspec has it."""
+        return _json.dumps(_json.loads(raw), ensure_ascii=False, indent=indent).encode()
 
     @staticmethod
     def decode(raw: bytes | str, type: Any = Any) -> Any:  # noqa: A002, ANN401 - msgspec's name; a value of that type
