@@ -134,6 +134,7 @@ def run(course: vm.Course, client: Client, image: str) -> None:
     course.phase("factory", lambda: vm.factory(course))
     course.phase("apply", lambda: vm.apply(course))
     course.phase("reboot", lambda: vm.reboot(course))
+    course.phase("doctor", lambda: vm.doctor(course))
     for name, work in _PHASES.items():
         course.phase(name, partial(_done, work, here))
 
@@ -145,26 +146,21 @@ def _done(work: Callable[[Cluster], tuple[str, bool]], here: Cluster) -> tuple[s
         raise LabError(str(error)) from error
 
 
-def _join(here: Cluster) -> tuple[str, bool]:
-    """Everything is begun at once, for much of what follows is waiting."""
+def _nodes(here: Cluster) -> tuple[str, bool]:
     here.before = here.on_each(VFS)
     here.on_each(f"{node.JOIN} && systemctl daemon-reload && systemctl start --no-block containerd kubelet")
-    listed = list(objects(stack(job.STACK), here.plan))
-    for one in listed:
-        here.client.apply(one)
-    return f"containerd and kubelet begin; {len(listed)} objects of stack {job.STACK}", True
-
-
-def _nodes(here: Cluster) -> tuple[str, bool]:
     here.until("all nodes Ready", lambda: all(cluster.is_ready(here.client, name) for name in here.names))
     return ", ".join(f"{name} Ready" for name in here.names), True
 
 
-def _agents(here: Cluster) -> tuple[str, bool]:
+def _stack(here: Cluster) -> tuple[str, bool]:
+    listed = list(objects(stack(job.STACK), here.plan))
+    for one in listed:
+        here.client.apply(one)
     here.until("an agent on each node", lambda: _ready_agents(here) == len(here.names))
     here.until("every rail offered by every node", lambda: all(map(bool, _offers(here))))
     least = min(_offers(here))
-    return f"{len(here.names)} agents; each rail can be had {least} times on each node", True
+    return f"{len(listed)} objects; {len(here.names)} agents; each rail can be had {least} times on each node", True
 
 
 def _ready_agents(here: Cluster) -> int:
@@ -295,10 +291,8 @@ def _held(status: bytes) -> list[Any]:
 
 
 _PHASES: dict[str, Callable[[Cluster], tuple[str, bool]]] = {
-    "join": _join,
     "nodes": _nodes,
-    "agents": _agents,
-    "doctor": lambda here: vm.doctor(here.course),
+    "stack": _stack,
     "job": _job,
     "devices": _devices,
     "full": _full,
