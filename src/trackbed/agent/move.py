@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -57,9 +58,9 @@ class Move:
 
     def attach(self, attachment: Attachment, sandbox: Sandbox) -> None:
         """Move the devices in and set them up; StepsRefusedError leaves whatever was done."""
-        self.moved.update(port.host.name for port in attachment.ports if port.host)
+        self.moved.update(port.host.name for port in attachment.ports if port.host and not port.host.pf)
         with Socket() as host:
-            batch.send(host, [*_guards(host, attachment, self._node.common), *_into_pod(attachment, sandbox)])
+            batch.send(host, [*_guards(attachment, self._node.common), *_into_pod(attachment, sandbox)])
         with Socket(netns=sandbox.fd) as inside:
             batch.send(inside, pod.bring_up(attachment, self._node.common))
         rdma.give(attachment.ports, sandbox.fd)
@@ -127,13 +128,12 @@ def _link(host: Socket, port: PortPlan, vf: int, sysfs: Path) -> links.Link:
         raise CniError(Code.KERNEL, f"rail {port.rail}: {what} is not on this node", remedy) from error
 
 
-def _guards(host: Socket, attachment: Attachment, common: Common) -> Iterator[Step]:
-    """What the VFs may do; a driver that has no such switch has nothing to set."""
-    indexes = {link.name: link.index for link in links.list_links(host)} if attachment.mode == "sriov" else {}
+def _guards(attachment: Attachment, common: Common) -> Iterator[Step]:
+    """What the VFs may do; a driver that has no such switch has nothing to set. OSError: a port is not there."""
     change = vfs.Change(trust=common.vf_trust, spoof_check=common.vf_spoof_check)
     for port in attachment.ports:
-        if port.host and port.host.pf in indexes and common.link_type == "ethernet":
-            message = vfs.set_vf(indexes[port.host.pf], port.host.vf, change)
+        if port.host and port.host.pf and common.link_type == "ethernet":
+            message = vfs.set_vf(socket.if_nametoindex(port.host.pf), port.host.vf, change)
             yield Step(port.rail, f"guard VF {port.host.vf} of {port.host.pf}", message, errno.EOPNOTSUPP)
 
 
