@@ -22,10 +22,8 @@ from trackbed.agent import batch
 from trackbed.agent.batch import Step
 from trackbed.netlink import codec
 from trackbed.netlink.links import RTM_DELLINK
-from trackbed.netlink.netns import entered
-from trackbed.netlink.sockets import NETLINK_ROUTE, Socket
+from trackbed.netlink.sockets import Socket, link_announcements
 
-_RTMGRP_LINK: Final = 1  # include/uapi/linux/rtnetlink.h
 _INFO: Final = struct.Struct("=4xi")  # struct ifinfomsg
 _RECEIVE_BYTES: Final = 1 << 16
 _PATIENCE_MS: Final = 15_000
@@ -46,17 +44,10 @@ class Departures:
             NetlinkError: it did not answer.
         """
         ours, theirs = socket.socketpair()  # readable for us once the thread has closed its end
-        with ours, _announcements(netns) as announced:
+        with ours, link_announcements(netns) as announced:
             done = self._threads.submit(_send, Socket(netns=netns), step, theirs)
             if not _all_gone(announced, ours, set(indexes)):
                 _acknowledged(done)
-
-
-def _announcements(netns: int) -> socket.socket:
-    with entered(netns):
-        listening = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, NETLINK_ROUTE)
-    listening.bind((0, _RTMGRP_LINK))
-    return listening
 
 
 def _send(sock: Socket, step: Step, end: socket.socket) -> None:

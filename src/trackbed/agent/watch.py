@@ -6,15 +6,13 @@ driver that loses its RDMA device, is seen after LATEST_SECONDS.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from trackbed.netlink.sockets import NETLINK_ROUTE
+from trackbed.netlink.sockets import link_announcements
 
 LATEST_SECONDS = 30.0
-_RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
 _BYTES = 1 << 16
 _MOST = 1000
 
@@ -27,8 +25,7 @@ class Watch(Generic[_Seen]):
     def __init__(self, look: Callable[[], _Seen], clock: Callable[[], float] = time.monotonic) -> None:
         self._look = look
         self._clock = clock
-        self._announced = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, NETLINK_ROUTE)
-        self._announced.bind((0, _RTMGRP_LINK))
+        self._announced = link_announcements()
         self._seen = look()
         self._until = clock() + LATEST_SECONDS
 

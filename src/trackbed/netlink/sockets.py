@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NETLINK_ROUTE, NETLINK_NETFILTER, NETLINK_RDMA = 0, 12, 20
+_RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _NLMSGERR_ATTR_MSG = 1
 _CAPPED, _ACK_TLVS = 0x100, 0x200
@@ -258,3 +259,14 @@ def _failure(reply: Received, index: int) -> Failure | None:
             at = 4 + (codec.as_int(reply.body[4:8]) + 3 & ~3)
         text = codec.as_text(codec.attributes(reply.body, at).get(_NLMSGERR_ATTR_MSG))
     return Failure(index, -number, text)
+
+
+def link_announcements(netns: Path | int | None = None) -> socket.socket:
+    """A socket that hears of every change of an interface in a namespace (rtnetlink(7), RTMGRP_LINK); it never blocks.
+
+    Raises OSError: there is no such namespace, or no memory. Reading raises OSError (ENOBUFS) where some were lost.
+    """
+    with entered(netns):
+        listening = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, NETLINK_ROUTE)
+    listening.bind((0, _RTMGRP_LINK))
+    return listening
