@@ -6,7 +6,6 @@ their acknowledgement; putting headers before 48 bodies is in it too, some 30 mi
 
 import os
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,7 @@ from trackbed.netlink.routes import RT_SCOPE_LINK, Route, add_route
 from trackbed.netlink.rules import Rule, add_rule, delete_rule
 from trackbed.netlink.sockets import Socket
 
-EMPTY_PROGRAM: Final = (os.path.realpath(sys.executable), "-ISEc", "pass")
+NOTHING: Final = ("/bin/true",)
 ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 _FIRST_INDEX: Final = 100
@@ -80,7 +79,7 @@ def one_move(made: Node) -> Callable[[Pod], Calls]:
 
 
 def through_exec(prepare: Callable[[Pod], Calls]) -> Callable[[Pod], Calls]:
-    """A floor that begins with one exec of an empty Python program, the least that an executable in Python costs."""
+    """A floor that begins with one exec of a program that does nothing: a runtime starts one for each pod."""
 
     def both(pod: Pod) -> Calls:
         add, delete = prepare(pod)
@@ -90,7 +89,7 @@ def through_exec(prepare: Callable[[Pod], Calls]) -> Callable[[Pod], Calls]:
 
 
 def _after_exec(work: Callable[[], None]) -> None:
-    spawn.call(EMPTY_PROGRAM, ENVIRONMENT)
+    spawn.call(NOTHING, ENVIRONMENT)
     work()
 
 

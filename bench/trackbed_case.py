@@ -6,6 +6,7 @@ The only file here that knows how Trackbed is started and configured; the rest s
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,7 +19,9 @@ import msgspec
 from bench import kernel, runtime
 from bench.node import RAILS, Calls, Node, Pod
 from trackbed.agent.client import status
-from trackbed.agent.install import install
+from trackbed.agent.install import BUILT, install
+from trackbed.lab.kubernetes import build
+from trackbed.lab.kubernetes.programs import SHIM
 from trackbed.plan.compute import plan
 from trackbed.plan.plan import NodePlan, PortPlan
 from trackbed.plan.wire import write_node
@@ -69,9 +72,17 @@ def missing() -> str:
     return ""
 
 
-def cni_command() -> list[str]:
-    """The executable as the runtime finds it."""
-    return [os.path.realpath(sys.executable), "-ISE", str(Path(__file__).parents[1] / "src/trackbed/cni/shim.py")]
+def executables(folder: Path) -> tuple[Path, Path]:
+    """The CNI executable as images have it, and the one in Python that every installation has."""
+    for kind in ("built", "python"):
+        (folder / kind).mkdir()
+    nobody, python = RUN / "nobody.sock", Path(os.path.realpath(sys.executable))
+    return install(folder / "built", nobody, built=_built()), install(folder / "python", nobody, python)
+
+
+@functools.cache
+def _built() -> Path:
+    return build.binaries(SHIM, print) / SHIM[0].name if shutil.which("go") else BUILT
 
 
 def start_agent(node: Node, wanted: Wanted) -> Agent:
@@ -93,7 +104,7 @@ def start_agent(node: Node, wanted: Wanted) -> Agent:
     assert process.stdout is not None  # noqa: S101 - it was asked for
     if not process.stdout.readline():
         raise RuntimeError(f"the agent did not start: {(state / 'log').read_text()}")
-    return Agent(process, socket, install(state, socket), wanted.mode)
+    return Agent(process, socket, install(state, socket, built=_built()), wanted.mode)
 
 
 def _plan(node: Node, wanted: Wanted) -> NodePlan:

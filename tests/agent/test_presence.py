@@ -23,7 +23,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Presence:
     monkeypatch.setattr(presence, "LOOK_SECONDS", 0.01)
     for name in ("bin", "net.d"):
         (tmp_path / name).mkdir()
-    return Presence(tmp_path / "bin", tmp_path / "net.d", Path("/usr/bin/python3"))
+    return Presence(tmp_path / "bin", tmp_path / "net.d")
 
 
 def types(path: Path) -> list[str]:
@@ -60,10 +60,9 @@ def test_what_another_program_writes_is_chained_again(place: Presence) -> None:
     assert types(path) == ["bridge", "trackbed"], "it stays when the agent stops"
 
 
-def test_the_executable_is_started_by_the_interpreter_of_the_host(place: Presence) -> None:
+def test_the_executable_is_there_as_long_as_the_agent_serves_and_asks_it(place: Presence) -> None:
     program = place.programs / "trackbed"
     while_staying(place, program.exists)
-    assert program.read_text().startswith("#!/usr/bin/python3 -ISE\n")
     assert stat.S_IMODE(program.stat().st_mode) == 0o755
     assert "/run/agent.sock" in program.read_text()
 

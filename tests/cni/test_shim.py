@@ -1,5 +1,6 @@
 import ast
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,14 +13,27 @@ import pytest
 
 import trackbed
 from trackbed.agent.install import install
+from trackbed.lab.kubernetes import build
+from trackbed.lab.kubernetes.programs import SHIM as BUILT
 
 SHIM = Path(trackbed.__file__).parent / "cni" / "shim.py"
 CONFIG = b'{"cniVersion":"1.0.0","name":"rails","type":"trackbed"}'
 
 
+@pytest.fixture(scope="session")
+def built() -> Path:
+    return build.binaries(BUILT, print) / "trackbed"
+
+
+@pytest.fixture(params=["python", pytest.param("built", marks=pytest.mark.needs("go"))])
+def executable(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    built = request.getfixturevalue("built") if request.param == "built" else tmp_path / "none"
+    return install(tmp_path, tmp_path / "agent.sock", built=built)
+
+
 @pytest.fixture
-def executable(tmp_path: Path) -> Path:
-    return install(tmp_path, tmp_path / "agent.sock")
+def interpreted(tmp_path: Path) -> Path:
+    return install(tmp_path, tmp_path / "agent.sock", built=tmp_path / "none")
 
 
 def _call(executable: Path, config: bytes = CONFIG, **env: str) -> tuple[int, bytes]:
@@ -76,12 +90,13 @@ def test_a_long_configuration_arrives_whole(executable: Path) -> None:
 @pytest.mark.parametrize("command", ["ADD", "DEL", "CHECK", "GC", "STATUS"])
 def test_without_an_agent_the_runtime_is_told_to_try_again(executable: Path, command: str) -> None:
     where = executable.parent / "agent.sock"
-    assert _call(executable, CNI_COMMAND=command) == (
-        1,
+    status, printed = _call(executable, CNI_COMMAND=command)
+    expected = (
         b'{"cniVersion":"1.0.0","code":11,"msg":"the Trackbed agent does not answer on %b: No such file or directory",'
         b'"details":"is it running? try `trackbed agent status`; a later DEL or ADD puts right what was begun"}\n'
-        % os.fsencode(where),
+        % os.fsencode(where)
     )
+    assert (status, printed.lower()) == (1, expected.lower())
 
 
 def test_an_agent_that_hangs_up_half_way_is_no_answer(executable: Path) -> None:
@@ -101,10 +116,27 @@ def _silent_until(done: threading.Event) -> Callable[[socket.socket], None]:
     return converse
 
 
-def test_an_agent_that_keeps_silent_is_left_in_time(executable: Path) -> None:
-    text = executable.read_text()
-    assert text.count("TIMEOUT_SECONDS = 60") == 1
-    executable.write_text(text.replace("TIMEOUT_SECONDS = 60", "TIMEOUT_SECONDS = 1"))
+def _of_one_second(source: Path, words: str) -> None:
+    text = source.read_text()
+    assert text.count(words) == 1
+    source.write_text(text.replace(words, words.replace("60", "1")))
+
+
+@pytest.fixture(params=["python", pytest.param("built", marks=pytest.mark.needs("go"))])
+def impatient(interpreted: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The executable, with a second of patience."""
+    if request.param == "python":
+        _of_one_second(interpreted, "TIMEOUT_SECONDS = 60")
+        return interpreted
+    source = shutil.copytree(SHIM.parent / "go", tmp_path / "go")
+    _of_one_second(source / "main.go", "timeoutSeconds = 60")
+    argv = ["go", "build", "-o", str(tmp_path / "built"), "."]
+    subprocess.run(argv, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, timeout=300, check=True)
+    return install(tmp_path, tmp_path / "agent.sock", built=tmp_path / "built")
+
+
+def test_an_agent_that_keeps_silent_is_left_in_time(impatient: Path) -> None:
+    executable = impatient
     done = threading.Event()
     with _agent(executable.parent / "agent.sock", _silent_until(done)):
         status, printed = _call(executable, CNI_COMMAND="DEL")
@@ -143,8 +175,8 @@ def test_it_stays_short() -> None:
     assert len(SHIM.read_text().splitlines()) <= 72
 
 
-def test_the_first_line_names_the_interpreter_itself(executable: Path) -> None:
-    interpreter, flags = executable.read_text().splitlines()[0].removeprefix("#!").split()
+def test_the_first_line_names_the_interpreter_itself(interpreted: Path) -> None:
+    interpreter, flags = interpreted.read_text().splitlines()[0].removeprefix("#!").split()
     assert (interpreter, flags) == (os.path.realpath(sys.executable), "-ISE")
     assert not Path(interpreter).is_symlink()
 
@@ -154,4 +186,12 @@ def test_installing_again_replaces_the_executable_in_one_step(executable: Path) 
         again = install(executable.parent, Path("/run/other.sock"))
         assert running.read() != again.read_bytes()
     assert sorted(path.name for path in executable.parent.iterdir()) == ["trackbed"]
-    assert b'SOCKET = b"/run/other.sock"' in again.read_bytes() or b"SOCKET = b'/run/other.sock'" in again.read_bytes()
+    assert b"/run/other.sock" in again.read_bytes()
+
+
+@pytest.mark.needs("go")
+def test_a_socket_whose_name_is_too_long_for_the_kernel_is_refused(tmp_path: Path, built: Path) -> None:
+    longest = Path("/" + "s" * 106)
+    assert os.fsencode(longest) in install(tmp_path, longest, built=built).read_bytes()
+    with pytest.raises(ValueError, match="a socket's path has 107 bytes at most"):
+        install(tmp_path, Path(f"{longest}s"), built=built)

@@ -18,7 +18,7 @@ NAME = "lab.trackbed.dev/agent:1"
 
 @pytest.mark.needs("root")
 def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
-    config = unpacked(images.archive(agent_image.agent(tmp_path, NAME)), tmp_path / "root")
+    config = unpacked(images.archive(agent_image.agent(tmp_path, NAME, Path("/bin/true"))), tmp_path / "root")
     assert config["name"] == NAME
     for words in (["agent", "run", "--help"], ["agent", "status", "--socket", "/none.sock"]):
         argv = [CHROOT, str(tmp_path / "root"), "/usr/bin/trackbed", *words]
@@ -34,4 +34,4 @@ def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
 def test_a_package_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_image, "PACKAGES", ("no-such-package",))
     with pytest.raises(ImageError, match="the agent needs no-such-package, which is not installed here"):
-        agent_image.agent(tmp_path, NAME)
+        agent_image.agent(tmp_path, NAME, Path("/bin/true"))

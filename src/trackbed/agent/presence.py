@@ -29,13 +29,11 @@ class Presence:
     """Folder of CNI executables, /opt/cni/bin."""
     networks: Path
     """Folder of network configurations, /etc/cni/net.d."""
-    python: Path | None = None
-    """The interpreter of the executable, as the runtime finds it; None: this one."""
 
 
 async def stay(presence: Presence, socket: Path, stop: asyncio.Event) -> None:
     """Install the executable, then see that it is called until `stop`. OSError if it cannot be installed."""
-    install(presence.programs, socket, presence.python)
+    install(presence.programs, socket)
     told = ""
     while not stop.is_set():
         said = await asyncio.to_thread(_look, presence.networks)

@@ -29,7 +29,8 @@ _python_option = click.option(
     "--python",
     type=click.Path(path_type=Path),
     metavar="PROGRAM",
-    help="Interpreter of the executable, as the runtime finds it: 3.9 or later.  [default: the one that runs this]",
+    help="Interpreter of the executable, as the runtime finds it: 3.9 or later.  [default: the one that runs this; "
+    "none where an image has built the executable]",
 )
 
 
@@ -72,7 +73,6 @@ def command() -> None:
     metavar="DIR",
     help="Stay chained in the first network configuration here.  [with --cni-bin]",
 )
-@_python_option
 def run(
     plan_file: Path,
     state: Path,
@@ -82,7 +82,6 @@ def run(
     cdi: Path,
     cni_bin: Path | None,
     cni_conf: Path | None,
-    python: Path | None,
 ) -> None:
     """Serve the container runtime until SIGTERM.
 
@@ -103,7 +102,7 @@ def run(
 
     if (cni_bin is None) != (cni_conf is None):
         refuse("--cni-bin and --cni-conf go together: an executable that nobody calls, or a call of none, helps nobody")
-    presence = Presence(cni_bin, cni_conf, python) if cni_bin and cni_conf else None
+    presence = Presence(cni_bin, cni_conf) if cni_bin and cni_conf else None
     places = Places(state, socket_file, kubelet, cdi, presence)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
@@ -185,7 +184,7 @@ def install_cni(folder: Path, socket_file: Path, conflist: Path | None, python: 
         click.echo(install(folder, socket_file, python))
         if conflist is not None:
             click.echo(f"{conflist}: {'added' if chain(conflist) else 'it is there already'}")
-    except ChainError as error:
+    except (ChainError, ValueError) as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"cannot write to {error.filename or folder}: {error.strerror}")

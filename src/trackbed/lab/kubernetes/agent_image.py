@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import trackbed
+from trackbed.agent.install import BUILT
 from trackbed.lab.kubernetes.images import Image, ImageError, libraries
 
 PACKAGES = ("click", "grpcio", "msgspec", "pyyaml", "typing_extensions")
@@ -38,14 +39,12 @@ _LIBRARY = f"usr/lib/{PYTHON}"
 _OURS = "usr/lib/trackbed"
 _START = f"#!/usr/bin/{PYTHON} -IS\nimport sys\n\nsys.path.append('/{_OURS}')\n"
 _START += "from trackbed.cli.main import main\n\nmain()\n"
-_READ_AS_TEXT = ("cni/shim.py",)
-"""Of Trackbed: what is installed on nodes as it is."""
 
 
-def agent(root: Path, name: str) -> Image:
-    """The image; libraries below `root`, else this machine's. Raises ImageError."""
+def agent(root: Path, name: str, shim: Path) -> Image:
+    """The image; libraries below `root`, else this machine's; `shim` is the CNI executable. Raises ImageError."""
     program, library = _python()
-    files = {f"usr/bin/{PYTHON}": program, **_standard_library(library), **_packages(), **_ourselves()}
+    files = {f"usr/bin/{PYTHON}": program, **_standard_library(library), **_packages(), **_ourselves(shim)}
     native = [path for path in files.values() if ".so" in path.name]
     return Image(
         name,
@@ -68,11 +67,11 @@ def _standard_library(base: Path) -> dict[str, Path]:
     return {f"{_LIBRARY}/{place}": path for place, path in _modules(base) if not place.startswith("config-")}
 
 
-def _ourselves() -> dict[str, Path]:
+def _ourselves(shim: Path) -> dict[str, Path]:
     base = Path(trackbed.__file__).parent
     inside = f"{_OURS}/trackbed"
     found = {f"{inside}/{place}": path for place, path in _modules(base)}
-    return found | {f"{inside}/{one}": base / one for one in _READ_AS_TEXT}
+    return found | {f"{inside}/{BUILT.relative_to(base)}": shim}
 
 
 def _packages() -> dict[str, Path]:

@@ -105,7 +105,8 @@ def kubernetes_version() -> str:
 
 
 def _module(name: str) -> Path:
-    return Path(str(files("trackbed.lab.kubernetes").joinpath("modules", name)))
+    ours = "cni/go" if name == "shim" else f"lab/kubernetes/modules/{name}"
+    return Path(str(files("trackbed").joinpath(ours)))
 
 
 def _modules(programs: Sequence[Program]) -> list[str]:

@@ -19,7 +19,7 @@ from trackbed.kube.errors import KubeError
 from trackbed.lab.kubernetes import build, control_plane, images, node
 from trackbed.lab.kubernetes.agent_image import agent
 from trackbed.lab.kubernetes.preload import preload
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE, SHIM
 from trackbed.lab.vm import lab
 from trackbed.lab.vm.channel import ChannelError, execute
 from trackbed.lab.vm.furnish import Text
@@ -85,7 +85,7 @@ def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]
     kubeconfig = control_plane.up(folder, planes, nodes=shape.names())
     try:
         with tempfile.TemporaryDirectory(dir=folder) as made:
-            stores = {_STORES: _stores(Path(made), parts, programs)}
+            stores = {_STORES: _stores(Path(made), parts, programs, build.binaries(SHIM, say))}
             nodes = [node.Node(*one, shape.servers, programs, joined) for one in _numbered(shape)]
             wanted = lab.Wanted(parts, shape, _files(folder, nodes), stores)
             return Cluster(kubeconfig, lab.up(servers(folder), wanted, say))
@@ -107,12 +107,12 @@ def _files(folder: Path, nodes: Sequence[node.Node]) -> dict[str, Mapping[str, T
     return {one.name: node.files(one, control_plane.node_kubeconfig(folder, one.name)) for one in nodes}
 
 
-def _stores(folder: Path, parts: Parts, programs: Path) -> Path:
+def _stores(folder: Path, parts: Parts, programs: Path, shims: Path) -> Path:
     """What containerd keeps, with all images in it."""
     wanted = (
         images.pause(programs / "pause", node.PAUSE),
         images.tools(parts.tools, TOOLS),
-        agent(parts.tools, AGENT),
+        agent(parts.tools, AGENT, shims / SHIM[0].name),
     )
     archives = [folder / f"{number}.tar" for number in range(len(wanted))]
     for path, image in zip(archives, wanted, strict=True):

@@ -11,7 +11,7 @@ _PLUGINS = "github.com/containernetworking/plugins/plugins"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, the folder below `modules` whose go.mod it is built with, and its package."""
+    """A program, the folder below `modules` (shim: trackbed's `cni/go`) whose go.mod it is built with, its package."""
 
     name: str
     module: str
@@ -43,6 +43,9 @@ NODE = (
     Program("pause", "pause", "trackbed.dev/lab/pause"),
 )
 """What a node runs, and what is used there by hand: kubectl, ctr."""
+
+SHIM = (Program("trackbed", "shim", "trackbed.dev/cni"),)
+"""Our own CNI executable, as images have it."""
 
 CNITOOL = (Program("cnitool", "cni", "github.com/containernetworking/cni/cnitool"),)
 """libcni's own program: calls plugins as a runtime does."""

@@ -68,7 +68,6 @@ _COMMAND = (
     *("--kubelet", "/var/lib/kubelet"),
     *("--cni-bin", "/opt/cni/bin"),
     *("--cni-conf", "/etc/cni/net.d"),
-    *("--python", "/usr/bin/python3"),  # the host's: the runtime starts the executable there
 )
 
 CAPABILITIES = (

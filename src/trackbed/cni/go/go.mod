@@ -1,0 +1,3 @@
+module trackbed.dev/cni
+
+go 1.24
