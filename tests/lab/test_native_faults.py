@@ -52,6 +52,8 @@ spec:
   rdma: {namespaceMode: shared}
   otherRanges: {docker: []}
 """
+_SOON = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}"
+"""The agent dies often here; a kubelet would wait for longer and longer, up to 5 minutes (KEP-5593)."""
 _STATUS = [sys.executable, "-m", "trackbed", "agent", "status", "-o", "json"]
 
 
@@ -164,7 +166,9 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
         servers.answer(here.servers, NODE, "apply", "-f", place, "--yes")
         with connect(str(here.kubeconfig)) as client:
             one = Trial(here, client)
+            one.on_node(f"echo '{_SOON}' >> /etc/kubernetes/kubelet.yaml")
             lab.reboot(here.servers, NODE)
+            one.until("all VFs are as planned", lambda: one.on_node(VFS).count(" 9000 ") == PODS * 2)
             one.vfs = one.on_node(VFS)
             for each in objects(stack("native"), plan):
                 client.apply(each)
