@@ -3,8 +3,8 @@
 factory, apply, reboot, doctor    as in lab/vm/run.py
 nodes      kubelets are Ready
 stack      `trackbed render stack native`; every agent serves, every rail is offered
-job        two pods that ask for every rail are scheduled and run
-devices    each sees exactly its rails and can open exactly its RDMA devices; so do three pods of one node
+job        two pods that ask for every rail are scheduled and run; on one node two more, with half of the rails each
+devices    each sees exactly its rails and can open exactly its RDMA devices; the three of one node none of another's
 full       one pod more waits, and the scheduler says why
 rdma       writes between the job's pods on every rail, by an unprivileged user
 cm         the same rails by the RDMA CM
@@ -178,9 +178,20 @@ def _offers(here: Cluster) -> Iterator[int]:
 def _job(here: Cluster) -> tuple[str, bool]:
     for one in job.objects(here.plan, here.image):
         here.client.create(one)
+    for name, rails in _halves(here).items():
+        here.client.create(job.pod(here.plan, here.image, name, rails, here.names[0]))
     here.until("two pods of the job run", lambda: len(_running(here)) == len(here.names))
+    here.until("two pods more run", lambda: all(map(here.runs, _halves(here))))
     places = [find(here.client, job.NAMESPACE, name).node for name in here.of_job()]
-    return f"{len(places)} pods run, on {', '.join(places)}", sorted(places) == sorted(here.names)
+    words = f"{len(places)} pods run, on {', '.join(places)}; {len(_halves(here))} more on {here.names[0]}"
+    return words, sorted(places) == sorted(here.names)
+
+
+def _halves(here: Cluster) -> dict[str, list[int]]:
+    """Pods beside the job's with half of the rails each: every rail of their node is then in use twice."""
+    rails = [rail.rail for rail in here.plan.common.rails]
+    half = len(rails) // 2
+    return {"low": rails[:half], "high": rails[half:]}
 
 
 def _running(here: Cluster) -> list[str]:
@@ -188,17 +199,12 @@ def _running(here: Cluster) -> list[str]:
 
 
 def _devices(here: Cluster) -> tuple[str, bool]:
-    """The job's pods, and two more beside the first of them: each rail of that node is then in use twice."""
     rails = [rail.rail for rail in here.plan.common.rails]
-    half = len(rails) // 2
-    for name, own in (("low", rails[:half]), ("high", rails[half:])):
-        here.client.create(job.pod(here.plan, here.image, name, own, here.names[0]))
-    here.until("two pods more run", lambda: here.runs("low") and here.runs("high"))
-    wanted = dict.fromkeys(here.of_job(), rails) | {"low": rails[:half], "high": rails[half:]}
+    wanted = dict.fromkeys(here.of_job(), rails) | _halves(here)
     with ThreadPoolExecutor(len(wanted)) as pool:
         seen = dict(zip(wanted, pool.map(here.look, wanted), strict=True))
     wrong = [f"{name}: {why}" for name, own in wanted.items() for why in _unlike(seen[name], own)]
-    together = [seen[name] for name in (here.of_job()[0], "low", "high")]
+    together = [seen[name] for name in (here.of_job()[0], *_halves(here))]
     files = [one for each in together for one in each.files]
     if len(set(files)) != len(files):
         wrong.append("two pods of one node can open the same RDMA device")
@@ -224,7 +230,7 @@ def _full(here: Cluster) -> tuple[str, bool]:
     rails = [rail.rail for rail in here.plan.common.rails]
     here.client.create(job.pod(here.plan, here.image, "more", rails, here.names[0]))
     here.until("the scheduler judges one pod more", lambda: bool(_refusal(here, "more")))
-    said, extra = _refusal(here, "more"), ("low", "high", "more")
+    said, extra = _refusal(here, "more"), (*_halves(here), "more")
     ok = all(f"Insufficient {resource(rail, OWN_PREFIX)}" in said for rail in here.plan.common.rails)
     for name in extra:
         here.client.delete({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": job.NAMESPACE}})
