@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from trackbed.agent.attachment import Attachment, Key, Port
-from trackbed.hosts.files import replace
+from trackbed.hosts.atomic import replace
 from trackbed.netlink.rdma import Verbs
 from trackbed.stacks.access import Hca
 from trackbed.stacks.nccl import hca_variables

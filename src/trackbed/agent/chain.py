@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trackbed.agent.install import NAME
-from trackbed.hosts.files import replace
+from trackbed.hosts.atomic import replace
 
 _ENDINGS = {".conf", ".conflist", ".json"}
 

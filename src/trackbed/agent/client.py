@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from trackbed.agent.server import STATUS_REQUEST
+from trackbed.agent.protocol import STATUS_REQUEST
 
 _TIMEOUT_SECONDS = 10.0
 _MAX_ANSWER_BYTES = 1 << 26

@@ -23,6 +23,8 @@ VERSIONS: Final = ("1.0.0", "1.1.0")
 MAX_CONFIG_BYTES: Final = 1 << 20
 MAX_FRAME_BYTES: Final = MAX_CONFIG_BYTES + (1 << 17)
 """The configuration, and a runtime's environment (Linux allows one variable 128 KiB)."""
+STATUS_REQUEST: Final = "TRACKBED_STATUS"
+"""The variable by which `trackbed agent status` asks; the executable hands on only those that begin with CNI_."""
 
 COMMANDS: Final = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
 _WITH_CONTAINER: Final = ("ADD", "DEL", "CHECK")

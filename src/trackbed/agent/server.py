@@ -41,8 +41,6 @@ _ENDING_SECONDS = 10.0
 _REFUSED_KEPT = 20
 _MAX_PATH_BYTES = 107  # sun_path of unix(7), without the NUL
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred of unix(7): pid, uid, gid
-STATUS_REQUEST = "TRACKBED_STATUS"
-"""The variable by which `trackbed agent status` asks; the executable hands on only those that begin with CNI_."""
 
 
 class Server:
@@ -108,7 +106,7 @@ class Server:
         request: Request | None = None
         try:
             environment, config = protocol.split(body)
-            if STATUS_REQUEST in environment:
+            if protocol.STATUS_REQUEST in environment:
                 return 0, await asyncio.to_thread(self._status), None
             request = protocol.request(environment, config)
             phases.mark("parse")

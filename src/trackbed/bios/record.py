@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from trackbed.bios.compare import Value
-from trackbed.hosts.files import replace
+from trackbed.hosts.atomic import replace
 
 
 def load(place: Path, node: str) -> dict[str, Value]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.hosts.files import replace
+from trackbed.hosts.atomic import replace
 from trackbed.hosts.record import folder
 from trackbed.hosts.state import read
 

@@ -6,13 +6,13 @@ rename in its own folder after its content is on disk, so a crash leaves the old
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trackbed.chain.render import Format, mode
 from trackbed.chain.setting import HEAD
+from trackbed.hosts.atomic import replace, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,23 +82,10 @@ def write(machine: Machine, path: str, content: bytes | None, permissions: int |
     if content is None:
         with suppress(FileNotFoundError, NotADirectoryError):
             place.unlink()
-            _sync_folder(place.parent)
+            sync_folder(place.parent)
         return
     place.parent.mkdir(parents=True, exist_ok=True)
     replace(place, content, mode(path) if permissions is None else permissions)
-
-
-def replace(place: Path, content: bytes, permissions: int) -> None:
-    """Replace a file in one step: content first on disk, then the name."""
-    temporary = place.with_name(f".{place.name}.trackbed")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, permissions)
-    with os.fdopen(descriptor, "wb") as stream:
-        os.fchmod(stream.fileno(), permissions)
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(place)
-    _sync_folder(place.parent)
 
 
 def rivals(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
@@ -139,11 +126,3 @@ def _mentions(path: Path, shown: str, names: frozenset[str]) -> Iterator[str]:
 def _found(machine: Machine) -> Iterator[tuple[str, Path]]:
     for folder, pattern in OWN:
         yield from ((folder, path) for path in sorted(machine.path(folder).glob(pattern)) if path.is_file())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

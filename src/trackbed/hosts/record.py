@@ -21,9 +21,10 @@ import msgspec
 
 from trackbed.chain.setting import PROTOCOL, Address, Sysctl
 from trackbed.hosts import dcb, rdma, tos, vfs
+from trackbed.hosts.atomic import replace
 from trackbed.hosts.attributes import attribute_of
 from trackbed.hosts.change import FileWrite
-from trackbed.hosts.files import FileChange, replace
+from trackbed.hosts.files import FileChange
 from trackbed.hosts.state import ADDRESS_HEAD, IFA_PROTO
 from trackbed.hosts.sysctls import live_key
 from trackbed.netlink import codec
