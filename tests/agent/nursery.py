@@ -33,7 +33,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             _say(os.getpid())  # here, so that it comes before "ready" whoever runs first
-            run(node, Places(state, socket), lambda: _say("ready"), _clock(kind, int(number)))
+            run(node, Places(state, socket), lambda: _say("ready"), clock=_clock(kind, int(number)))
             os._exit(0)
         os.waitpid(pid, 0)
         _say("ended")

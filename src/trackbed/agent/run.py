@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from trackbed.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
 
+PLAN_SECONDS = 2.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -45,13 +46,20 @@ class Places:
     """Where to keep the CNI executable installed and chained; None: that is somebody else's doing."""
 
 
-def run(node: NodePlan, places: Places, ready: Callable[[], None], clock: Clock = time.perf_counter) -> None:
-    """Serve one node until SIGTERM or SIGINT.
+def run(
+    node: NodePlan,
+    places: Places,
+    ready: Callable[[], None],
+    changed: Callable[[], bool] = lambda: False,
+    clock: Clock = time.perf_counter,
+) -> bool:
+    """Serve one node until SIGTERM or SIGINT, or its plan has changed; whether that is so.
 
     Args:
         node: what there is to hand out.
         places: where journal, socket and kubelet are.
         ready: called once requests are taken.
+        changed: whether there is another plan, asked every PLAN_SECONDS.
         clock: seconds; read at the end of each phase of a request.
 
     Raises:
@@ -65,7 +73,8 @@ def run(node: NodePlan, places: Places, ready: Callable[[], None], clock: Clock 
         handlers = Handlers(node, store, conflicts, _BOOT_ID.read_text().strip(), kubelet)
         handlers.reconcile()
         server = Server(node, handlers, store, conflicts, clock)
-        asyncio.run(_serve(server, places, ready, lambda: look(node, store.away())))
+        serving = _Serving(server, places, lambda: look(node, store.away()), changed)
+        return asyncio.run(_serve(serving, ready))
     finally:
         store.close()
 
@@ -83,15 +92,38 @@ async def _offer(kubelet: Path, looked: Callable[[], Offer], stop: asyncio.Event
         await Plugins(kubelet / "device-plugins", watch).run(stop)
 
 
-async def _serve(server: Server, places: Places, ready: Callable[[], None], looked: Callable[[], Offer]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    server: Server
+    places: Places
+    looked: Callable[[], Offer]
+    changed: Callable[[], bool]
+
+
+async def _serve(it: _Serving, ready: Callable[[], None]) -> bool:
     stop = asyncio.Event()
+    places = it.places
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with asyncio.TaskGroup() as group:
         if places.kubelet is not None:
-            group.create_task(_offer(places.kubelet, looked, stop))
+            group.create_task(_offer(places.kubelet, it.looked, stop))
         if places.presence is not None:
             group.create_task(stay(places.presence, places.socket, stop))
-        await server.serve(places.socket, ready, stop)
+        watching = group.create_task(_until_changed(it.changed, stop))
+        await it.server.serve(places.socket, ready, stop)
     _log.info("stopped")
+    return watching.result()
+
+
+async def _until_changed(changed: Callable[[], bool], stop: asyncio.Event) -> bool:
+    """Whether the plan changed before anything else had the agent stop."""
+    while not stop.is_set():
+        if changed():
+            _log.info("the plan has changed; taking the new one")
+            stop.set()
+            return True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), PLAN_SECONDS)
+    return False

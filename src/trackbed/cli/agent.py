@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def run(
     cni_bin: Path | None,
     cni_conf: Path | None,
 ) -> None:
-    """Serve the container runtime until SIGTERM.
+    """Serve the container runtime until SIGTERM. A plan that is replaced meanwhile is taken; pods keep what they have.
 
     \b
     Examples:
@@ -94,10 +95,10 @@ def run(
     import logging
 
     from trackbed.agent.journal import JournalError
+    from trackbed.agent.plan_file import PlanFile
     from trackbed.agent.presence import Presence
     from trackbed.agent.run import Places
     from trackbed.agent.run import run as serve
-    from trackbed.plan.wire import read_node
     from trackbed.spec.problems import SpecError
 
     if (cni_bin is None) != (cni_conf is None):
@@ -106,10 +107,14 @@ def run(
     places = Places(state, socket_file, kubelet, cdi, presence)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        node = read_node(_plan(plan_file, wait=kubelet is not None))
+        _await_plan(plan_file, wait=kubelet is not None)
         if netns is not None:
             _enter(netns)
-        serve(node, places, lambda: click.echo(f"serving node {node.name} at {socket_file}"))
+        again = True
+        while again:
+            plan = PlanFile(plan_file)
+            words = f"serving node {plan.node.name} at {socket_file}"
+            again = serve(plan.node, places, partial(click.echo, words), plan.changed)
     except SpecError as error:
         refuse(f"{plan_file}: {error.problems[0]}")
     except JournalError as error:
@@ -118,7 +123,7 @@ def run(
         refuse(f"{error.filename or socket_file}: {error.strerror}")
 
 
-def _plan(path: Path, *, wait: bool) -> bytes:
+def _await_plan(path: Path, *, wait: bool) -> None:
     """The plan's file. On a node of Kubernetes the agent may be there before `trackbed apply` has written it."""
     import time
 
@@ -126,7 +131,6 @@ def _plan(path: Path, *, wait: bool) -> bytes:
         click.echo(f"waiting for {path}, which `trackbed apply` writes on this host", err=True)
     while wait and not path.exists():
         time.sleep(_PLAN_SECONDS)
-    return path.read_bytes()
 
 
 @command.command("status")
