@@ -1,0 +1,187 @@
+"""A server of a real cluster under trial: pods that ask for rails come and go, and what must hold then.
+
+Each fault comes ROUNDS times. The agent and kubelet are asked in the server, the cluster by its API.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import servers
+from trackbed.kube.client import Client, Object, connect
+from trackbed.kube.errors import KubeError
+from trackbed.lab.kubernetes import cluster
+from trackbed.lab.kubernetes.pods import PodError, find
+from trackbed.lab.kubernetes.run import VFS
+from trackbed.lab.vm import lab, run
+from trackbed.lab.vm.channel import ChannelError, execute
+from trackbed.lab.vm.machine import Shape
+from trackbed.stacks import stack
+from trackbed.stacks.rails import OWN_PREFIX, resource
+from trackbed.stacks.stack import objects
+
+_log = logging.getLogger(__name__)
+
+ROUNDS = 20 if os.environ.get("TRACKBED_VM") == "all" else 2
+SECONDS = 240.0
+SEED = 6
+LOOKED = 3
+NODE = "node-0"
+_SOON = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}"
+"""The agent dies often here; a kubelet would wait for longer and longer, up to 5 minutes (KEP-5593)."""
+_STATUS = [sys.executable, "-m", "trackbed", "agent", "status", "-o", "json"]
+
+
+@dataclass
+class Trial:
+    """The cluster, and what a sound node without pods looks like."""
+
+    here: cluster.Cluster
+    client: Client
+    rails: list[str]
+    """Resources that each pod asks for one of."""
+    pods: int
+    """How many come in each round."""
+    chance: random.Random = field(default_factory=lambda: random.Random(SEED))  # noqa: S311 - no secret
+    vfs: str = ""
+
+    def on_node(self, script: str) -> str:
+        """What a script on the server says."""
+        done = execute(self.here.servers.server(NODE).channel, ["sh", "-c", script], SECONDS)
+        return done.output.decode()
+
+    def held(self) -> list[Any] | None:
+        """What the agent holds; None if it does not answer."""
+        done = execute(self.here.servers.server(NODE).channel, _STATUS, SECONDS)
+        return list(json.loads(done.output)["attachments"]) if done.output else None
+
+    def holds(self, count: int) -> bool:
+        """Whether the agent holds so many pods' rails, and has done with each."""
+        held = self.held()
+        return held is not None and len(held) == count and all(one["done"] for one in held)
+
+    def until(self, what: str, holds: Callable[[], object]) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            with suppress(KubeError, ChannelError, PodError, json.JSONDecodeError):
+                if holds():
+                    return
+            if time.monotonic() > deadline:
+                events = [one.get("message") for one in self.client.list("v1", "Event") if one.get("type") == "Warning"]
+                pytest.fail(f"{what}: not within {SECONDS:.0f} s; {events[-5:]}")
+            time.sleep(0.5)
+
+    def scale(self, count: int) -> None:
+        """Have so many pods."""
+        one = replica_set(self.rails, count)
+        self.until(f"the API takes {count} pods", lambda: self.client.apply(one, force=True))
+
+    def live(self) -> list[Object]:
+        """Pods that have not ended."""
+        return [
+            one
+            for one in self.client.list("v1", "Pod", "default")
+            if one.get("status", {}).get("phase") not in {"Failed", "Succeeded"}
+        ]
+
+    def running(self) -> list[str]:
+        """Pods that run."""
+        return [
+            one["metadata"]["name"]
+            for one in self.live()
+            if one.get("status", {}).get("phase") == "Running" and "deletionTimestamp" not in one["metadata"]
+        ]
+
+    def addresses(self, pod: str) -> list[str]:
+        """The addresses of a pod's rails, as it sees them."""
+        found = find(self.client, "default", pod)
+        argv = found.run(["/usr/bin/ip", "-4", "-br", "address"])
+        said = execute(self.here.servers.server(NODE).channel, argv, SECONDS).output.decode().splitlines()
+        return [line.split()[2].partition("/")[0] for line in said if line.startswith("rail")]
+
+    def whole(self) -> None:
+        """Every pod runs with rails of its own, and the agent knows of no other; LOOKED of them say the same."""
+        self.until(f"{self.pods} pods run", lambda: len(self.running()) == self.pods)
+        self.until("the agent holds what runs", lambda: self.holds(self.pods))
+        held = {one["pod"]: [own["text"].partition("/")[0] for own in _addresses(one)] for one in self.held() or []}
+        given = [address for own in held.values() for address in own]
+        assert len(given) == len(set(given)) == self.pods * len(self.rails), held
+        for pod in self.running()[:LOOKED]:
+            assert sorted(self.addresses(pod)) == sorted(held[f"default/{pod}"]), pod
+
+    def empty(self) -> None:
+        """Everything is back: VFs by name, MAC and MTU; no CDI file, no address held."""
+        self.until("all pods are gone", lambda: not self.live())
+        self.until("nothing is held", lambda: self.holds(0))
+        self.until("all VFs are back, and no CDI file is left", lambda: self.on_node(VFS) == self.vfs)
+
+    def round(self, fault: Callable[[], object]) -> None:
+        """Pods start and end, and something breaks at a random moment of either."""
+        self.scale(self.pods)
+        time.sleep(self.chance.uniform(0, 6))
+        fault()
+        self.whole()
+        self.scale(0)
+        time.sleep(self.chance.uniform(0, 2))
+        fault()
+        self.empty()
+
+
+def _addresses(attachment: dict[str, Any]) -> Iterator[dict[str, str]]:
+    for port in attachment["ports"]:
+        yield from port["addresses"]
+
+
+def rounds() -> Iterator[int]:
+    """ROUNDS numbers; `-o log_cli=true --log-cli-level=INFO` shows each as it comes."""
+    for number in range(ROUNDS):
+        _log.info("round %d of %d", number + 1, ROUNDS)
+        yield number
+
+
+def replica_set(rails: list[str], count: int) -> Object:
+    """Pods that ask for these rails; one that a node refuses is replaced."""
+    limits = dict.fromkeys(rails, 1)
+    container = {"name": "main", "image": cluster.TOOLS, "imagePullPolicy": "Never", "resources": {"limits": limits}}
+    labels = {"app": "rails"}
+    pod = {"terminationGracePeriodSeconds": 0, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    spec = {"replicas": count, "selector": {"matchLabels": labels}, "template": template}
+    head = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "rails", "namespace": "default"}}
+    return {**head, "spec": spec}
+
+
+@contextmanager
+def raised(folder: Path, fabric: str, pods: int) -> Iterator[Trial]:
+    """A cluster of one server, prepared by `trackbed apply` and a reboot, with an agent that serves."""
+    plan = servers.planned(fabric)
+    wanted = servers.wanted(run.shape_of(plan, Shape(memory=3072)))
+    try:
+        here = cluster.up(folder, wanted.parts, wanted.shape, print)
+        servers.answer(here.servers, NODE, "apply", "-f", servers.place(here.servers, fabric, "fabric.yaml"), "--yes")
+        with connect(str(here.kubeconfig)) as client:
+            one = Trial(here, client, [resource(rail, OWN_PREFIX) for rail in plan.common.rails], pods)
+            one.on_node(f"echo '{_SOON}' >> /etc/kubernetes/kubelet.yaml")
+            lab.reboot(here.servers, NODE)
+            vfs = len(plan.common.rails) * plan.common.vfs
+            one.until("all VFs are as planned", lambda: one.on_node(VFS).count(" 9000 ") == vfs)
+            one.vfs = one.on_node(VFS)
+            for each in objects(stack("native"), plan):
+                client.apply(each)
+            one.until("the agent serves", lambda: one.holds(0))
+            yield one
+    finally:
+        cluster.down(folder)
