@@ -45,7 +45,7 @@ def test_two_adds_of_one_pod_get_the_same(node: Node) -> None:
         assert first == second
         assert inside(pod.path).rails == NAMES
         assert len(status(node.socket)["attachments"]) == 1
-        _at_once(lambda: node.delete(pod), lambda: node.delete(pod))  # noqa: B023
+        _at_once(lambda: node.delete(pod), lambda: node.delete(pod))  # noqa: B023 - as above
         assert inside(pod.path).rails == []
         _nothing_is_held(node)
 
@@ -53,7 +53,7 @@ def test_two_adds_of_one_pod_get_the_same(node: Node) -> None:
 def test_an_add_and_a_delete_of_one_pod_leave_all_or_nothing(node: Node) -> None:
     for _ in range(ROUNDS):
         pod = node.pod()
-        _at_once(lambda: node.call("ADD", pod), lambda: node.delete(pod))  # noqa: B023
+        _at_once(lambda: node.call("ADD", pod), lambda: node.delete(pod))  # noqa: B023 - as above
         assert inside(pod.path).rails == (NAMES if status(node.socket)["attachments"] else [])
         node.delete(pod)
         assert inside(pod.path).rails == []

@@ -7,13 +7,14 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trackbed.agent.attacher import Attacher
 from trackbed.agent.conflicts import Conflicts
 from trackbed.agent.devices import look
-from trackbed.agent.handlers import DevicesOf, Handlers, Kubelet
+from trackbed.agent.handlers import DevicesOf, Handlers
 from trackbed.agent.journal import Journal
 from trackbed.agent.kubelet.messages import Offer
 from trackbed.agent.phases import Clock
@@ -66,17 +67,18 @@ def run(
         JournalError: another agent runs with this state, or it cannot be written.
         OSError: the socket cannot be made.
     """
-    store = Store(Journal(places.state))
-    try:
+    with ExitStack() as stack:
+        store = Store(Journal(places.state))
+        stack.callback(store.close)
         conflicts = Conflicts()
-        kubelet = Kubelet(_devices_of(places.kubelet), places.cdi) if places.kubelet else None
-        handlers = Handlers(node, store, conflicts, _BOOT_ID.read_text().strip(), kubelet)
-        handlers.reconcile()
+        attacher = Attacher(node, store, _BOOT_ID.read_text().strip(), places.cdi if places.kubelet else None)
+        stack.callback(attacher.close)
+        attacher.reconcile()
+        devices_of = _devices_of(places.kubelet) if places.kubelet else None
+        handlers = Handlers(node, store, conflicts, attacher, devices_of)
         server = Server(node, handlers, store, conflicts, clock)
         serving = _Serving(server, places, lambda: look(node, store.away()), changed)
         return asyncio.run(_serve(serving, ready))
-    finally:
-        store.close()
 
 
 def _devices_of(kubelet: Path) -> DevicesOf:
