@@ -1,6 +1,6 @@
 """A server of a real cluster under trial: pods that ask for rails come and go, and what must hold then.
 
-Each fault comes ROUNDS times. The agent and kubelet are asked in the server, the cluster by its API.
+Each fault comes TIMES times. The agent and kubelet are asked in the server, the cluster by its API.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from trackbed.stacks.stack import objects
 
 _log = logging.getLogger(__name__)
 
-ROUNDS = 20 if os.environ.get("TRACKBED_VM") == "all" else 2
+TIMES = 20 if os.environ.get("TRACKBED_VM") == "all" else 2
+IN_A_ROUND = 3
+"""How often something breaks while the pods of a round start, and once more while they end."""
 SECONDS = 240.0
 SEED = 6
 LOOKED = 3
@@ -129,15 +131,13 @@ class Trial:
         self.until("all VFs are back, and no CDI file is left", lambda: self.on_node(VFS) == self.vfs)
 
     def round(self, fault: Callable[[], object]) -> None:
-        """Pods start and end, and something breaks at a random moment of either."""
-        self.scale(self.pods)
-        time.sleep(self.chance.uniform(0, 6))
-        fault()
-        self.whole()
-        self.scale(0)
-        time.sleep(self.chance.uniform(0, 2))
-        fault()
-        self.empty()
+        """Pods start and end, and something breaks at random moments of either."""
+        for count, sound in ((self.pods, self.whole), (0, self.empty)):
+            self.scale(count)
+            for _ in range(min(IN_A_ROUND, TIMES)):
+                time.sleep(self.chance.uniform(0, 6))
+                fault()
+            sound()
 
 
 def _addresses(attachment: dict[str, Any]) -> Iterator[dict[str, str]]:
@@ -145,10 +145,10 @@ def _addresses(attachment: dict[str, Any]) -> Iterator[dict[str, str]]:
         yield from port["addresses"]
 
 
-def rounds() -> Iterator[int]:
-    """ROUNDS numbers; `-o log_cli=true --log-cli-level=INFO` shows each as it comes."""
-    for number in range(ROUNDS):
-        _log.info("round %d of %d", number + 1, ROUNDS)
+def rounds(times_each: int = 1) -> Iterator[int]:
+    """As many numbers as there must be rounds; `-o log_cli=true --log-cli-level=INFO` shows each as it comes."""
+    for number in range(0, TIMES, times_each):
+        _log.info("round that ends with %d of %d", min(number + times_each, TIMES), TIMES)
         yield number
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.native import NODE, Trial, raised, rounds
+from tests.lab.native import IN_A_ROUND, NODE, Trial, raised, rounds
 from trackbed.lab.kubernetes import control_plane
 from trackbed.lab.kubernetes.run import VFS
 from trackbed.lab.vm import keeper
@@ -54,7 +54,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     ],
 )
 def test_nothing_is_lost_when_something_breaks_as_pods_start_and_end(trial: Trial, breaks: str) -> None:
-    for _ in rounds():
+    for _ in rounds(IN_A_ROUND):
         trial.round(lambda: trial.on_node(breaks))
 
 
@@ -96,27 +96,29 @@ def away(trial: Trial) -> Iterator[None]:
         os.kill(server.pid, signal.SIGCONT)
 
 
-def test_a_vf_that_is_pulled_while_a_pod_uses_it_can_be_given_again(trial: Trial) -> None:
-    for number in rounds():
+_PULL = "for vf in /sys/class/net/rail1/device/virtfn*; do basename $(readlink -f $vf) > $vf/driver/unbind; done"
+_PUT_BACK = f"""
+for vf in /sys/class/net/rail1/device/virtfn*; do basename $(readlink -f $vf) > /sys/bus/pci/drivers/igbvf/bind; done
+udevadm settle
+{sys.executable} -m trackbed apply -f /run/own/fabric.yaml --yes
+"""
+
+
+def test_vfs_that_are_pulled_while_pods_use_them_can_be_given_again(trial: Trial) -> None:
+    for _ in rounds(PODS):
         trial.scale(PODS)
         trial.whole()
-        vf = f"$(readlink -f /sys/class/net/rail1/device/virtfn{number % PODS})"
-        trial.on_node(f"echo $(basename {vf}) > {vf}/driver/unbind")
+        trial.on_node(_PULL)
         trial.scale(0)
         trial.until("all pods are gone", lambda: not trial.live())
         trial.until("nothing is held", lambda: trial.holds(0))
-        trial.on_node(f"echo $(basename {vf}) > /sys/bus/pci/drivers/igbvf/bind; udevadm settle; {run_apply()}")
+        trial.on_node(_PUT_BACK)
         trial.vfs = trial.on_node(VFS)
         assert trial.vfs.count("virtfn") == PODS * 2
-        trial.scale(PODS)
-        trial.whole()
-        trial.scale(0)
-        trial.empty()
-
-
-def run_apply() -> str:
-    """Words that give a VF that is back what the plan says of it."""
-    return f"{sys.executable} -m trackbed apply -f /run/own/fabric.yaml --yes"
+    trial.scale(PODS)
+    trial.whole()
+    trial.scale(0)
+    trial.empty()
 
 
 def test_a_pod_that_no_vf_is_left_for_waits_and_gets_one_later(trial: Trial) -> None:
