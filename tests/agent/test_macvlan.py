@@ -44,6 +44,17 @@ def test_one_call_attaches_all_rails(node: Node) -> None:
     assert {interface["sandbox"] for interface in answer["interfaces"]} == {str(pod.path)}
 
 
+def test_interfaces_are_called_as_the_fabric_says(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with made(tmp_path_factory.mktemp("names"), planned(f"{FABRIC}  names: {{pod: 'net{{number}}'}}\n")) as node:
+        node.start()
+        pod = node.pod()
+        answer = node.add(pod)
+        assert [interface["name"] for interface in answer["interfaces"]] == [f"net{rail + 1}" for rail in range(RAILS)]
+        assert set(inside(pod.path).links) == {"lo", *(f"net{rail + 1}" for rail in range(RAILS))}
+        node.delete(pod)
+        assert set(inside(pod.path).links) == {"lo"}
+
+
 def test_traffic_of_a_rail_keeps_to_it(node: Node) -> None:
     pod = node.pod()
     answer = node.add(pod)

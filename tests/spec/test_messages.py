@@ -259,6 +259,17 @@ FABRICS = {
         fabric("names: {netdev: 'fabric-east-rail{rail}'}"),
         ("f.yaml:8:19: error: interface name 'fabric-east-rail0' has 17 bytes, the kernel allows 15 [name-too-long]"),
     ),
+    "name in pods over 15 bytes": (
+        fabric("names: {pod: 'fabric-to-east-{rail}'}"),
+        ("f.yaml:8:16: error: interface name 'fabric-to-east-63' has 17 bytes, the kernel allows 15 [name-too-long]"),
+    ),
+    "name in pods that the kernel takes for no name": (
+        fabric("names: {pod: 'net/{rail}'}"),
+        (
+            "f.yaml:8:16: error: interface name 'net/63' is not one the kernel accepts: no blank, '/', ':', '.' "
+            "or '..' [bad-name]"
+        ),
+    ),
     "name template without rail": (
         fabric("names: {netdev: rail}"),
         ("f.yaml:8:19: error: template 'rail' gives all rails one name, put {rail} in it [bad-template]"),

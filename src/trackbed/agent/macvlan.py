@@ -39,7 +39,8 @@ class Macvlan:
 
     def _port(self, rail: int, own: tuple[Addressed, ...], key: Key, device: str) -> Port:
         common, planned = self._node.common, self._node.port(rail)
-        head = (rail, common.rails[rail].netdev, mac_of(own, key, rail), common.mtu_bytes, tuple(map(address_of, own)))
+        name, mac = common.rails[rail].pod_netdev, mac_of(own, key, rail)
+        head = (rail, name, mac, common.mtu_bytes, tuple(map(address_of, own)))
         return Port(*head, rdma=of_port(planned, common) if planned else None, device=device)
 
     def attach(self, attachment: Attachment, sandbox: Sandbox) -> None:

@@ -103,7 +103,7 @@ class Move:
 
     def _port(self, planned: PortPlan, vf: int, mac: str, was: HostPort, device: str) -> Port:
         common = self._node.common
-        name = common.rails[planned.rail].netdev
+        name = common.rails[planned.rail].pod_netdev
         if vf == PORT_ITSELF:
             own, mtu = planned.addressed, common.mtu_bytes
             roce = rdma.of_moved_port(planned, common, self._sysfs)

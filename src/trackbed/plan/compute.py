@@ -160,7 +160,14 @@ def _rail(spec: FabricSpec, rail: int, ranges: dict[int, list[Range | None]]) ->
         table=spec.routing.table_base + rail,
         v4=ranges[4][rail],
         v6=ranges[6][rail],
+        pod_netdev=_pod_name(spec, rail),
     )
+
+
+def _pod_name(spec: FabricSpec, rail: int) -> str:
+    if spec.names.pod is None:
+        return _wanted_name(spec, rail)
+    return spec.names.pod.format(rail=rail, number=rail + 1, unit=0)
 
 
 def _wanted_name(spec: FabricSpec, rail: int) -> str:

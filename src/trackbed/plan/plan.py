@@ -53,6 +53,8 @@ class RailPlan(msgspec.Struct, frozen=True, rename="camel"):
     table: int
     v4: Range | None
     v6: Range | None
+    pod_netdev: str
+    """What a pod calls its interface."""
 
 
 class QosPlan(msgspec.Struct, frozen=True, rename="camel"):

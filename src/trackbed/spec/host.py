@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from trackbed.spec.model import DNS_LABEL, Model, fail
+from trackbed.spec.model import DNS_LABEL, Model, fail, interface_name
+from trackbed.spec.rails import MAX_RAILS
 
 _RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_]{0,61}[A-Za-z0-9])?")
 """An extended resource (Kubernetes: a qualified name), its name of what every device plugin takes."""
@@ -143,6 +144,8 @@ class Names(Model):
     """Interface name of a port. A port given by name only keeps that name; `keep` keeps all."""
     rdma: str = "rail{rail}"
     """RDMA device name of a port."""
+    pod: str | None = None
+    """Interface name of a rail in pods. Default: the port's name by `netdev`; net{number} is what Multus calls them."""
     resource: str = "trackbed.dev/rail{rail}"
     """Kubernetes resource of a rail. With the default, stacks that fix or expect another prefix put theirs."""
     network: str = "rail{rail}"
@@ -150,15 +153,24 @@ class Names(Model):
     leaf: str = "leaf-u{unit}-r{rail}"
     """Name of the leaf switch of a unit and rail, as its LLDP says it."""
 
-    @field_validator("netdev", "rdma", "resource", "network", "leaf")
+    @field_validator("netdev", "rdma", "resource", "network", "leaf", "pod")
     @classmethod
-    def _template(cls, value: str) -> str:
+    def _template(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
         try:
             first, second = (value.format(rail=rail, number=rail + 1, unit=0) for rail in (0, 1))
         except (KeyError, IndexError, ValueError, AttributeError) as error:
             raise fail("bad-template", f"template {value!r} may use {{rail}}, {{number}} and {{unit}} only") from error
         if first == second and value != "keep":
             raise fail("bad-template", f"template {value!r} gives all rails one name, put {{rail}} in it")
+        return value
+
+    @field_validator("pod")
+    @classmethod
+    def _pod(cls, value: str | None) -> str | None:
+        if value is not None:
+            interface_name(value.format(rail=MAX_RAILS - 1, number=MAX_RAILS, unit=0))
         return value
 
     @field_validator("resource")

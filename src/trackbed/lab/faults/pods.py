@@ -17,7 +17,7 @@ def _pod(at: Place) -> str:
 
 
 def _rail_name(at: Place) -> str:
-    return at.node.common.rails[at.port.rail].netdev
+    return at.node.common.rails[at.port.rail].pod_netdev
 
 
 def _interface_exists(at: Place) -> None:
