@@ -26,7 +26,6 @@ class Model(BaseModel):
         arbitrary_types_allowed=True,  # Range is a msgspec struct
         frozen=True,
         alias_generator=to_camel,
-        use_attribute_docstrings=True,
         validate_default=True,
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import re
 import sys
+import textwrap
 import types
 from typing import TYPE_CHECKING, Literal, Union, get_args, get_origin
 
@@ -44,7 +48,8 @@ def _walk(model: type[BaseModel], path: str, seen: set[type]) -> Iterator[tuple[
 
 def _section(model: type[BaseModel], path: str, title: str = "") -> str:
     about = (model.__doc__ or "").strip()
-    rows = [_row(field.alias or name, field) for name, field in model.model_fields.items()]
+    texts = _texts(model)
+    rows = [_row(field.alias or name, field, texts.get(name, "")) for name, field in model.model_fields.items()]
     head = title or (f"`{path}`{_variant(model)}" if path else "The document")
     return "\n".join(
         [
@@ -65,8 +70,24 @@ def _variant(model: type[BaseModel]) -> str:
     return f" with scheme {get_args(scheme.annotation)[0]}" if scheme else ""
 
 
-def _row(name: str, field: FieldInfo) -> str:
-    about = re.sub(r"\s*\n\s*", " ", field.description or "").replace("|", "\\|")
+def _texts(model: type[BaseModel]) -> dict[str, str]:
+    """The docstring behind each attribute. pydantic would read them itself, at every start of every command."""
+    found: dict[str, str] = {}
+    for own in reversed([one for one in model.__mro__ if one.__module__.startswith("trackbed.")]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(own))).body[0]
+        assert isinstance(body, ast.ClassDef)  # noqa: S101 - the source of a class is one
+        for field, behind in itertools.pairwise(body.body):
+            match field, behind:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str() as text)),
+                ):
+                    found[name] = inspect.cleandoc(text)
+    return found
+
+
+def _row(name: str, field: FieldInfo, text: str) -> str:
+    about = re.sub(r"\s*\n\s*", " ", text).replace("|", "\\|")
     return f"| `{name}` | {_value(field)} | {_default(field)} | {about} |"
 
 
