@@ -41,14 +41,19 @@ def rdma_device(view: View, netdev: str) -> str:
     if link is None:
         return ""
     found = [one.name for one in machine.path(f"/sys/class/net/{link.name}/device/infiniband").glob("*")]
-    if not found:
-        every = machine.path("/sys/class/infiniband").glob("*")
-        found = [one.name for one in every if machine.read(_on(one.name)) == link.name]
+    found = found or _soft(view).get(link.name, [])
     return found[0] if len(found) == 1 else ""
 
 
-def _on(rdma: str) -> str:
-    return f"/sys/class/infiniband/{rdma}/ports/1/gid_attrs/ndevs/0"
+def _soft(view: View) -> Mapping[str, list[str]]:
+    """RDMA devices by the interface that each says it is on; read once, and not for each of a hundred settings."""
+    if not view.soft:
+        machine = view.state.machine
+        for one in machine.path("/sys/class/infiniband").glob("*"):
+            on = machine.read(f"/sys/class/infiniband/{one.name}/ports/1/gid_attrs/ndevs/0")
+            if isinstance(on, str):
+                view.soft.setdefault(on, []).append(one.name)
+    return view.soft
 
 
 def attribute_of(want: Want, view: View) -> str:
@@ -61,7 +66,7 @@ def attribute_of(want: Want, view: View) -> str:
             folder = device(view, netdev, pci)
             return folder + _PROBE if folder else ""
         case Attribute(netdev, path):
-            link, rdma = view.ports.get(netdev), rdma_device(view, netdev)
+            link, rdma = view.ports.get(netdev), rdma_device(view, netdev) if "{rdma}" in path else ""
             if link is None or ("{rdma}" in path and not rdma):
                 return ""
             return path.format(netdev=link.name, rdma=rdma)

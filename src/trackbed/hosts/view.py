@@ -47,6 +47,8 @@ class View:
     vfs: Mapping[str, tuple[Vf, ...]] = field(default_factory=dict)
     """VFs of each port by the name it has now, where settings ask for them; `dcb` is the same of DCB."""
     dcb: Mapping[str, Dcb] = field(default_factory=dict)
+    soft: dict[str, list[str]] = field(default_factory=dict)
+    """Names of RDMA devices by the interface each is on, once they were asked for (`attributes.rdma_device`)."""
 
     @property
     def indexes(self) -> frozenset[int]:
