@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,17 +82,17 @@ def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]
         ControlPlaneError, LabError, BuildError, ImageError: it did not come up; nothing is left running.
     """
     shape = replace(shape, cluster=True)
-    planes, programs = build.binaries(CONTROL_PLANE, say), build.binaries(NODE, say)
-    kubeconfig = control_plane.up(folder, planes, nodes=shape.names())
-    try:
-        with tempfile.TemporaryDirectory(dir=folder) as made:
-            stores = {_STORES: _stores(Path(made), parts, programs, build.binaries(SHIM, say))}
+    planes, programs, shims = (build.binaries(one, say) for one in (CONTROL_PLANE, NODE, SHIM))
+    with tempfile.TemporaryDirectory(dir=build.cache()) as made, ThreadPoolExecutor(1) as pool:
+        stores = pool.submit(_stores, Path(made), parts, programs, shims)
+        kubeconfig = control_plane.up(folder, planes, nodes=shape.names())
+        try:
             nodes = [node.Node(*one, shape.servers, programs, joined) for one in _numbered(shape)]
-            wanted = lab.Wanted(parts, shape, _files(folder, nodes), stores)
+            wanted = lab.Wanted(parts, shape, _files(folder, nodes), {_STORES: stores.result()})
             return Cluster(kubeconfig, lab.up(servers(folder), wanted, say))
-    except BaseException:
-        down(folder)
-        raise
+        except BaseException:
+            down(folder)
+            raise
 
 
 def down(folder: Path) -> int:

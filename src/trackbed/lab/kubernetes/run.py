@@ -1,6 +1,6 @@
 """One run over a real cluster: from two servers in factory state to pods with 8 RDMA rails, and back.
 
-factory, apply, reboot, doctor    as in lab/vm/run.py
+factory, apply, reboot, doctor    as in lab/vm/run.py; servers join the cluster as they boot
 nodes      kubelets are Ready
 stack      `trackbed render stack native`; every agent serves, every rail is offered
 job        two pods that ask for every rail are scheduled and run; on one node two more, with half of the rails each
@@ -133,8 +133,6 @@ def run(course: vm.Course, client: Client, image: str) -> None:
     here = Cluster(course, client, course.plan, image, [])
     course.phase("factory", lambda: vm.factory(course))
     course.phase("apply", lambda: vm.apply(course))
-    course.phase("reboot", lambda: vm.reboot(course))
-    course.phase("doctor", lambda: vm.doctor(course))
     for name, work in _PHASES.items():
         course.phase(name, partial(_done, work, here))
 
@@ -146,11 +144,19 @@ def _done(work: Callable[[Cluster], tuple[str, bool]], here: Cluster) -> tuple[s
         raise LabError(str(error)) from error
 
 
+def _reboot(here: Cluster) -> tuple[str, bool]:
+    here.on_each(node.JOIN)
+    return vm.reboot(here.course)
+
+
 def _nodes(here: Cluster) -> tuple[str, bool]:
-    here.before = here.on_each(VFS)
-    here.on_each(f"{node.JOIN} && systemctl daemon-reload && systemctl start --no-block containerd kubelet")
     here.until("all nodes Ready", lambda: all(cluster.is_ready(here.client, name) for name in here.names))
     return ", ".join(f"{name} Ready" for name in here.names), True
+
+
+def _doctor(here: Cluster) -> tuple[str, bool]:
+    here.before = here.on_each(VFS)
+    return vm.doctor(here.course)
 
 
 def _stack(here: Cluster) -> tuple[str, bool]:
@@ -297,7 +303,9 @@ def _held(status: bytes) -> list[Any]:
 
 
 _PHASES: dict[str, Callable[[Cluster], tuple[str, bool]]] = {
+    "reboot": _reboot,
     "nodes": _nodes,
+    "doctor": _doctor,
     "stack": _stack,
     "job": _job,
     "devices": _devices,

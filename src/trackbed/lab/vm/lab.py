@@ -18,6 +18,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -221,8 +222,8 @@ def _started(folder: Path, wanted: Wanted) -> Lab:
     python = [sys.executable, "-m"]
     ports = free_ports(shape.servers)
     channels = [Channel(*pair, secrets.token_hex(16)) for pair in zip(shape.names(), ports, strict=True)]
-    for number, channel in enumerate(channels):
-        _make_server(folder, wanted, number, channel)
+    with ThreadPoolExecutor(len(channels)) as pool:
+        list(pool.map(lambda one: _make_server(folder, wanted, *one), enumerate(channels)))
     (folder / "net/shape.json").write_bytes(msgspec.json.encode(shape))
     words = [*python, "trackbed.lab.vm.switch", str(folder)]
     started = [start("switch", words, folder, stays=True)]

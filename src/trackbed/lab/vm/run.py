@@ -186,10 +186,11 @@ def _left(told: list[dict[str, Any]]) -> list[str]:
 
 
 def reboot(course: Course) -> tuple[str, bool]:
-    """A real reboot, of all servers at once."""
+    """A real reboot, of all servers at once, until everything that starts with a server has."""
     names = [node.name for node in course.plan.nodes]
     with ThreadPoolExecutor(max_workers=len(names)) as pool:
         seconds = list(pool.map(lambda name: lab.reboot(course.here, name), names))
+    course.everywhere(["timeout", f"{_SECONDS / 2:.0f}", "systemctl", "is-system-running", "--wait"])
     arguments = course.here.state(names[0]).arguments
     return f"{', '.join(f'{one:.0f} s' for one in seconds)}; kernel arguments: {arguments}", True
 
