@@ -163,7 +163,12 @@ def replica_set(rails: list[str], count: int) -> Object:
     limits = dict.fromkeys(rails, 1)
     container = {"name": "main", "image": cluster.TOOLS, "imagePullPolicy": "Never", "resources": {"limits": limits}}
     labels = {"app": "rails"}
-    pod = {"terminationGracePeriodSeconds": 0, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    pod = {
+        "automountServiceAccountToken": False,  # without the API server a kubelet has no token for a pod
+        "terminationGracePeriodSeconds": 0,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+    }
     template = {"metadata": {"labels": labels}, "spec": pod}
     spec = {"replicas": count, "selector": {"matchLabels": labels}, "template": template}
     head = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "rails", "namespace": "default"}}
