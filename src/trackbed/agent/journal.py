@@ -25,6 +25,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from trackbed.hosts.atomic import sync_folder
+
 _MAGIC = b"TBj1"
 _HEAD = struct.Struct("<4sII")
 MAX_PAYLOAD_BYTES = 1 << 20
@@ -140,7 +142,7 @@ class Journal:
                 raise
             os.close(self._fd)
             self._fd, self.bytes, self.behind = fd, len(content), False
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
         except OSError as error:
             raise _failed(self._folder, "cannot be rewritten", error) from error
 
@@ -182,11 +184,3 @@ def _write(fd: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

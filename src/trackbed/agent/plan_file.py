@@ -14,6 +14,8 @@ from trackbed.spec.problems import SpecError
 
 _log = logging.getLogger(__name__)
 
+_STAYS = "the plan from before stays until `trackbed apply` writes another"
+
 
 class PlanFile:
     """The plan as the agent took it. Raises OSError and SpecError where there is none to begin with."""
@@ -35,15 +37,13 @@ class PlanFile:
             wanted = self.node if content == self._content else read_node(content)
         except (OSError, SpecError) as error:
             why = error.strerror if isinstance(error, OSError) else error.problems[0].message
-            _log.warning("%s: %s; the plan from before stays", self._path, why)
+            _log.warning("%s: %s; %s", self._path, why, _STAYS)
             return False
         if wanted.name != self.node.name:
-            _log.warning("%s is node %s's, and this is %s; the plan from before stays", *self._names(wanted))
+            names = self._path, wanted.name, self.node.name
+            _log.warning("%s is node %s's, and this is %s; %s", *names, _STAYS)
             return False
         return content != self._content
-
-    def _names(self, other: NodePlan) -> tuple[Path, str, str]:
-        return self._path, other.name, self.node.name
 
 
 def _state(path: Path) -> tuple[int, int, int]:

@@ -124,7 +124,7 @@ def run(
 
 
 def _await_plan(path: Path, *, wait: bool) -> None:
-    """The plan's file. On a node of Kubernetes the agent may be there before `trackbed apply` has written it."""
+    """Wait for the plan's file: in Kubernetes the agent may be there before `trackbed apply` has written it."""
     import time
 
     if wait and not path.exists():

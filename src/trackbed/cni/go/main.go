@@ -1,8 +1,8 @@
 // The program a runtime executes, for hosts that have no Python, and where 15 ms a pod are much: it does what
 // ../shim.py does, in the same words. tests/cni holds both to the same tests.
 //
-// It is linked statically and imports only syscall, which starts in 1 ms; an image builds it once for each kind of
-// processor. SOCKET is written over by trackbed.agent.install, so the length of the constant matters.
+// It is linked statically and imports what starts in 1 ms (no os, no net); an image builds it once for each kind of
+// processor. socketPlace is written over by trackbed.agent.install.
 package main
 
 import (
@@ -17,7 +17,7 @@ const (
 	maxBytes       = 1 << 20 // the agent refuses what is longer
 )
 
-// socketPlace is as long as sun_path of unix(7).
+// socketPlace has the 107 bytes that sun_path of unix(7) has beside its NUL.
 var socketPlace = "@trackbed-agent-socket@...................................................................................."
 
 var versions = []string{"1.0.0", "1.1.0"}
