@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from trackbed.lab import processes
 from trackbed.lab.kubernetes import build, control_plane
 from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE
-from trackbed.lab.ports import free_ports
+from trackbed.lab.ports import held_ports
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 
@@ -101,10 +103,16 @@ def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
 ) -> None:
     told = (Path(f"/proc/{control_plane.processes(place)[0].pid}/cmdline")).read_text()
     taken = int(told.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
-    monkeypatch.setattr(control_plane, "free_ports", lambda count: (taken, *free_ports(count)[1:]))
+    monkeypatch.setattr(control_plane, "held_ports", partial(_with_first, taken))
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*(?s:.*)address already in use"):
         control_plane.up(tmp_path / "lab", build.binaries(CONTROL_PLANE, print), whole=False)
     assert not [one for one in control_plane.processes(tmp_path / "lab") if one.lives]
+
+
+@contextmanager
+def _with_first(taken: int, count: int) -> Iterator[tuple[int, ...]]:
+    with held_ports(count) as ports:
+        yield taken, *ports[1:]
 
 
 def test_two_that_start_at_once_do_not_mix(tmp_path: Path) -> None:

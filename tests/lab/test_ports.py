@@ -3,12 +3,32 @@
 import socket
 from pathlib import Path
 
-from trackbed.lab.ports import free_ports
+import pytest
+
+from trackbed.lab.ports import held_ports
 
 
-def test_ports_are_free_differ_and_are_none_that_callers_get() -> None:
-    found = free_ports(20)
-    assert len(set(found)) == 20
-    assert max(found) < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in found:
-        socket.create_server(("127.0.0.1", port)).close()
+def test_ports_differ_and_are_none_that_callers_get() -> None:
+    with held_ports(20) as found:
+        assert len(set(found)) == 20
+        assert max(found) < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+
+def test_a_server_can_listen_on_a_held_port_and_nobody_else_gets_it() -> None:
+    with held_ports(1) as (port,):
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        server = socket.create_server(("127.0.0.1", port))
+    with server, socket.create_connection(("127.0.0.1", port), timeout=5):
+        server.settimeout(5)
+        server.accept()[0].close()
+
+
+def test_two_labs_at_once_hold_different_ports() -> None:
+    with held_ports(500) as one, held_ports(500) as other:
+        assert not set(one) & set(other)
+
+
+def test_too_few_ports_are_told() -> None:
+    with pytest.raises(OSError, match=r"no 5000 free ports on 127\.0\.0\.1"), held_ports(5000):
+        pass

@@ -31,7 +31,7 @@ import msgspec
 
 from trackbed.lab.kubernetes.build import locked
 from trackbed.lab.kubernetes.programs import CONTROL_PLANE
-from trackbed.lab.ports import free_ports
+from trackbed.lab.ports import held_ports
 from trackbed.lab.processes import Process, start, stop
 
 READY_SECONDS = 120.0
@@ -66,6 +66,8 @@ class _Place:
     etcd: int
     peer: int
     api: int
+    controller_manager: int
+    scheduler: int
 
     @property
     def url(self) -> str:
@@ -84,8 +86,9 @@ def up(folder: Path, programs: Path, *, stays: bool = True, whole: bool = True, 
     """
     folder = folder.absolute()
     try:
-        with _claimed(folder), ExitStack() as undo:
-            place = _prepared(folder, programs, nodes)
+        with _claimed(folder), held_ports(5) as ports, ExitStack() as undo:
+            place = _Place(folder, programs, *ports)
+            _prepare(place, nodes)
             started: list[Process] = []
             undo.callback(stop, started)
             for name, argv, ready in _parts(place, whole=whole):
@@ -165,10 +168,9 @@ def processes(folder: Path) -> tuple[Process, ...]:
         raise ControlPlaneError(f"{path} is no record of a control plane ({error}); nothing was touched") from error
 
 
-def _prepared(folder: Path, programs: Path, nodes: Sequence[str]) -> _Place:
+def _prepare(place: _Place, nodes: Sequence[str]) -> None:
+    folder = place.folder
     shutil.rmtree(folder / "data", ignore_errors=True)
-    etcd, peer, api = free_ports(3)
-    place = _Place(folder, programs, etcd, peer, api)
     (folder / _NODES).mkdir(exist_ok=True, mode=0o700)
     users = _USERS | {node: (f"system:node:{node}", "system:nodes") for node in nodes}
     tokens = {user: secrets.token_urlsafe(32) for user in users}
@@ -177,11 +179,10 @@ def _prepared(folder: Path, programs: Path, nodes: Sequence[str]) -> _Place:
     _certificate(place)
     for user, token in tokens.items():
         if user in nodes:
-            path, url = folder / _NODES / user, f"https://{GATEWAY}:{api}"
+            path, url = folder / _NODES / user, f"https://{GATEWAY}:{place.api}"
         else:
             path, url = place.kubeconfig(user), place.url
         _private(path, json.dumps(_kubeconfig(place, url, token), indent=1))
-    return place
 
 
 def _certificate(place: _Place) -> None:
@@ -213,7 +214,8 @@ def _parts(place: _Place, *, whole: bool) -> Sequence[tuple[str, list[str], _Rea
         ("kube-apiserver", _api_server(place), _answers(place, f"{place.url}/readyz")),
     ]
     if whole:
-        parts += [_follower(place, user) for user in ("controller-manager", "scheduler")]
+        parts += [_follower(place, "controller-manager", place.controller_manager)]
+        parts += [_follower(place, "scheduler", place.scheduler)]
     return parts
 
 
@@ -249,9 +251,9 @@ def _api_server(place: _Place) -> list[str]:
     ]
 
 
-def _follower(place: _Place, user: str) -> tuple[str, list[str], _Ready]:
+def _follower(place: _Place, user: str, port: int) -> tuple[str, list[str], _Ready]:
     """Controller manager or scheduler: a client of the API server with a token of its own."""
-    name, (port,) = f"kube-{user}", free_ports(1)
+    name = f"kube-{user}"
     argv = [
         str(place.programs / name),
         f"--kubeconfig={place.kubeconfig(user)}",

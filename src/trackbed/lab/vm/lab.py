@@ -17,7 +17,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from trackbed.lab.ports import free_ports
+from trackbed.lab.ports import held_ports
 from trackbed.lab.processes import Process, start, stop
 from trackbed.lab.vm import disk, keeper, tsc
 from trackbed.lab.vm.channel import Channel, ChannelError, boot_id, execute
@@ -119,15 +119,16 @@ def up(folder: Path, wanted: Wanted, say: Callable[[str], None], seconds: float 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     (folder / "net").mkdir()
-    try:
-        lab = _started(folder, wanted)
-    except disk.DiskError as error:
-        raise LabError(str(error)) from error
-    try:
-        await_all(lab, dict.fromkeys(shape.names(), ""), seconds, say)
-    except (LabError, KeyboardInterrupt):
-        _stop(lab)
-        raise
+    with held_ports(shape.servers) as ports:
+        try:
+            lab = _started(folder, wanted, ports)
+        except disk.DiskError as error:
+            raise LabError(str(error)) from error
+        try:
+            await_all(lab, dict.fromkeys(shape.names(), ""), seconds, say)
+        except (LabError, KeyboardInterrupt):
+            _stop(lab)
+            raise
     return lab
 
 
@@ -217,10 +218,9 @@ def _refuse(folder: Path, shape: Shape) -> None:
         raise LabError(f"a lab is running in {folder} already")
 
 
-def _started(folder: Path, wanted: Wanted) -> Lab:
+def _started(folder: Path, wanted: Wanted, ports: Sequence[int]) -> Lab:
     shape = wanted.shape
     python = [sys.executable, "-m"]
-    ports = free_ports(shape.servers)
     channels = [Channel(*pair, secrets.token_hex(16)) for pair in zip(shape.names(), ports, strict=True)]
     with ThreadPoolExecutor(len(channels)) as pool:
         list(pool.map(lambda one: _make_server(folder, wanted, *one), enumerate(channels)))
