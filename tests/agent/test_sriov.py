@@ -11,8 +11,8 @@ import pytest
 
 from tests.agent.node import FABRIC, Node, inside, made, netns_fd, planned
 from tests.agent.sysfs import Sysfs
-from trackbed.agent import leftovers
-from trackbed.agent.attachment import Attachment
+from trackbed.agent import hostport, leftovers
+from trackbed.agent.attachment import PORT_ITSELF, Attachment
 from trackbed.agent.errors import CniError
 from trackbed.agent.move import Move
 from trackbed.agent.sandbox import opened
@@ -74,6 +74,53 @@ def test_a_vf_goes_into_the_pod_as_its_rail_and_comes_back_as_it_was(node: Node,
     assert {name: (one.index, one.mac, one.mtu, one.up) for name, one in before.items()} == {
         name: (after[name].index, after[name].mac, after[name].mtu, after[name].up) for name in before
     }
+
+
+def test_a_vf_that_the_kernel_brought_home_gets_its_name_back_from_udev(node: Node, move: Move) -> None:
+    given = attachment(move, node.pod().path)
+    renamed(node, "ens1v1", "dev65536")
+    with Socket(netns=node.netns) as host:
+        host.send([links.add_altname(links.get_link(host, "dev65536").index, "ens1v1")])
+    move.detach(given, None, alone=True)
+    assert "dev65536" not in inside(node.netns).links
+    assert inside(node.netns).links["ens1v1"].altnames == ()
+
+
+def test_a_vf_that_comes_home_late_gets_its_name_back_then(
+    node: Node, move: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hostport, "RETURN_SECONDS", 0)
+    given = attachment(move, node.pod().path)
+    here = node.folder / "sys/class/net/rail0/device/virtfn1/net"
+    away = here.rename(here.with_name("away"))
+    renamed(node, "ens1v1", "dev65536")
+    move.detach(given, None, alone=True)
+    move.welcome()
+    assert "dev65536" in inside(node.netns).links
+    away.rename(here)
+    (here / "ens1v1").rename(here / "dev65536")
+    move.welcome()
+    assert "ens1v1" in inside(node.netns).links
+
+
+def test_a_port_that_the_kernel_brought_home_under_its_name_in_the_pod_is_known_by_its_mac(
+    node: Node, move: Move
+) -> None:
+    ports = move.ports({0: PORT_ITSELF}, {})
+    renamed(node, "rail0", "net1")
+    move.detach(Attachment("c0", "eth0", "rails", "move", "/gone", 1, "boot", ports), None, alone=True)
+    assert inside(node.netns).links["rail0"].mac == ports[0].mac
+
+
+def renamed(node: Node, name: str, other: str) -> None:
+    """As if the device had been away; sysfs follows for a VF."""
+    with Socket(netns=node.netns) as host:
+        index = links.get_link(host, name).index
+        host.send([links.set_link(index, up=False)])
+        host.send([links.set_link(index, name=other)])
+    for folder in (node.folder / "sys").rglob(f"net/{name}"):
+        if folder.parent.parent.name.startswith("virtfn"):
+            folder.rename(folder.with_name(other))
 
 
 def test_a_vf_without_record_goes_home_under_a_name_that_is_not_its_ports(tmp_path: Path) -> None:

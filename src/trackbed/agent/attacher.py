@@ -57,6 +57,10 @@ class Attacher:
         """Ports that have been in a pod since the agent started."""
         return sorted(self._move.moved)
 
+    def welcome(self) -> None:
+        """Set up again what came home from a pod after the pod was gone."""
+        self._move.welcome()
+
     def reconcile(self) -> None:
         """Make record and kernel agree; see `store` for what can differ. To be called once, before any request."""
         for entry in self._store.entries():

@@ -5,6 +5,7 @@ The kernel drops addresses, routes and sysctls of a device that leaves a namespa
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import time
@@ -12,17 +13,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trackbed.agent import batch, hardware, pod
-from trackbed.agent.attachment import PORT_ITSELF, Attachment, HostAddress, HostPort, HostRoute, Port
+from trackbed.agent.attachment import PORT_ITSELF, HostAddress, HostPort, HostRoute, Port
 from trackbed.agent.batch import Step, StepsRefusedError
 from trackbed.netlink import addresses, links, routes
-from trackbed.netlink.sockets import BatchError, Socket
+from trackbed.netlink.codec import NetlinkError
+from trackbed.netlink.sockets import RefusedError, Socket
 
 _log = logging.getLogger(__name__)
 
 _CONF = ("arp_announce", "arp_filter", "arp_ignore", "forwarding", "rp_filter")
 _CONF6 = ("accept_ra", "keep_addr_on_down")
 _KEPT_FLAGS = addresses.IFA_F_NODAD | addresses.IFA_F_NOPREFIXROUTE
-_RETURN_SECONDS = 10.0
+RETURN_SECONDS = 2.0
+"""For the kernel to bring home what was in a namespace that has ended."""
 _LOOK_SECONDS = 0.05
 
 
@@ -45,40 +48,73 @@ def _read(host: Socket, link: links.Link) -> HostPort:
     )
 
 
-def restore(host: Socket, attachment: Attachment, sysfs: Path) -> None:
-    """Set what the host had. A route the kernel no longer takes must not keep a pod from ending: it is logged."""
+def restore(host: Socket, ports: Iterable[Port], sysfs: Path, patience: float) -> list[Port]:
+    """Set what the host had of each port; gives those that have not come home within `patience` seconds.
+
+    A route the kernel no longer takes must not keep a pod from ending: it is logged.
+    """
     steps: list[Step] = []
-    deadline = time.monotonic() + _RETURN_SECONDS
-    for port in attachment.ports:
+    away: list[Port] = []
+    deadline = time.monotonic() + patience
+    for port in ports:
         if port.host is None:
             continue
         try:
-            _named(host, port.host, sysfs, deadline)
-            steps += _settings(port, port.host, socket.if_nametoindex(port.host.name))
+            index = _named(host, port, port.host, sysfs, deadline)
             _set_conf6(port.host)
-        except (OSError, BatchError):
-            name = port.host.name
-            _log.warning("rail %d: %s has not come back; once it has, run `trackbed apply`", port.rail, name)
+        except (OSError, NetlinkError) as error:
+            level = logging.WARNING if patience else logging.DEBUG
+            _log.log(level, "rail %d: %s is not yet as it was, and is looked for: %s", port.rail, port.host.name, error)
+            away.append(port)
+            continue
+        steps += _settings(port, port.host, index)
     try:
         batch.send(host, sorted(steps, key=lambda step: step.what.startswith("add route via")))
     except StepsRefusedError as error:
         _log.warning("not everything could be given back to the host: %s; run `trackbed apply`", error)
+    return away
 
 
-def _named(host: Socket, was: HostPort, sysfs: Path, deadline: float) -> None:
-    """Give a VF its name again.
+def _named(host: Socket, port: Port, was: HostPort, sysfs: Path, deadline: float) -> int:
+    """The index of a port that has come home, by its own name again. OSError, NetlinkError: by the deadline it has not.
 
-    When a namespace ends the kernel brings its devices home in its own time, and calls one dev7 whose name is taken.
+    When a namespace ends the kernel brings its devices home in its own time, and calls one dev7 whose name is taken;
+    then udev makes the name it knows the device by one of its alternative names, which keeps anybody from taking it.
     """
-    if was.vf == PORT_ITSELF:
-        return
-    while (name := hardware.interface(hardware.vf(was.pf, was.vf, sysfs))) is None:
-        if time.monotonic() > deadline:
-            return
-        time.sleep(_LOOK_SECONDS)
-    if name != was.name:
-        host.send([links.set_link(socket.if_nametoindex(name), up=False)])
-        host.send([links.set_link(socket.if_nametoindex(name), name=was.name)])
+    while True:
+        try:
+            link = _at_home(host, port, was, sysfs)
+            if link.name != was.name:
+                _rename(host, link, was.name)
+        except (OSError, NetlinkError):
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return link.index
+
+
+def _at_home(host: Socket, port: Port, was: HostPort, sysfs: Path) -> links.Link:
+    """A port is known by its MAC address, a VF by its port and number. OSError, NetlinkError: it is not there."""
+    name: str | None = was.name
+    if was.vf != PORT_ITSELF:
+        name = hardware.interface(hardware.vf(was.pf, was.vf, sysfs))
+    if name is None:
+        raise OSError(errno.ENODEV, "it has not come back from the pod")
+    try:
+        return links.get_link(host, name)
+    except RefusedError:
+        for link in links.list_links(host):
+            if link.mac == port.mac and was.vf == PORT_ITSELF:
+                return link
+        raise
+
+
+def _rename(host: Socket, link: links.Link, name: str) -> None:
+    if name in link.altnames:
+        host.send([links.delete_altname(link.index, name)])
+    host.send([links.set_link(link.index, up=False)])
+    host.send([links.set_link(link.index, name=name)])
 
 
 def _conf6(name: str) -> dict[str, int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from trackbed.agent.attachment import PORT_ITSELF, Attachment, HostPort, Port, a
 from trackbed.agent.batch import Step, StepsRefusedError
 from trackbed.agent.errors import CniError, Code
 from trackbed.agent.sandbox import Sandbox
+from trackbed.agent.store import Place
 from trackbed.netlink import links, vfs
 from trackbed.netlink.codec import Message
 from trackbed.netlink.sockets import RefusedError, Socket
@@ -41,12 +43,16 @@ class Move:
         self._sysfs = sysfs
         self.moved: set[str] = set()
         """Ports that have been in a pod since the agent started: their carrier counts say nothing of the cable."""
+        self._late: dict[Place, Port] = {}
+        """What had not come home when its pod was gone, by rail and VF."""
+        self._lock = threading.Lock()
 
     def ports(self, chosen: Mapping[int, int], names: Mapping[int, str]) -> tuple[Port, ...]:
         """The ports or VFs chosen by rail as they stand on the host; CniError (KERNEL) if one is not there.
 
         `names` are what the kubelet calls them, where it does.
         """
+        self.welcome()
         planned = [port for port in self._node.ports if port.rail in chosen]
         with Socket() as host:
             found = [_link(host, port, chosen[port.rail], self._sysfs) for port in planned]
@@ -73,8 +79,18 @@ class Move:
                 batch.send(inside, pod.take_down(attachment, self._node.common, alone=alone))
                 self._back(inside, attachment)
         with Socket() as host:
-            hostport.restore(host, attachment, self._sysfs)
+            away = hostport.restore(host, attachment.ports, self._sysfs, hostport.RETURN_SECONDS)
+        with self._lock:
+            self._late |= {_place(port): port for port in away}
         rdma.remake(attachment.ports)
+
+    def welcome(self) -> None:
+        """Give what has come home late its name and the rest; a namespace ends when the kernel has time for it."""
+        if not self._late:
+            return
+        with self._lock, Socket() as host:
+            away = hostport.restore(host, tuple(self._late.values()), self._sysfs, patience=0)
+            self._late = {_place(port): port for port in away}
 
     def _back(self, inside: Socket, attachment: Attachment) -> None:
         there = {link.index: link for link in links.list_links(inside)}
@@ -112,6 +128,10 @@ class Move:
             mtu, roce = common.vf_mtu_bytes, rdma.of_vf(planned, vf, common, self._sysfs)
             was = msgspec.structs.replace(was, vf=vf, pf=planned.netdev)
         return Port(planned.rail, name, mac, mtu, tuple(map(address_of, own)), was, roce, device)
+
+
+def _place(port: Port) -> Place:
+    return port.rail, port.host.vf if port.host else PORT_ITSELF
 
 
 def _link(host: Socket, port: PortPlan, vf: int, sysfs: Path) -> links.Link:

@@ -77,7 +77,12 @@ def run(
         devices_of = _devices_of(places.kubelet) if places.kubelet else None
         handlers = Handlers(node, store, conflicts, attacher, devices_of)
         server = Server(node, handlers, store, conflicts, clock)
-        serving = _Serving(server, places, lambda: look(node, store.away()), changed)
+
+        def looked() -> Offer:
+            attacher.welcome()
+            return look(node, store.away())
+
+        serving = _Serving(server, places, looked, changed)
         return asyncio.run(_serve(serving, ready))
 
 
