@@ -1,6 +1,7 @@
 """One run over a real cluster: from two servers in factory state to pods with 8 RDMA rails, and back.
 
-factory, apply, reboot, doctor    as in lab/vm/run.py; servers join the cluster as they boot
+factory, reboot, doctor           as in lab/vm/run.py; servers join the cluster as they boot
+apply      the same, as `trackbed apply --nodes` does it: nothing of Trackbed needs to be on a server
 nodes      kubelets are Ready
 stack      `trackbed render stack native`; every agent serves, every rail is offered
 job        two pods that ask for every rail are scheduled and run; on one node two more, with half of the rails each
@@ -28,6 +29,7 @@ from trackbed.kube.client import Client, Object
 from trackbed.kube.errors import KubeError
 from trackbed.lab.kubernetes import cluster, job, node
 from trackbed.lab.kubernetes.pods import PodError, find
+from trackbed.lab.vm import remote
 from trackbed.lab.vm import run as vm
 from trackbed.lab.vm.channel import Done, execute
 from trackbed.lab.vm.lab import LabError
@@ -132,7 +134,7 @@ def run(course: vm.Course, client: Client, image: str) -> None:
     """Go through all phases on a cluster whose servers have just come up."""
     here = Cluster(course, client, course.plan, image, [])
     course.phase("factory", lambda: vm.factory(course))
-    course.phase("apply", lambda: vm.apply(course))
+    course.phase("apply", lambda: vm.apply(course, remote.apply))
     for name, work in _PHASES.items():
         course.phase(name, partial(_done, work, here))
 

@@ -35,7 +35,7 @@ from trackbed.verify.run_result import Phase
 
 FABRIC = "/run/own/fabric.yaml"
 MEMLOCK = "locked memory of containerd"
-_SECONDS = 240.0
+SECONDS = 240.0
 _FACTORY = """
 udevadm settle --timeout=60
 for pf in /sys/bus/pci/drivers/igb/0000:*; do cat $pf/sriov_numvfs $pf/net/*/mtu; done | sort | uniq -c
@@ -86,7 +86,7 @@ class Course:
         """Run a command in each server, all at once."""
         channels = [self.here.server(node.name).channel for node in self.plan.nodes]
         with ThreadPoolExecutor(max_workers=len(channels)) as pool:
-            return list(pool.map(lambda channel, argv: execute(channel, argv, _SECONDS), channels, commands))
+            return list(pool.map(lambda channel, argv: execute(channel, argv, SECONDS), channels, commands))
 
 
 def shape_of(plan: Plan, asked: Shape) -> Shape:
@@ -152,9 +152,18 @@ def factory(course: Course) -> tuple[str, bool]:
     return f"no VFs, MTU 1500, no IOMMU pass-through, shared RDMA mode: {'yes' if fresh else found}", fresh
 
 
-def apply(course: Course) -> tuple[str, bool]:
+Answer = tuple[dict[str, Any] | None, str]
+"""The document that a command printed; None and its words where it printed none."""
+
+
+def apply_there(course: Course) -> list[Answer]:
+    """What `trackbed apply` says, run on each server."""
+    return [_json(done) for done in course.everywhere(_trackbed("apply", "--yes", "-o", "json"))]
+
+
+def apply(course: Course, ask: Callable[[Course], list[Answer]] = apply_there) -> tuple[str, bool]:
     """`trackbed apply` on servers as they come from their maker: all is made, and a reboot is asked for."""
-    told, wrong = _applied(course)
+    told, wrong = _applied(ask(course))
     if wrong:
         return wrong, False
     made, files, left = [one["applied"] for one in told], [len(one["files"]) for one in told], _left(told)
@@ -164,7 +173,7 @@ def apply(course: Course) -> tuple[str, bool]:
 
 def again(course: Course) -> tuple[str, bool]:
     """`trackbed apply` once more: it changes nothing."""
-    told, wrong = _applied(course)
+    told, wrong = _applied(apply_there(course))
     if wrong:
         return wrong, False
     made, files = [one["applied"] for one in told], [len(one["files"]) for one in told]
@@ -172,9 +181,8 @@ def again(course: Course) -> tuple[str, bool]:
     return "nothing to change" if ok else f"changed {made} settings and {files} files again; left: {_left(told)}", ok
 
 
-def _applied(course: Course) -> tuple[list[dict[str, Any]], str]:
-    """What `trackbed apply` says on each server; or why one says nothing."""
-    answers = [_json(done) for done in course.everywhere(_trackbed("apply", "--yes", "-o", "json"))]
+def _applied(answers: list[Answer]) -> tuple[list[dict[str, Any]], str]:
+    """What each server says of its `trackbed apply`; or why one says nothing."""
     wrong = next((text for answer, text in answers if answer is None), "")
     return [answer for answer, _ in answers if answer is not None], wrong
 
@@ -190,7 +198,7 @@ def reboot(course: Course) -> tuple[str, bool]:
     names = [node.name for node in course.plan.nodes]
     with ThreadPoolExecutor(max_workers=len(names)) as pool:
         seconds = list(pool.map(lambda name: lab.reboot(course.here, name), names))
-    course.everywhere(["timeout", f"{_SECONDS / 2:.0f}", "systemctl", "is-system-running", "--wait"])
+    course.everywhere(["timeout", f"{SECONDS / 2:.0f}", "systemctl", "is-system-running", "--wait"])
     arguments = course.here.state(names[0]).arguments
     return f"{', '.join(f'{one:.0f} s' for one in seconds)}; kernel arguments: {arguments}", True
 
@@ -238,7 +246,7 @@ def _rdma(course: Course, pairs: list[Pair]) -> tuple[str, bool]:
     due = [pair for pair in pairs if pair[0].rail == pair[1].rail or course.plan.common.cross_rail == "routed"]
     listen = "".join(pods.listen_bandwidth(to, number) for number, (_, to) in enumerate(pairs))
     second = course.here.server(course.plan.nodes[1].name).channel
-    execute(second, ["setsid", "-f", "sh", "-c", listen], _SECONDS)
+    execute(second, ["setsid", "-f", "sh", "-c", listen], SECONDS)
     send = [pods.send_bandwidth(port, to, number) for number, (port, to) in enumerate(pairs)]
     arrived = [float(known[1]) for one in _sent(course, send) if (known := _FIGURES.search(one))]
     words = f"{len(arrived)} of {len(pairs)} pairs, {len(due)} planned"
@@ -250,7 +258,7 @@ def _rdma(course: Course, pairs: list[Pair]) -> tuple[str, bool]:
 def _cm(course: Course) -> tuple[str, bool]:
     pairs = same_rail(course.plan)
     second = course.here.server(course.plan.nodes[1].name).channel
-    execute(second, ["setsid", "-f", "sh", "-c", "".join(pods.listen_cm(to) for _, to in pairs)], _SECONDS)
+    execute(second, ["setsid", "-f", "sh", "-c", "".join(pods.listen_cm(to) for _, to in pairs)], SECONDS)
     done = _sent(course, [f"{pods.connect_cm(port, to).strip()} && echo connected" for port, to in pairs])
     good = sum("connected" in one for one in done)
     return f"rping over {good} of {len(pairs)} rails", good == len(pairs)
@@ -261,12 +269,11 @@ def _sent(course: Course, commands: Iterable[str]) -> list[str]:
     first = course.here.server(course.plan.nodes[0].name).channel
     tried = [f"for try in 1 2 3 4 5; do sleep 1; {shlex.join(['sh', '-c', one])} && break; done" for one in commands]
     with ThreadPoolExecutor(max_workers=len(tried)) as pool:
-        done = list(pool.map(lambda text: execute(first, ["sh", "-c", text], _SECONDS), tried))
+        done = list(pool.map(lambda text: execute(first, ["sh", "-c", text], SECONDS), tried))
     return [(one.output + one.errors).decode(errors="replace") for one in done]
 
 
-def _json(done: Done) -> tuple[dict[str, Any] | None, str]:
-    """The document that a command printed; None and its words where it printed none."""
+def _json(done: Done) -> Answer:
     try:
         return msgspec.json.decode(done.output, type=dict[str, Any]), ""
     except msgspec.DecodeError:
