@@ -42,6 +42,17 @@ def place(tmp_path: Path) -> Iterator[Host]:
         yield made
 
 
+def test_a_host_needs_no_fabric_but_its_plan(place: Host, fabric: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(run("plan", "-f", fabric, "-o", "json").stdout)
+    by_fabric, by_plan = (on(place, "diff", one, "-o", "json") for one in (fabric, str(plan)))
+    assert (by_plan.exit_code, by_plan.stdout) == (by_fabric.exit_code, by_fabric.stdout) == (1, by_fabric.stdout)
+    plan.write_text(run("plan", "-f", fabric, "--rail", 0, "-o", "json").stdout)
+    refused = on(place, "diff", str(plan))
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(f"{plan}:1:1: error: this plan has rail 0 alone")
+
+
 def test_diff_exits_with_one_until_the_host_is_as_planned(place: Host, fabric: str) -> None:
     before = on(place, "diff", fabric, "-o", "json")
     assert before.exit_code == 1

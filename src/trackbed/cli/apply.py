@@ -9,7 +9,7 @@ import click
 
 from trackbed.cli.fleet import order_options, reach_options
 from trackbed.cli.machine import booted, document, machine_options, show, tell_reboot
-from trackbed.cli.options import emit_json, fabric_option, node_of, node_option, output_option, read_fabric, refuse
+from trackbed.cli.options import emit_json, node_of, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
 
 
 @click.command("apply")
-@fabric_option
+@plan_option
 @node_option
 @machine_options
 @click.option(
@@ -73,7 +73,7 @@ def command(
     if back:
         _undo(machine)
         return
-    _, planned = read_fabric(fabric_file)
+    planned = read_plan(fabric_file)
     node = node_of(planned, node_name)
     files = _files(machine, node, persist)
     differs = _preview(machine, node, files, "quiet" if form == "json" and not dry_run else form)

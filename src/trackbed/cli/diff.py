@@ -8,14 +8,14 @@ import click
 
 from trackbed.cli.fleet import reach_options
 from trackbed.cli.machine import booted, machine_options, show
-from trackbed.cli.options import fabric_option, node_of, node_option, output_option, read_fabric, refuse
+from trackbed.cli.options import node_of, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @click.command("diff")
-@fabric_option
+@plan_option
 @node_option
 @machine_options
 @reach_options
@@ -48,7 +48,7 @@ def command(
         from trackbed.cli import fleet
 
         fleet.diff(fabric_file, form, **reach)
-    _, planned = read_fabric(fabric_file)
+    planned = read_plan(fabric_file)
     node = node_of(planned, node_name)
     machine = machine_below(root, netns)
     if machine.unseen:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from trackbed.cli.machine import machine_options
-from trackbed.cli.options import fabric_option, node_of, node_option, output_option, read_fabric, refuse
+from trackbed.cli.options import node_of, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from trackbed.hosts.machine import Machine
@@ -18,7 +18,7 @@ AGENT = Path("/run/trackbed/agent.sock")
 
 
 @click.command("doctor")
-@fabric_option
+@plan_option
 @node_option
 @machine_options
 @click.option("--agent", type=click.Path(path_type=Path), default=AGENT, show_default=True, help="The agent's socket.")
@@ -60,7 +60,7 @@ def command(
     from trackbed.verify.gather import Patience
     from trackbed.verify.look import Subject, look
 
-    _, planned = read_fabric(fabric_file)
+    planned = read_plan(fabric_file)
     machine, node = machine_below(root, netns), node_of(planned, node_name)
     if machine.unseen:
         _archived(machine, node, form, everything=everything)

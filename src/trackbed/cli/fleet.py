@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trackbed.cli.options import emit_json, meant, read_fabric, refuse
+from trackbed.cli.options import emit_json, meant, read_plan, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ def apply(fabric_file: str, form: str, log: Path, *, resume: bool, **options: An
 
 
 def _campaign(fabric_file: str, options: dict[str, Any]) -> Campaign:
-    _, planned = read_fabric(fabric_file)
+    planned = read_plan(fabric_file)
     from trackbed.fleet.campaign import Campaign
     from trackbed.fleet.order import Order, size_of
     from trackbed.fleet.run import Way

@@ -5,12 +5,15 @@ Exit status: 0 good, 1 found something, 2 wrong use or input, 3 unknown.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
 import click
 
 from trackbed import __version__
+
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for some is a twelfth of reading a Fabric
 
 COMMANDS = {
     "discover": ("discover", "Read this machine: NICs, GPUs, and which NIC is which rail."),

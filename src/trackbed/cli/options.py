@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 LOCK_NAME = "trackbed.lock.yaml"
 """The lock lies beside its Fabric under this name."""
 
+MAX_PLAN_BYTES = 1 << 28
+"""100,000 nodes have some 200 MB."""
+
+_Given = tuple[bytes, bytes | None, str]
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 
@@ -32,6 +36,19 @@ def fabric_option(command: _Command) -> _Command:
         show_default=True,
         metavar="FILE|-",
         help="The Fabric; - reads it (and its lock, as a second document) from standard input.",
+    )(command)
+
+
+def plan_option(command: _Command) -> _Command:
+    """-f FILE: the Fabric to work on, or its plan."""
+    return click.option(
+        "-f",
+        "--fabric",
+        "fabric_file",
+        default="fabric.yaml",
+        show_default=True,
+        metavar="FILE|-",
+        help="The Fabric, or what `trackbed plan -o json` printed; - reads it from standard input.",
     )(command)
 
 
@@ -66,13 +83,37 @@ folder_option = click.option(
 """-o DIR: where files go."""
 
 
+def read_plan(fabric_file: str) -> Plan:
+    """A plan as `trackbed plan -o json` printed it, or that of a Fabric, as read_fabric: a host needs no more."""
+    import msgspec
+
+    from trackbed.plan.wire import is_plan
+    from trackbed.plan.wire import read_plan as read
+    from trackbed.spec.problems import Place, SpecError
+
+    given = _read(fabric_file, MAX_PLAN_BYTES)
+    if not is_plan(given[0]):
+        return _planned(fabric_file, given)[1]
+    try:
+        return read(given[0])
+    except SpecError as error:
+        place = Place("<stdin>" if fabric_file == "-" else fabric_file, 1, 1)
+        stop(msgspec.structs.replace(problem, place=place) for problem in error.problems)
+
+
 def read_fabric(fabric_file: str) -> tuple[Loaded, Plan]:
     """Read and plan a Fabric with its lock; problems are printed and end the command with status 2."""
+    from trackbed.spec.source import MAX_BYTES
+
+    return _planned(fabric_file, _read(fabric_file, MAX_BYTES))
+
+
+def _planned(fabric_file: str, given: _Given) -> tuple[Loaded, Plan]:
     from trackbed.plan.compute import plan
     from trackbed.spec.load import load
     from trackbed.spec.problems import SpecError
 
-    raw, lock, lock_file = _read(fabric_file)
+    raw, lock, lock_file = given
     try:
         loaded = load(raw, "<stdin>" if fabric_file == "-" else fabric_file, lock, lock_file)
     except SpecError as error:
@@ -91,8 +132,9 @@ def read_with_lock(fabric_file: str) -> bytes:
     from trackbed.plan.compute import plan
     from trackbed.spec.load import load
     from trackbed.spec.problems import SpecError
+    from trackbed.spec.source import MAX_BYTES
 
-    raw, lock, lock_file = _read(fabric_file)
+    raw, lock, lock_file = _read(fabric_file, MAX_BYTES)
     try:
         loaded = load(raw, fabric_file, lock, lock_file)
         plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
@@ -101,15 +143,14 @@ def read_with_lock(fabric_file: str) -> bytes:
     return raw if lock is None else raw + b"\n---\n" + lock
 
 
-def _read(fabric_file: str) -> tuple[bytes, bytes | None, str]:
-    from trackbed.spec.source import MAX_BYTES
-
+def _read(fabric_file: str, most: int) -> _Given:
+    """What a file holds, `most` bytes and one of it; its lock, and where that is."""
     try:
         if fabric_file == "-":
-            return sys.stdin.buffer.read(MAX_BYTES + 1), None, ""
+            return sys.stdin.buffer.read(most + 1), None, ""
         path = Path(fabric_file)
         with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
+            raw = stream.read(most + 1)
         lock = path.with_name(LOCK_NAME)
         return raw, lock.read_bytes() if lock.exists() else None, str(lock)
     except OSError as error:

@@ -1,6 +1,7 @@
 """A plan as a document for machines, and back: addresses as text, keys in camelCase.
 
-plan document   {"fabric": {common}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
+plan document   {"fabric": {common}, "kubernetes": {...}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
+                what `trackbed plan -o json` prints; `read_plan` reads it back
 node document   {"fabric": {common}, "node": {...}}        what an agent or a host is given; `read_node` reads it back
 """
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trackbed.plan.plan import Addressed, Common, NodePlan, Plan, PortPlan
+from trackbed.plan.plan import Addressed, Common, KubernetesPlan, NodePlan, Plan, PortPlan
 from trackbed.spec.problems import Problem, SpecError
 from trackbed.spec.ranges import parse_address, parse_range, text
 
@@ -51,11 +52,13 @@ class NodeDocument(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     nic: str | None = None
 
 
-class PlanDocument(msgspec.Struct, frozen=True, rename="camel"):
-    """A whole plan."""
+class PlanDocument(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A whole plan, or all of it that is about some nodes or one rail."""
 
     fabric: dict[str, Any]
+    kubernetes: KubernetesPlan
     nodes: list[NodeDocument]
+    only_rail: int | None = None
 
 
 class _OneNode(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,7 +68,7 @@ class _OneNode(msgspec.Struct, frozen=True, rename="camel"):
 
 def plan_document(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> PlanDocument:
     """The document of some nodes of a plan, of one rail if given."""
-    return PlanDocument(_common(plan.common), [node_document(node, rail) for node in nodes])
+    return PlanDocument(_common(plan.common), plan.kubernetes, [node_document(node, rail) for node in nodes], rail)
 
 
 def node_document(node: NodePlan, rail: int | None = None) -> NodeDocument:
@@ -83,11 +86,40 @@ def read_node(raw: bytes) -> NodePlan:
     """Read what `write_node` wrote; SpecError (code bad-node-plan) on anything else."""
     try:
         document = msgspec.json.decode(raw, type=_OneNode)
-        common = msgspec.convert(_ranges_read(document.fabric), Common)
-        ports = tuple(_read_port(port) for port in document.node.ports)
-    except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
+        return _read_node(document.node, _read_common(document.fabric))
+    except _UNREADABLE as error:
         raise SpecError([Problem("bad-node-plan", f"this is no node plan of Trackbed: {error}")]) from error
-    node = document.node
+
+
+def is_plan(raw: bytes) -> bool:
+    """Whether this begins as a plan document does, and as no Fabric can."""
+    return b"".join(raw[:_HEAD_BYTES].split()).startswith(b'{"fabric":')
+
+
+def read_plan(raw: bytes) -> Plan:
+    """Read a plan document; SpecError (code bad-plan) on anything else, and on a part of a plan's rails."""
+    try:
+        document = msgspec.json.decode(raw, type=PlanDocument)
+        common = _read_common(document.fabric)
+        nodes = tuple(_read_node(node, common) for node in document.nodes)
+    except _UNREADABLE as error:
+        raise SpecError([Problem("bad-plan", f"this is no plan of Trackbed: {error}")]) from error
+    if document.only_rail is not None:
+        message = f"this plan has rail {document.only_rail} alone; write it with `trackbed plan -o json` without --rail"
+        raise SpecError([Problem("bad-plan", message)])
+    return Plan(common, nodes, document.kubernetes)
+
+
+_HEAD_BYTES = 64
+_UNREADABLE = (msgspec.MsgspecError, ValueError, KeyError, TypeError)
+
+
+def _read_common(document: dict[str, Any]) -> Common:
+    return msgspec.convert(_ranges_read(document), Common)
+
+
+def _read_node(node: NodeDocument, common: Common) -> NodePlan:
+    ports = tuple(_read_port(port) for port in node.ports)
     return NodePlan(node.name, node.slot, node.unit, ports, common, node.nic)
 
 
