@@ -121,6 +121,7 @@ KillMode=process
 Restart=always
 RestartSec=1
 TimeoutStartSec=120
+Environment=GOGC=400
 LimitNOFILE=infinity
 OOMScoreAdjust=-999
 """
@@ -137,6 +138,7 @@ ExecStartPre=cp /{config} {read}
 ExecStartPre=-find /var/lib/kubelet/pki -type f -empty -delete
 ExecStart={programs}/kubelet --config={read} --config-dir={drop_ins} \\
     --kubeconfig=/{kubeconfig} --hostname-override={name} --node-ip={address} --v=1
+Environment=GOGC=400
 Restart=always
 RestartSec=1
 """

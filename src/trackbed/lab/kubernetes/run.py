@@ -281,7 +281,7 @@ def _cm(here: Cluster) -> tuple[str, bool]:
 
 def _back(here: Cluster) -> tuple[str, bool]:
     with ThreadPoolExecutor(len(here.names)) as pool:
-        list(pool.map(lambda name: here.inside(name, f"touch {job.DONE}"), here.of_job()))
+        list(pool.map(lambda name: here.inside(name, f"echo end > {job.DONE}"), here.of_job()))
     here.until("the job is complete", lambda: _succeeded(here) == len(here.names))
     here.client.delete(job.objects(here.plan, here.image)[0])
     here.until("the pods are gone", lambda: not here.pods())

@@ -31,9 +31,11 @@ from trackbed.lab.vm.channel import ChannelError, Done, execute
 from trackbed.lab.vm.machine import VFS, Shape, own, problems
 from trackbed.lab.vm.router import Gateway
 from trackbed.plan.plan import Plan, PortPlan
+from trackbed.plan.wire import plan_document
 from trackbed.verify.run_result import Phase
 
-FABRIC = "/run/own/fabric.yaml"
+FABRIC, PLAN = "/run/own/fabric.yaml", "/run/own/plan.json"
+"""Where a server has the Fabric, and its plan: who reads that needs no models of a Fabric, half of a start there."""
 MEMLOCK = "locked memory of containerd"
 SECONDS = 240.0
 _FACTORY = """
@@ -133,15 +135,17 @@ def run(here: lab.Lab, plan: Plan, fabric: bytes, booted: Phase, tell: Tell) -> 
 
 
 def begun(here: lab.Lab, plan: Plan, fabric: bytes, booted: Phase, tell: Tell) -> Course:
-    """A run of servers that have just come up and now have the Fabric."""
+    """A run of servers that have just come up and now have Fabric and plan."""
+    document = msgspec.json.encode(plan_document(plan, plan.nodes))
     for node in plan.nodes:
-        (own(Path(here.folder), node.name) / "fabric.yaml").write_bytes(fabric)
+        for path, text in ((FABRIC, fabric), (PLAN, document)):
+            (own(Path(here.folder), node.name) / Path(path).name).write_bytes(text)
     tell(booted)
     return Course(here, plan, tell, [booted])
 
 
 def _trackbed(*words: str) -> list[str]:
-    return [sys.executable, "-m", "trackbed", *words, "-f", FABRIC]
+    return [sys.executable, "-m", "trackbed", *words]
 
 
 def factory(course: Course) -> tuple[str, bool]:
@@ -158,7 +162,7 @@ Answer = tuple[dict[str, Any] | None, str]
 
 def apply_there(course: Course) -> list[Answer]:
     """What `trackbed apply` says, run on each server."""
-    return [_json(done) for done in course.everywhere(_trackbed("apply", "--yes", "-o", "json"))]
+    return [_json(done) for done in course.everywhere(_trackbed("apply", "--yes", "-f", FABRIC, "-o", "json"))]
 
 
 def apply(course: Course, ask: Callable[[Course], list[Answer]] = apply_there) -> tuple[str, bool]:
@@ -205,7 +209,7 @@ def reboot(course: Course) -> tuple[str, bool]:
 
 def doctor(course: Course) -> tuple[str, bool]:
     """Every check of every server passes."""
-    answers = [_json(done) for done in course.everywhere(_trackbed("doctor", "--all", "-o", "json"))]
+    answers = [_json(done) for done in course.everywhere(_trackbed("doctor", "--all", "-f", PLAN, "-o", "json"))]
     wrong = next((text for answer, text in answers if answer is None), None)
     if wrong is not None:
         return wrong, False
