@@ -23,6 +23,8 @@ DONE = "/dev/shm/done"  # noqa: S108 - inside the pod; its own
 STACK = "native"
 
 _HOST = "kubernetes.io/hostname"
+_ALONE = {"automountServiceAccountToken": False}
+"""Pods that ask the API server nothing: a token is a volume to mount, and seconds of an emulated processor."""
 _SECONDS = 100
 _TRIES = 10
 _ITERATIONS = 20
@@ -58,7 +60,7 @@ def objects(plan: Plan, image: str) -> list[Object]:
     container = {**_container(image), "command": ["sh", "-c", f"mkfifo {DONE}; read -r end < {DONE}"]}
     apart = {"labelSelector": {"matchLabels": {"job-name": JOB}}, "topologyKey": _HOST}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    template = {"spec": {"restartPolicy": "Never", "affinity": affinity, "containers": [container]}}
+    template = {"spec": {**_ALONE, "restartPolicy": "Never", "affinity": affinity, "containers": [container]}}
     spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "template": template}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": JOB, "namespace": NAMESPACE}, "spec": spec}
     put_rails([job], wanted(stack(STACK), plan))
@@ -70,7 +72,7 @@ def pod(plan: Plan, image: str, name: str, rails: Sequence[int], node: str) -> O
     """A pod that asks for some rails and waits."""
     asked = {resource(plan.common.rails[rail], OWN_PREFIX): 1 for rail in rails}
     container = {**_container(image), "resources": {"limits": asked}}
-    spec = {"nodeSelector": {_HOST: node}, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    spec = {**_ALONE, "nodeSelector": {_HOST: node}, "terminationGracePeriodSeconds": 0, "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
