@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 from typing import Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import msgspec
@@ -21,7 +20,9 @@ from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
+from trackbed.kube import discovery
 from trackbed.kube.answer import Answer, Object, busy_seconds, read, shaped
+from trackbed.kube.discovery import Resource
 from trackbed.kube.errors import ConfigurationError, RefusedError, UnknownKindError, UnreachableError
 
 __all__ = ("Answer", "Client", "Object", "connect")
@@ -34,40 +35,13 @@ PAGE = 500
 """Objects listed at once, as kubectl does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """Where a kind is served."""
-
-    group_version: str
-    plural: str
-    kind: str
-    namespaced: bool
-
-    def path(self, namespace: str | None, name: str | None = None) -> str:
-        """The address of a collection, or of one object."""
-        base = f"/api/{self.group_version}" if "/" not in self.group_version else f"/apis/{self.group_version}"
-        inside = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
-        return f"{base}{inside}/{self.plural}" + (f"/{quote(name, safe='')}" if name else "")
+_JSON = "application/json"
 
 
 class _Version(msgspec.Struct):
     """What /version answers; only what is used, here and below."""
 
     gitVersion: str  # noqa: N815 - the API's name
-
-
-class _Served(msgspec.Struct):
-    """A kind, or a subresource of one, in a discovery document."""
-
-    name: str
-    kind: str
-    namespaced: bool
-
-
-class _Discovered(msgspec.Struct):
-    """A discovery document; Go writes an empty list as null."""
-
-    resources: list[_Served] | None
 
 
 class _More(msgspec.Struct, rename={"token": "continue"}):
@@ -111,9 +85,17 @@ class Client:
         options = {"fieldValidation": validation, "fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
         return self._ask("POST", self._collection(one), _called(one), body=one, params=options)
 
-    def apply(self, one: Object, *, manager: str = FIELD_MANAGER, force: bool = False, dry_run: bool = False) -> Answer:
+    def apply(
+        self,
+        one: Object,
+        *,
+        manager: str = FIELD_MANAGER,
+        force: bool = False,
+        dry_run: bool = False,
+        subresource: str = "",
+    ) -> Answer:
         """Server-side apply: what `one` names belongs to `manager` afterwards; conflicts are refused unless forced."""
-        path = self._resource(one).path(self._namespace(one), one["metadata"]["name"])
+        path = self._resource(one).path(self._namespace(one), one["metadata"]["name"]) + subresource
         options = {
             "fieldManager": manager,
             "force": "true" if force else "false",
@@ -128,11 +110,17 @@ class Client:
         where = self.resource(api_version, kind).path(namespace or self.namespace, name)
         return self._ask("GET", where, f"{kind}/{name}").body
 
-    def list(self, api_version: str, kind: str, namespace: str | None = None) -> Iterator[Object]:
-        """All objects of a kind, of all namespaces unless one is named, page by page; each with apiVersion and kind."""
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, *, selector: str = ""
+    ) -> Iterator[Object]:
+        """All objects of a kind, of all namespaces unless one is named, page by page; each with apiVersion and kind.
+
+        `selector` is one of labels, as kubectl's --selector.
+        """
         where, token = self.resource(api_version, kind).path(namespace), ""
+        chosen = {"labelSelector": selector} if selector else {}
         while True:
-            told = self._ask("GET", where, kind, params={"limit": str(PAGE), "continue": token})
+            told = self._ask("GET", where, kind, params={"limit": str(PAGE), "continue": token, **chosen})
             page = shaped(told.body, _Page, kind)
             yield from ({"apiVersion": api_version, "kind": kind, **one} for one in page.items or ())
             token = page.metadata.token or ""
@@ -158,6 +146,15 @@ class Client:
             raise UnknownKindError(f"the server has no {kind} in {api_version}; install its CRD")
         return found
 
+    def called(self, word: str) -> Resource:
+        """The kind that people call so: its plural, singular or kind, as with kubectl. Raises UnknownKindError."""
+        for base in ("/api", "/apis"):
+            told = self._ask("GET", base, base, accept=discovery.EVERYTHING)
+            found = discovery.called(shaped(told.body, discovery.Groups, base), word)
+            if found is not None:
+                return found
+        raise UnknownKindError(f"the server serves nothing called {word}; its CRD comes with its operator")
+
     def _discover(self, api_version: str) -> dict[str, Resource]:
         base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
@@ -166,8 +163,7 @@ class Client:
             if error.status == httpx.codes.NOT_FOUND:
                 raise UnknownKindError(f"the server has no {api_version}; install its CRDs") from error
             raise
-        listed = shaped(told.body, _Discovered, api_version).resources or ()
-        return {e.kind: Resource(api_version, e.name, e.kind, e.namespaced) for e in listed if "/" not in e.name}
+        return discovery.by_kind(shaped(told.body, discovery.Version, api_version), api_version)
 
     def _resource(self, one: Object) -> Resource:
         return self.resource(one["apiVersion"], one["kind"])
@@ -186,10 +182,11 @@ class Client:
         *,
         body: Object | None = None,
         params: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
+        accept: str = _JSON,
     ) -> Answer:
         content = msgspec.json.encode(body) if body is not None else None
-        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        headers = {"Content-Type": content_type, "Accept": accept}
         for left in range(BUSY_TRIES - 1, -1, -1):
             try:
                 told = self._http.request(method, path, params=params, content=content, headers=headers)
