@@ -19,7 +19,10 @@ from trackbed.workloads.wanted import wanted
 JOB = "rails"
 NAMESPACE = "default"
 DONE = "/dev/shm/done"  # noqa: S108 - inside the pod; its own
-"""Of each of the job's pods: it ends once a line is written there. Nothing is polled: each look would be a process."""
+"""Of each of the job's pods: it ends once a line is written there. Nothing is polled: each look would be a process.
+
+It opens again when interrupted: what `exec` left in the background is the first process's child once it ends.
+"""
 STACK = "native"
 
 _HOST = "kubernetes.io/hostname"
@@ -57,7 +60,7 @@ gid() {
 
 def objects(plan: Plan, image: str) -> list[Object]:
     """The job, as `trackbed job patch` leaves it."""
-    container = {**_container(image), "command": ["sh", "-c", f"mkfifo {DONE}; read -r end < {DONE}"]}
+    container = {**_container(image), "command": ["sh", "-c", f"mkfifo {DONE}; until read -r end < {DONE}; do :; done"]}
     apart = {"labelSelector": {"matchLabels": {"job-name": JOB}}, "topologyKey": _HOST}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     template = {"spec": {**_ALONE, "restartPolicy": "Never", "affinity": affinity, "containers": [container]}}
