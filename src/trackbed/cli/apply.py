@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trackbed.cli.cluster import apply_cluster
 from trackbed.cli.fleet import order_options, reach_options
 from trackbed.cli.machine import booted, document, machine_options, show, tell_reboot
 from trackbed.cli.options import emit_json, node_of, node_option, output_option, plan_option, read_plan, refuse
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
 
 
-@click.command("apply")
+@click.group("apply", invoke_without_command=True, subcommand_metavar="[cluster STACK]")
 @plan_option
 @node_option
 @machine_options
@@ -62,6 +63,8 @@ def command(
       trackbed apply --undo
       trackbed apply -f fabric.yaml --nodes 'gpu[001-512]' --batch 10% --max-failures 2 --yes
     """
+    if click.get_current_context().invoked_subcommand:
+        return
     from trackbed.cli.inventories import machine_below
     from trackbed.hosts.change import Comparison
 
@@ -184,3 +187,6 @@ def _undo(machine: Machine) -> None:
         click.echo(f"not put back: {problem}", err=True)
     click.echo("everything is as it was before the last apply" if not wrong else "the rest was put back")
     raise SystemExit(1 if wrong else 0)
+
+
+command.add_command(apply_cluster)

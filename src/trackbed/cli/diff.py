@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trackbed.cli.cluster import diff_cluster
 from trackbed.cli.fleet import reach_options
 from trackbed.cli.machine import booted, machine_options, show
 from trackbed.cli.options import node_of, node_option, output_option, plan_option, read_plan, refuse
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command("diff")
+@click.group("diff", invoke_without_command=True, subcommand_metavar="[cluster STACK]")
 @plan_option
 @node_option
 @machine_options
@@ -39,6 +40,8 @@ def command(
       trackbed diff -f fabric.yaml --node gpu-0 --netns /run/netns/gpu-0 -o json
       trackbed diff -f fabric.yaml --nodes 'gpu[001-512]'
     """
+    if click.get_current_context().invoked_subcommand:
+        return
     from trackbed.chain import settings
     from trackbed.cli.inventories import machine_below
     from trackbed.hosts.compare import compare
@@ -61,3 +64,6 @@ def command(
         refuse(f"cannot read the state of this machine: {error}")
     show(found, form, node.name)
     raise SystemExit(1 if found.changes else 0)
+
+
+command.add_command(diff_cluster)

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from trackbed.stacks.stack import Stack
 
 
-def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's
+def stack_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's
+    """Names of stacks that begin so, for the shell."""
     from trackbed.stacks import MODULES
 
     return [name for name in MODULES if name.startswith(incomplete)]
 
 
 @click.command("stack")
-@click.argument("name", shell_complete=_names)
+@click.argument("name", shell_complete=stack_names)
 @fabric_option
 @folder_option
 @click.option("--json", "as_json", is_flag=True, help="Print the objects as one JSON List.")

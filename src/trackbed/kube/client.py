@@ -147,7 +147,7 @@ class Client:
         return found
 
     def called(self, word: str) -> Resource:
-        """The kind that people call so: its plural, singular or kind, as with kubectl. Raises UnknownKindError."""
+        """The kind called so, as with kubectl: its plural, singular or name, Kind.group. Raises UnknownKindError."""
         for base in ("/api", "/apis"):
             told = self._ask("GET", base, base, accept=discovery.EVERYTHING)
             found = discovery.called(shaped(told.body, discovery.Groups, base), word)

@@ -79,12 +79,14 @@ def by_kind(found: Version, api_version: str) -> dict[str, Resource]:
 
 
 def called(found: Groups, word: str) -> Resource | None:
-    """The first kind with this plural, singular or name in lower case."""
+    """The first kind with this plural, singular or name, in any case; `word` may end in .GROUP."""
+    name, _, wanted = word.lower().partition(".")
     for group in found.items or ():
         for version in group.versions:
             for one in version.resources:
                 kind = one.response_kind.kind
-                if word in {one.resource, one.singular_resource, kind.lower()}:
+                names = {one.resource, one.singular_resource, kind.lower()}
+                if name in names and wanted in {"", group.metadata.name}:
                     api_version = "/".join(filter(None, (group.metadata.name, version.version)))
                     return Resource(api_version, one.resource, kind, one.scope == "Namespaced")
     return None

@@ -1,0 +1,196 @@
+"""`apply cluster` and `diff cluster`: a stack on a living cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from trackbed.cli.options import emit_json, fabric_option, output_option, refuse
+from trackbed.cli.render_stack import planned_stack, stack_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trackbed.kube.applyset import ApplySet
+    from trackbed.kube.client import Client
+    from trackbed.kube.rollout import Change, Manner
+    from trackbed.plan.plan import Plan
+    from trackbed.stacks.install.steps import Step
+    from trackbed.stacks.stack import Stack
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_REACH = (
+    click.argument("name", metavar="STACK", shell_complete=stack_names),
+    fabric_option,
+    click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does."),
+    click.option("--context", help="Context of the kubeconfig. Default: its current one."),
+    click.option("--skip", multiple=True, metavar="RELEASE", help="Leave out a chart: it is there. `all`: every one."),
+)
+
+
+def _reach(command: _Command) -> _Command:
+    for option in reversed(_REACH):
+        command = option(command)
+    return command
+
+
+class _Case(NamedTuple):
+    """What one command is about."""
+
+    client: Client
+    of: ApplySet
+    manner: Manner
+    steps: Callable[[], Sequence[Step]]
+    """Made anew at each call: objects may be read once only."""
+
+
+@click.command("cluster")
+@_reach
+@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can answer.")
+@click.option("--force", is_flag=True, help="Take over fields that others own.")
+@click.option("--wait", "seconds", type=click.IntRange(0, 86400), help="Seconds for each gate. Default: its own time.")
+@click.option("--remove", is_flag=True, help="Delete all that this stack put there; namespaces and charts stay.")
+@output_option("text", "json")
+def apply_cluster(
+    name: str,
+    fabric_file: str,
+    form: str,
+    *,
+    yes: bool,
+    force: bool,
+    seconds: int | None,
+    remove: bool,
+    **reach: Any,  # noqa: ANN401 - the options of _REACH
+) -> None:
+    """Put STACK on a cluster, stage by stage; what it no longer wants is removed, and nothing else.
+
+    Shows what would change and asks. Each stage ends at its gates; what is waited for, and what keeps it, is told. It
+    can be run again after any failure. Exits with 1 when a stage is stuck.
+
+    \b
+    Examples:
+      trackbed apply cluster native -f fabric.yaml
+      trackbed apply cluster spiderpool -f fabric.yaml --skip all --yes
+      trackbed apply cluster native -f fabric.yaml --remove
+    """
+    from trackbed.kube.helm import HelmError
+    from trackbed.kube.preview import preview
+    from trackbed.kube.rollout import Rollout, StuckError
+
+    with _case(name, fabric_file, reach, force=force, seconds=seconds) as case:
+        steps = () if remove else case.steps()
+        found = [one for one in preview(case.client, case.of, case.manner, steps) if one.outcome != "same"]
+        if form == "text":
+            _show(found)
+        _agree(found, yes=yes)
+        work = Rollout(case.client, case.of, case.manner, _tell)
+        try:
+            work.remove() if remove else work.carry_out(case.steps())
+        except (StuckError, HelmError) as error:
+            click.echo(f"trackbed: {error}", err=True)
+            raise SystemExit(1) from error
+        _report(work.changes, form)
+
+
+@click.command("cluster")
+@_reach
+@output_option("text", "json")
+def diff_cluster(name: str, fabric_file: str, form: str, **reach: Any) -> None:  # noqa: ANN401 - options of _REACH
+    """Show what `apply cluster` would change; nothing is. Exits with 0 when there is nothing, with 1 when there is.
+
+    \b
+    Examples:
+      trackbed diff cluster native -f fabric.yaml
+      trackbed diff cluster native -f fabric.yaml -o json
+    """
+    from trackbed.kube.preview import preview
+
+    with _case(name, fabric_file, reach) as case:
+        found = list(preview(case.client, case.of, case.manner, case.steps()))
+    differs = [one for one in found if one.outcome != "same"]
+    if form == "json":
+        emit_json({"changes": differs})
+    else:
+        _show(differs)
+    raise SystemExit(1 if differs else 0)
+
+
+@contextmanager
+def _case(
+    name: str, fabric_file: str, reach: dict[str, Any], *, force: bool = False, seconds: int | None = None
+) -> Iterator[_Case]:
+    """The cluster and what is wanted on it; what goes wrong with either ends the command."""
+    from trackbed.kube.applyset import ApplySet
+    from trackbed.kube.client import connect
+    from trackbed.kube.errors import ConfigurationError, KubeError
+    from trackbed.kube.helm import Helm
+    from trackbed.kube.rollout import Manner
+
+    stack, plan = planned_stack(name, fabric_file)
+    if not stack.has_objects:
+        refuse(f"stack {name} puts nothing into a cluster; `trackbed render stack {name}` shows what it needs")
+    helm = Helm(reach["kubeconfig"], reach["context"])
+    manner = Manner(f"trackbed-{name}", force, seconds, helm.install)
+    of = ApplySet(f"trackbed-{plan.common.fabric}-{name}", plan.kubernetes.namespace)
+    try:
+        with connect(reach["kubeconfig"], reach["context"]) as client:
+            yield _Case(client, of, manner, lambda: _steps(stack, plan, reach["skip"]))
+    except ConfigurationError as error:
+        refuse(str(error))
+    except KubeError as error:
+        click.echo(f"trackbed: {error}", err=True)
+        raise SystemExit(3) from error
+
+
+def _steps(stack: Stack, plan: Plan, skip: Sequence[str]) -> list[Step]:
+    """The steps without the charts that are there; what only the site can say of a chart ends the command."""
+    from trackbed.stacks.install.steps import Install, steps
+
+    found: list[Step] = []
+    for step in steps(stack, plan):
+        if isinstance(step, Install):
+            if {"all", step.release} & set(skip):
+                continue
+            if step.version is None or step.source.repository is None:
+                refuse(
+                    f"chart {step.release}: the site chooses its version; install it, then say --skip {step.release}"
+                )
+        found.append(step)
+    return found
+
+
+def _show(found: Sequence[Change]) -> None:
+    for one in found:
+        click.echo(f"{one.outcome:9} {one.what}")
+        for line in one.fields:
+            click.echo(f"          {line}")
+    if not found:
+        click.echo("the cluster is as wanted")
+
+
+def _agree(found: Sequence[Change], *, yes: bool) -> None:
+    if not found or yes:
+        return
+    if not sys.stdin.isatty():
+        refuse("nobody can be asked here; say --yes to do this, or `trackbed diff cluster` only to look")
+    if not click.confirm("Do this?"):
+        refuse("nothing was done")
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _report(changes: Iterable[Change], form: str) -> None:
+    done = list(changes)
+    if form == "json":
+        emit_json({"changes": done})
+        return
+    counts = Counter(one.outcome for one in done)
+    click.echo(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "nothing to do")

@@ -1,0 +1,200 @@
+"""Carries out the steps of a stack on a cluster: charts, objects, gates; then removes what is wanted no longer.
+
+    step: chart     helm upgrade --install, given the values on its standard input
+    step: objects   server-side apply, one after the other; what others own is left alone and told
+    its gates       looked at until they hold, or until their time is over
+    at the end      members of the set that no step named are deleted; never a namespace or a CRD, which hold others'
+
+Each run does all of it again and changes only what differs, so one that broke off is mended by the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from trackbed.kube import applyset, gates
+from trackbed.kube.answer import Object
+from trackbed.kube.applyset import ApplySet, Place
+from trackbed.kube.client import Client
+from trackbed.kube.errors import KubeError, RefusedError
+from trackbed.stacks.install.steps import Apply, Install, Labelled, Step
+from trackbed.stacks.stack import Wait
+
+_CREATED, _CONFLICT = 201, 409
+_POLL_SECONDS = 2.0
+_KEPT = frozenset({"Namespace", "CustomResourceDefinition"})
+
+
+class StuckError(Exception):
+    """A step did not come to its end; the message says what is missing and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became, or would become, of one object: created, changed, same, removed, conflict."""
+
+    what: str
+    outcome: str
+    fields: tuple[str, ...] = ()
+    """A line for each field that differs, where somebody looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a roll-out goes about it."""
+
+    manager: str
+    """Field manager of server-side apply."""
+    force: bool = False
+    """Take over fields that others own."""
+    wait_seconds: int | None = None
+    """Wait so long for each gate, instead of the gate's own time."""
+    install: Callable[[Install], None] | None = None
+    """Installs a chart; None: charts are somebody else's doing."""
+
+
+@dataclass(slots=True)
+class Rollout:
+    """One run of a stack's steps on one cluster."""
+
+    client: Client
+    of: ApplySet
+    manner: Manner
+    tell: Callable[[str], None]
+    """Hears what is done and what is waited for, a line each."""
+    changes: list[Change] = field(default_factory=list)
+    _kinds: set[str] = field(default_factory=set)
+    _namespaces: set[str] = field(default_factory=set)
+    _before: dict[Place, str] = field(default_factory=dict)
+    _wanted: set[Place] = field(default_factory=set)
+
+    def carry_out(self, steps: Iterable[Step]) -> None:
+        """Do all steps, then prune. Raises StuckError, KubeError."""
+        kinds, namespaces = applyset.known(self.client, self.of)
+        self._kinds, self._namespaces = set(kinds), set(namespaces)
+        there = list(applyset.members(self.client, self.of))
+        self._before = {applyset.place(one): one["metadata"]["resourceVersion"] for one in there}
+        for step in steps:
+            self._step(step)
+            for wait in step.until:
+                self._pass(wait)
+        self._prune(there)
+
+    def remove(self) -> None:
+        """Delete every member of the set, and what says that there is one. Raises KubeError."""
+        self._prune(list(applyset.members(self.client, self.of)))
+        self.client.delete(self.of.parent((), ()))
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, Install):
+            if self.manner.install is not None:
+                self.tell(f"chart {step.release} {step.version or ''}".rstrip())
+                self.manner.install(step)
+        elif isinstance(step, Labelled):
+            self._labelled(step)
+        else:
+            self._apply(step)
+
+    def _apply(self, step: Apply) -> None:
+        self.tell(f"applying {step.what}")
+        refused = [why for one in step.objects if (why := self._put(one))]
+        if refused:
+            told = "".join(f"\n  {why}" for why in refused)
+            raise StuckError(f"{step.what}: others own fields that are wanted here; --force takes them over:{told}")
+
+    def _put(self, one: Object) -> str:
+        """Apply one object; why not, where others own its fields."""
+        self._note(one)
+        try:
+            answer = self.client.apply(own(self.of, one), manager=self.manner.manager, force=self.manner.force)
+        except RefusedError as error:
+            if error.status == _CONFLICT:
+                return str(error)
+            raise
+        version = self._before.get(applyset.place(answer.body))
+        same = version == answer.body["metadata"]["resourceVersion"]
+        outcome = "created" if answer.status == _CREATED else "same" if same else "changed"
+        self._wanted.add(applyset.place(answer.body))
+        self.changes.append(Change(called(answer.body), outcome))
+        return ""
+
+    def _note(self, one: Object) -> None:
+        """Have the parent name a kind and a namespace before there is a member of it there."""
+        if kept(one["kind"]):
+            return
+        kind, namespace = applyset.group_kind(one), one["metadata"].get("namespace", "")
+        if kind not in self._kinds or namespace not in {*self._namespaces, ""}:
+            self._kinds.add(kind)
+            self._namespaces.add(namespace)
+            self._say(self._kinds, self._namespaces)
+
+    def _say(self, kinds: Iterable[str], namespaces: Iterable[str]) -> None:
+        self.client.apply(self.of.parent(kinds, namespaces), manager=self.manner.manager, force=True)
+
+    def _labelled(self, step: Labelled) -> None:
+        """Wait for all nodes of the fabric to have its label; go on with those that have it, if there are any."""
+        count = 0
+        for _ in self._tries(step.seconds):
+            count = sum(1 for _ in self.client.list("v1", "Node", selector=step.label))
+            if count >= step.nodes:
+                return
+            self.tell(f"{count} of {step.nodes} nodes have label {step.label}")
+        if not count:
+            advice = "compare node and port names with those in the NodeFeatureRule, and see that NFD runs"
+            raise StuckError(f"no node has label {step.label}: {advice}")
+        self.tell(f"going on with {count} of {step.nodes} nodes: the others get the label once they are up")
+
+    def _pass(self, wait: Wait) -> None:
+        """Wait for a gate. Raises StuckError with what is missing."""
+        missing: Sequence[str] = ()
+        for _ in self._tries(wait.timeout_seconds):
+            try:
+                gate = gates.look(self.client, wait)
+            except KubeError as error:
+                gate = gates.Gate(holds=False, missing=(str(error),))
+            if gate.holds:
+                return
+            if gate.missing != missing:
+                self.tell(f"waiting for {wait.resource}: {'; '.join(gate.missing)}")
+            missing = gate.missing
+        told = "".join(f"\n  {line}" for line in missing)
+        raise StuckError(
+            f"{wait.resource} did not get to {wait.until} in {self._seconds(wait.timeout_seconds)} s:{told}"
+        )
+
+    def _tries(self, seconds: int) -> Iterator[None]:
+        deadline = time.monotonic() + self._seconds(seconds)
+        yield
+        while time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            yield
+
+    def _seconds(self, own: int) -> int:
+        return own if self.manner.wait_seconds is None else self.manner.wait_seconds
+
+    def _prune(self, there: Iterable[Object]) -> None:
+        left = [one for one in there if applyset.place(one) not in self._wanted]
+        for one in left:
+            self.client.delete(one)
+            self.changes.append(Change(called(one), "removed"))
+        kinds = {(f"{kind}.{group}" if group else kind) for group, kind, _, _ in self._wanted if not kept(kind)}
+        self._say(kinds, {namespace for _, kind, namespace, _ in self._wanted if not kept(kind)})
+
+
+def kept(kind: str) -> bool:
+    """Whether objects of this kind hold things of others, and so are never members and never removed."""
+    return kind in _KEPT
+
+
+def own(of: ApplySet, one: Object) -> Object:
+    """An object as it is applied: a member of the set, unless its kind is kept."""
+    return one if kept(one["kind"]) else of.member(one)
+
+
+def called(one: Object) -> str:
+    """An object in words: its kind, name, and namespace."""
+    metadata = one["metadata"]
+    where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
+    return f"{one['kind']} {metadata['name']}{where}"

@@ -1,0 +1,86 @@
+"""`diff cluster` and `apply cluster` against a real API server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trackbed.cli.main import cli
+from trackbed.kube.applyset import PART_OF
+from trackbed.kube.client import connect
+
+FABRIC = """apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {name: rolled}
+spec:
+  nodes: [{hosts: "gpu-[0-1]", ports: [{pci: "0000:11:00.0"}, {pci: "0000:12:00.0"}]}]
+  rails: 2
+  addressing: {scheme: node-subnet, ipv4: 10.64.0.0/15, ipv4NodePrefix: 26}
+"""
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> str:
+    path = tmp_path / "fabric.yaml"
+    path.write_text(FABRIC)
+    return str(path)
+
+
+def run(command: str, *words: str, fabric: str, kubeconfig: Path) -> Result:
+    where = ["-f", fabric, "--kubeconfig", str(kubeconfig), "--skip", "all"]
+    return CliRunner().invoke(cli, [command, "cluster", *words, *where])
+
+
+def test_a_stack_comes_is_left_alone_and_goes(api_server: Path, fabric: str) -> None:
+    before = run("diff", "native", fabric=fabric, kubeconfig=api_server)
+    assert before.exit_code == 1
+    assert "created, once its namespace is there DaemonSet trackbed-agent in trackbed-system\n" in before.stdout
+    first = run("apply", "native", "--yes", "-o", "json", fabric=fabric, kubeconfig=api_server)
+    assert first.exit_code == 0, first.output
+    assert {one["outcome"] for one in json.loads(first.stdout)["changes"]} == {"created"}
+    after = run("diff", "native", fabric=fabric, kubeconfig=api_server)
+    assert (after.exit_code, after.stdout) == (0, "the cluster is as wanted\n")
+    again = run("apply", "native", "--yes", fabric=fabric, kubeconfig=api_server)
+    assert again.stdout.endswith("same\n")
+    gone = run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
+    assert gone.stdout.endswith("removed\n")
+    with connect(str(api_server)) as client:
+        assert not list(client.list("apps/v1", "DaemonSet", selector=PART_OF))
+
+
+def test_what_differs_is_shown_by_its_fields_before_anybody_is_asked(api_server: Path, fabric: str) -> None:
+    run("apply", "native", "--yes", fabric=fabric, kubeconfig=api_server)
+    with connect(str(api_server)) as client:
+        [daemon] = client.list("apps/v1", "DaemonSet", "trackbed-system")
+        metadata = {"name": daemon["metadata"]["name"], "namespace": "trackbed-system", "labels": {PART_OF: "taken"}}
+        taken = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
+        client.apply(taken, manager="somebody", force=True)
+    shown = run("apply", "native", fabric=fabric, kubeconfig=api_server)
+    assert shown.exit_code == 2
+    assert "conflict  DaemonSet trackbed-agent in trackbed-system" in shown.stdout
+    assert "nobody can be asked here; say --yes to do this" in shown.stderr
+    forced = run("apply", "native", "--yes", "--force", fabric=fabric, kubeconfig=api_server)
+    assert (forced.exit_code, f"          .metadata.labels.{PART_OF}: taken -> applyset-" in forced.stdout) == (0, True)
+    run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
+
+
+@pytest.mark.parametrize(
+    ("stack", "said"),
+    [
+        pytest.param("kvm", "stack kvm puts nothing into a cluster", id="nothing to apply"),
+        pytest.param("nativ", "no stack 'nativ'", id="no such stack"),
+    ],
+)
+def test_a_stack_that_cannot_be_applied_is_told_so(api_server: Path, fabric: str, stack: str, said: str) -> None:
+    done = run("apply", stack, "--yes", fabric=fabric, kubeconfig=api_server)
+    assert (done.exit_code, said in done.stderr) == (2, True), done.output
+
+
+def test_a_cluster_that_does_not_answer_is_unknown(tmp_path: Path, api_server: Path, fabric: str) -> None:
+    nowhere = tmp_path / "kubeconfig"
+    nowhere.write_text(api_server.read_text().replace("https://127.0.0.1:", "https://127.0.0.2:"))
+    done = run("diff", "native", fabric=fabric, kubeconfig=nowhere)
+    assert (done.exit_code, done.stderr.startswith("trackbed: no answer from https://127.0.0.2:")) == (3, True)
