@@ -11,7 +11,7 @@ import pytest
 
 from tests.agent.node import FABRIC, Node, inside, made, netns_fd, planned
 from tests.agent.sysfs import Sysfs
-from trackbed.agent import hostport, leftovers
+from trackbed.agent import hostport, leftovers, rdma
 from trackbed.agent.attachment import PORT_ITSELF, Attachment
 from trackbed.agent.errors import CniError
 from trackbed.agent.move import Move
@@ -89,7 +89,9 @@ def test_a_vf_that_the_kernel_brought_home_gets_its_name_back_from_udev(node: No
 def test_a_vf_that_comes_home_late_gets_its_name_back_then(
     node: Node, move: Move, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    remade: list[list[int]] = []
     monkeypatch.setattr(hostport, "RETURN_SECONDS", 0)
+    monkeypatch.setattr(rdma, "remake", lambda ports: remade.append([port.rail for port in ports]))
     given = attachment(move, node.pod().path)
     here = node.folder / "sys/class/net/rail0/device/virtfn1/net"
     away = here.rename(here.with_name("away"))
@@ -101,6 +103,7 @@ def test_a_vf_that_comes_home_late_gets_its_name_back_then(
     (here / "ens1v1").rename(here / "dev65536")
     move.welcome()
     assert "ens1v1" in inside(node.netns).links
+    assert remade == [[3], [], [0]]
 
 
 def test_a_port_that_the_kernel_brought_home_under_its_name_in_the_pod_is_known_by_its_mac(

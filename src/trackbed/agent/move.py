@@ -14,7 +14,7 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -78,19 +78,23 @@ class Move:
             with Socket(netns=sandbox.fd) as inside:
                 batch.send(inside, pod.take_down(attachment, self._node.common, alone=alone))
                 self._back(inside, attachment)
-        with Socket() as host:
-            away = hostport.restore(host, attachment.ports, self._sysfs, hostport.RETURN_SECONDS)
+        away = self._restored(attachment.ports, hostport.RETURN_SECONDS)
         with self._lock:
-            self._late |= {_place(port): port for port in away}
-        rdma.remake(attachment.ports)
+            self._late |= away
 
     def welcome(self) -> None:
         """Give what has come home late its name and the rest; a namespace ends when the kernel has time for it."""
         if not self._late:
             return
-        with self._lock, Socket() as host:
-            away = hostport.restore(host, tuple(self._late.values()), self._sysfs, patience=0)
-            self._late = {_place(port): port for port in away}
+        with self._lock:
+            self._late = self._restored(tuple(self._late.values()), 0)
+
+    def _restored(self, ports: Sequence[Port], patience: float) -> dict[Place, Port]:
+        """Give the host what it had of these; those that are not home within `patience` seconds."""
+        with Socket() as host:
+            away = {_place(port): port for port in hostport.restore(host, ports, self._sysfs, patience)}
+        rdma.remake(port for port in ports if _place(port) not in away)
+        return away
 
     def _back(self, inside: Socket, attachment: Attachment) -> None:
         there = {link.index: link for link in links.list_links(inside)}
