@@ -49,5 +49,5 @@ def test_helms_own_words_are_told_when_it_fails(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_helm_is_told_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(HelmError, match=r"chart spiderpool needs the program .*; install it, or --skip it"):
+    with pytest.raises(HelmError, match=r"chart spiderpool needs the program .*; install it, or say --skip spiderpool"):
         Helm(program=str(tmp_path / "none")).install(STEP)

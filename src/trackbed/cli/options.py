@@ -28,28 +28,18 @@ _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 def fabric_option(command: _Command) -> _Command:
     """-f FILE: the Fabric to work on."""
-    return click.option(
-        "-f",
-        "--fabric",
-        "fabric_file",
-        default="fabric.yaml",
-        show_default=True,
-        metavar="FILE|-",
-        help="The Fabric; - reads it (and its lock, as a second document) from standard input.",
-    )(command)
+    return _file_option("The Fabric; - reads it (and its lock, as a second document) from standard input.")(command)
 
 
 def plan_option(command: _Command) -> _Command:
     """-f FILE: the Fabric to work on, or its plan."""
+    return _file_option("The Fabric, or what `trackbed plan -o json` printed; - reads it from standard input.")(command)
+
+
+def _file_option(about: str) -> Callable[[_Command], _Command]:
     return click.option(
-        "-f",
-        "--fabric",
-        "fabric_file",
-        default="fabric.yaml",
-        show_default=True,
-        metavar="FILE|-",
-        help="The Fabric, or what `trackbed plan -o json` printed; - reads it from standard input.",
-    )(command)
+        "-f", "--fabric", "fabric_file", default="fabric.yaml", show_default=True, metavar="FILE|-", help=about
+    )
 
 
 def node_option(command: _Command) -> _Command:

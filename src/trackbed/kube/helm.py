@@ -31,7 +31,9 @@ class Helm:
     def install(self, step: Install) -> None:
         """Install or upgrade a chart; its values go by standard input. Raises HelmError."""
         if shutil.which(self.program) is None:
-            raise HelmError(f"chart {step.release} needs the program {self.program}; install it, or --skip it")
+            raise HelmError(
+                f"chart {step.release} needs the program {self.program}; install it, or say --skip {step.release}"
+            )
         argv = [self.program, *self.words(step)]
         try:
             done = subprocess.run(  # noqa: S603 - helm, with words of ours
