@@ -131,6 +131,10 @@ def test_removing_the_set_leaves_nothing_of_it(client: Client, of: ApplySet) -> 
         client.get("v1", "ConfigMap", of.name, NAMESPACE)
 
 
+def test_removing_what_was_never_there_makes_nothing(client: Client) -> None:
+    Rollout(client, ApplySet("never", "no-such-namespace"), Manner("trackbed-test"), lambda _: None).remove()
+
+
 def test_the_sets_id_is_the_one_that_kubectl_computes() -> None:
     """Of its own tests and of the Kubernetes reference: Secret my-set in namespace test."""
     known = "applyset-0eFHV8ySqp7XoShsGvyWFQD3s96yqwHmzc4e0HR1dsY-v1"

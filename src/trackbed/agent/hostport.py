@@ -104,10 +104,10 @@ def _at_home(host: Socket, port: Port, was: HostPort, sysfs: Path) -> links.Link
     try:
         return links.get_link(host, name)
     except RefusedError:
-        for link in links.list_links(host):
-            if link.mac == port.mac and was.vf == PORT_ITSELF:
-                return link
-        raise
+        own = [link for link in links.list_links(host) if link.mac == port.mac] if was.vf == PORT_ITSELF else []
+        if not own:
+            raise
+        return own[0]
 
 
 def _rename(host: Socket, link: links.Link, name: str) -> None:

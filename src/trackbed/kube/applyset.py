@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 from trackbed.kube.answer import Object
 from trackbed.kube.client import Client
-from trackbed.kube.errors import RefusedError, UnknownKindError
+from trackbed.kube.errors import UnknownKindError
 
 _PREFIX = "applyset.kubernetes.io"
 PART_OF = f"{_PREFIX}/part-of"
 _KINDS, _NAMESPACES = f"{_PREFIX}/contains-group-kinds", f"{_PREFIX}/additional-namespaces"
 _TOOLING = "trackbed/v1alpha1"
-_NOT_FOUND = 404
 
 Place = tuple[str, str, str, str]
 """Which object: group, kind, namespace ("" where it is of the cluster), name."""
@@ -74,11 +73,8 @@ def place(one: Object) -> Place:
 
 def known(client: Client, of: ApplySet) -> tuple[frozenset[str], frozenset[str]]:
     """Kinds and namespaces of which the cluster says that members are there; the parent's own namespace included."""
-    try:
-        found = client.get("v1", "ConfigMap", of.name, of.namespace)
-    except RefusedError as error:
-        if error.status != _NOT_FOUND:
-            raise
+    found = client.find("v1", "ConfigMap", of.name, of.namespace)
+    if found is None:
         return frozenset(), frozenset({of.namespace})
     said = found["metadata"].get("annotations", {})
     kinds, others = (frozenset(filter(None, said.get(key, "").split(","))) for key in (_KINDS, _NAMESPACES))

@@ -110,6 +110,15 @@ class Client:
         where = self.resource(api_version, kind).path(namespace or self.namespace, name)
         return self._ask("GET", where, f"{kind}/{name}").body
 
+    def find(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """One object; None where there is none."""
+        try:
+            return self.get(api_version, kind, name, namespace)
+        except RefusedError as error:
+            if error.status != httpx.codes.NOT_FOUND:
+                raise
+            return None
+
     def list(
         self, api_version: str, kind: str, namespace: str | None = None, *, selector: str = ""
     ) -> Iterator[Object]:

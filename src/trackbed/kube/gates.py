@@ -14,11 +14,10 @@ from typing import Any
 
 from trackbed.kube.client import Client, Object
 from trackbed.kube.discovery import Resource
-from trackbed.kube.errors import RefusedError, UnknownKindError
+from trackbed.kube.errors import UnknownKindError
 from trackbed.kube.workload import hindered
 from trackbed.stacks.stack import Wait
 
-_NOT_FOUND = 404
 _SHOWN = 5
 """Objects told of at once."""
 _REASONS = ("lastSyncError", "reason", "message")
@@ -57,12 +56,8 @@ def _targets(client: Client, wait: Wait) -> tuple[Resource, Sequence[Object]]:
     if not name:
         selector = next((one.partition("=")[2] for one in options if one.startswith("--selector=")), "")
         return resource, list(client.list(*where, wait.namespace, selector=selector))
-    try:
-        return resource, [client.get(*where, name, wait.namespace)]
-    except RefusedError as error:
-        if error.status != _NOT_FOUND:
-            raise
-        return resource, []
+    found = client.find(*where, name, wait.namespace)
+    return resource, [] if found is None else [found]
 
 
 def _absent(resource: Resource, wait: Wait) -> str:

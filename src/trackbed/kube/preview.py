@@ -55,12 +55,7 @@ def _of(client: Client, of: ApplySet, manner: Manner, one: Object) -> tuple[Chan
 
 def _live(client: Client, one: Object) -> Object | None:
     metadata = one["metadata"]
-    try:
-        return client.get(one["apiVersion"], one["kind"], metadata["name"], metadata.get("namespace"))
-    except RefusedError as error:
-        if error.status != _NOT_FOUND:
-            raise
-        return None
+    return client.find(one["apiVersion"], one["kind"], metadata["name"], metadata.get("namespace"))
 
 
 def _told(one: Object) -> Object:

@@ -72,8 +72,7 @@ class Rollout:
 
     def carry_out(self, steps: Iterable[Step]) -> None:
         """Do all steps, then prune. Raises StuckError, KubeError."""
-        kinds, namespaces = applyset.known(self.client, self.of)
-        self._kinds, self._namespaces = set(kinds), set(namespaces)
+        self._kinds, self._namespaces = map(set, applyset.known(self.client, self.of))
         there = list(applyset.members(self.client, self.of))
         self._before = {applyset.place(one): one["metadata"]["resourceVersion"] for one in there}
         for step in steps:
@@ -81,6 +80,8 @@ class Rollout:
             for wait in step.until:
                 self._pass(wait)
         self._prune(there)
+        kinds = {(f"{kind}.{group}" if group else kind) for group, kind, _, _ in self._wanted if not kept(kind)}
+        self._say(kinds, {namespace for _, kind, namespace, _ in self._wanted if not kept(kind)})
 
     def remove(self) -> None:
         """Delete every member of the set, and what says that there is one. Raises KubeError."""
@@ -179,8 +180,6 @@ class Rollout:
         for one in left:
             self.client.delete(one)
             self.changes.append(Change(called(one), "removed"))
-        kinds = {(f"{kind}.{group}" if group else kind) for group, kind, _, _ in self._wanted if not kept(kind)}
-        self._say(kinds, {namespace for _, kind, namespace, _ in self._wanted if not kept(kind)})
 
 
 def kept(kind: str) -> bool:
