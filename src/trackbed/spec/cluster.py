@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from trackbed.spec.model import Model, fail
+from trackbed.spec.model import Model, fail, text_schema
 from trackbed.spec.ranges import Range, parse_range
 
 
@@ -23,7 +23,10 @@ def _any_range(value: object) -> object:
         raise fail("bad-range", f"{value!r} is no address range ({reason})") from error
 
 
-AnyRange = Annotated[Range, BeforeValidator(_any_range), PlainSerializer(str)]
+_RULE = "isCIDR(self) && cidr(self) == cidr(self).masked()"
+_WRITE = "write a range without host bits, for example 10.244.0.0/16"
+
+AnyRange = Annotated[Range, BeforeValidator(_any_range), PlainSerializer(str), text_schema((_RULE, _WRITE), longest=43)]
 
 
 class OtherRanges(Model):

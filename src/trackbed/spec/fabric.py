@@ -23,6 +23,7 @@ from trackbed.spec.kubernetes import Kubernetes
 from trackbed.spec.model import DnsLabel, Model
 from trackbed.spec.nodes import NodeGroup
 from trackbed.spec.rails import Rails
+from trackbed.spec.rollout import Rollout
 
 API_VERSION = "trackbed.dev/v1alpha1"
 
@@ -67,6 +68,8 @@ class FabricSpec(Model):
     """How pods get rails."""
     kubernetes: Kubernetes = Kubernetes()
     """What stacks on Kubernetes are told about the cluster."""
+    rollout: Rollout = Rollout()
+    """How a change comes to the nodes of a cluster."""
     names: Names = Names()
     """Names of interfaces, devices, resources, switches."""
     other_ranges: OtherRanges = OtherRanges()

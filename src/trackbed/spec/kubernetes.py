@@ -14,27 +14,28 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trackbed.spec.model import DnsLabel, Model, fail
+from trackbed.spec.model import NUMBER_OR_TEXT, DnsLabel, Model, fail
 
-_PKEY = re.compile(r"0[xX][0-9a-fA-F]{1,4}|[0-9]{1,5}")
+_PKEY = re.compile(r"0[xX][0-9a-fA-F]{1,4}|[1-9][0-9]{0,4}")
 
 
 def _pkey(value: object) -> object:
-    if isinstance(value, int):
-        return value
-    number = int(value, 0) if isinstance(value, str) and _PKEY.fullmatch(value) else -1
+    text = str(value)
+    number = int(text, 0) if _PKEY.fullmatch(text) else -1
     if number & 0x7FFF == 0 or not 0 < number <= 0xFFFF:  # noqa: PLR2004 - a PKey has 16 bits, the highest says full member
         raise fail("bad-pkey", f"{value!r} is no partition key: 0x0001 to 0x7fff, or with the member bit to 0xffff")
     return number
 
 
-PKey = Annotated[int, BeforeValidator(_pkey)]
+PKey = Annotated[int, BeforeValidator(_pkey), NUMBER_OR_TEXT]
 """InfiniBand partition key (IBTA 10.9.2): 15 bits and the membership bit; the base key 0 names no partition."""
 
 
 class Kubernetes(Model):
     """What the stacks are told about the cluster."""
 
+    stack: DnsLabel = "native"
+    """The stack that controller and webhook work with (`trackbed stacks`); commands are told theirs."""
     namespace: DnsLabel = "default"
     """Namespace of the pods that get rails; their networks are made there."""
     ipam: Literal["nv-ipam", "whereabouts"] = "nv-ipam"

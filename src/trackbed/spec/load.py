@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -61,6 +61,26 @@ def load(raw: bytes, file: str, lock: bytes | None = None, lock_file: str = "") 
 def fabric_of(document: Mapping[str, object]) -> Fabric:
     """A Fabric of plain values that nobody wrote down yet; SpecError (without places) where a field is wrong."""
     return _modelled(Fabric, document, None)
+
+
+def fabric_of_resource(one: Mapping[str, Any]) -> Fabric:
+    """The Fabric that a custom resource is; SpecError (without places) where a field is wrong.
+
+    An API server hands out numbers and booleans; the models read a file's text, and both must mean the same.
+    """
+    wanted = {key: one.get(key) for key in ("apiVersion", "kind")}
+    fabric = fabric_of({**wanted, "metadata": {"name": one["metadata"]["name"]}, "spec": _as_text(one.get("spec"))})
+    if wrong := list(check(fabric.spec)):
+        raise SpecError(wrong)
+    return fabric
+
+
+def _as_text(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _as_text(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_text(inner) for inner in value]
+    return value if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _lock_problems(lock: Lock, source: Source) -> Iterable[Problem]:

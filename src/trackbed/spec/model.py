@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -103,13 +103,48 @@ def _pattern(pattern: re.Pattern[str], code: str, hint: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def text_schema(*rules: tuple[str, str], longest: int | None = None, pattern: str | None = None) -> WithJsonSchema:
+    """How a custom resource's schema describes a scalar that is text: rules are (CEL expression, message)."""
+    checks = [{"rule": rule, "message": message} for rule, message in rules]
+    parts = {"maxLength": longest, "pattern": pattern, "x-kubernetes-validations": checks or None}
+    return WithJsonSchema({"type": "string", **{key: value for key, value in parts.items() if value is not None}})
+
+
+ANYTHING = WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True})
+"""A field that may be of several types, which a structural schema cannot say."""
+NUMBER_OR_TEXT = WithJsonSchema({"x-kubernetes-int-or-string": True})
+
+
+def _range_schema(version: int) -> WithJsonSchema:
+    example = "10.0.0.0/16" if version == V4 else "fd00:10::/40"
+    is_one = f"isCIDR(self) && cidr(self).ip().family() == {version}"
+    return text_schema(
+        (is_one, f"write an IPv{version} range, for example {example}"),
+        (
+            f"!({is_one}) || cidr(self) == cidr(self).masked()",
+            "host bits are set: write the first address of the range",
+        ),
+        longest=_RANGE_CHARACTERS,
+    )
+
+
+def _address_schema(version: int) -> WithJsonSchema:
+    rule = f"isIP(self) && ip(self).family() == {version}"
+    return text_schema((rule, f"write an IPv{version} address"), longest=_RANGE_CHARACTERS)
+
+
+_RANGE_CHARACTERS = 43
+"""The longest IPv6 address, a slash, three digits."""
+
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
-RangeV4 = Annotated[Range, _range_of(4), PlainSerializer(str)]
-RangeV6 = Annotated[Range, _range_of(6), PlainSerializer(str)]
-AddressV4 = Annotated[int, _address_of(4)]
-AddressV6 = Annotated[int, _address_of(6)]
-InterfaceName = Annotated[str, BeforeValidator(lambda v: interface_name(str(v)))]
+RangeV4 = Annotated[Range, _range_of(4), PlainSerializer(str), _range_schema(4)]
+RangeV6 = Annotated[Range, _range_of(6), PlainSerializer(str), _range_schema(6)]
+AddressV4 = Annotated[int, _address_of(4), _address_schema(4)]
+AddressV6 = Annotated[int, _address_of(6), _address_schema(6)]
+InterfaceName = Annotated[
+    str, BeforeValidator(lambda v: interface_name(str(v))), text_schema(longest=IFNAMSIZ_BYTES, pattern=r"^[^\s/:]+$")
+]
 Mac = Annotated[
     str,
     _pattern(MAC, "bad-mac", "is no MAC address, write for example b8:3f:d2:00:00:01"),
@@ -126,5 +161,7 @@ PciId = Annotated[
     BeforeValidator(lambda v: v.lower() if isinstance(v, str) else v),
 ]
 DnsLabel = Annotated[
-    str, _pattern(DNS_LABEL, "bad-label", "is no DNS label: lower case letters, digits and '-', at most 63 (RFC 1123)")
+    str,
+    _pattern(DNS_LABEL, "bad-label", "is no DNS label: lower case letters, digits and '-', at most 63 (RFC 1123)"),
+    text_schema(longest=63, pattern=f"^{DNS_LABEL.pattern}$"),
 ]

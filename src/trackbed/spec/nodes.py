@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from trackbed.spec.model import MAC, PCI, InterfaceName, Mac, Model, Pci, PciId, fail
+from trackbed.spec.model import ANYTHING, MAC, PCI, InterfaceName, Mac, Model, Pci, PciId, fail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,7 +62,7 @@ class PortSelector(Model):
         )
 
 
-Ports = tuple[PortSelector | None, ...]
+Ports = tuple[Annotated[PortSelector | None, ANYTHING], ...]
 
 
 class NodeGroup(Model):

@@ -32,30 +32,31 @@ leave them alone.
 
 def reference() -> str:
     """The whole reference as Markdown."""
-    sections = [_section(model, path) for path, model in _walk(Fabric, "", set())]
+    sections = [_section(model, path) for path, model in walk(Fabric, "", set())]
     return "\n".join([_HEAD, *sections, _section(Lock, "", "The lock file (trackbed.lock.yaml)")])
 
 
-def _walk(model: type[BaseModel], path: str, seen: set[type]) -> Iterator[tuple[str, type[BaseModel]]]:
+def walk(model: type[BaseModel], path: str, seen: set[type]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Each model below one, once, with the path at which it is first found."""
     seen.add(model)
     yield path, model
     for name, field in model.model_fields.items():
         for inner in _models(field.annotation):
             if inner not in seen:
                 listed = "[]" if get_origin(field.annotation) is tuple else ""
-                yield from _walk(inner, f"{path}.{field.alias or name}{listed}".lstrip("."), seen)
+                yield from walk(inner, f"{path}.{field.alias or name}{listed}".lstrip("."), seen)
 
 
 def _section(model: type[BaseModel], path: str, title: str = "") -> str:
     about = (model.__doc__ or "").strip()
-    texts = _texts(model)
-    rows = [_row(field.alias or name, field, texts.get(name, "")) for name, field in model.model_fields.items()]
+    told = texts(model)
+    rows = [_row(field.alias or name, field, told.get(name, "")) for name, field in model.model_fields.items()]
     head = title or (f"`{path}`{_variant(model)}" if path else "The document")
     return "\n".join(
         [
             f"## {head}",
             "",
-            re.sub(r"\s*\n\s*", " ", about),
+            words(about),
             "",
             "| key | value | default | |",
             "|---|---|---|---|",
@@ -70,8 +71,8 @@ def _variant(model: type[BaseModel]) -> str:
     return f" with scheme {get_args(scheme.annotation)[0]}" if scheme else ""
 
 
-def _texts(model: type[BaseModel]) -> dict[str, str]:
-    """The docstring behind each attribute. pydantic would read them itself, at every start of every command."""
+def texts(model: type) -> dict[str, str]:
+    """The docstring behind each attribute of a model or struct; pydantic would read its own at every start."""
     found: dict[str, str] = {}
     for own in reversed([one for one in model.__mro__ if one.__module__.startswith("trackbed.")]):
         body = ast.parse(textwrap.dedent(inspect.getsource(own))).body[0]
@@ -86,8 +87,13 @@ def _texts(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
+def words(text: str) -> str:
+    """A docstring as one line."""
+    return re.sub(r"\s*\n\s*", " ", text)
+
+
 def _row(name: str, field: FieldInfo, text: str) -> str:
-    about = re.sub(r"\s*\n\s*", " ", text).replace("|", "\\|")
+    about = words(text).replace("|", "\\|")
     return f"| `{name}` | {_value(field)} | {_default(field)} | {about} |"
 
 
