@@ -23,8 +23,7 @@ def command(fabric_file: str, check: bool) -> None:
       trackbed lock -f fabric.yaml
       trackbed lock -f fabric.yaml --check
     """
-    from trackbed.plan.lock import updated
-    from trackbed.spec.fabric import API_VERSION
+    from trackbed.plan.lock import document, updated
 
     if fabric_file == "-":
         refuse("a lock lies beside its Fabric; name the file with -f FILE")
@@ -39,8 +38,7 @@ def command(fabric_file: str, check: bool) -> None:
     if check:
         click.echo(f"{path} lacks {added} nodes; run trackbed lock")
         raise SystemExit(1)
-    head = f"apiVersion: {API_VERSION}\nkind: FabricLock\nfabric: {loaded.fabric.metadata.name}\nnodes:\n"
-    _write(path, head + "".join(f"  {name}: {slot}\n" for name, slot in new.items()))
+    _write(path, document(loaded.fabric.metadata.name, new))
     click.echo(f"wrote {path}: {added} nodes added, {len(new)} in all")
 
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "bios": ("bios", "Compare and stage attributes of the firmware setup, over BMCs."),
     "doctor": ("doctor", "Walk the chain and name the first link that is broken."),
     "agent": ("agent", "Run the node agent that gives pods their rails."),
+    "controller": ("controller", "Carry every Fabric of a cluster out, node by node."),
     "lab": ("lab", "Stand up a whole fabric in network namespaces."),
     "faults": ("faults", "List the faults that doctor knows."),
 }

@@ -211,6 +211,11 @@ class Client:
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
     """The server that a kubeconfig names: the file given, else KUBECONFIG, ~/.kube/config, or the pod's own account."""
+    return Client(configured(kubeconfig, context))
+
+
+def configured(kubeconfig: str | None = None, context: str | None = None) -> SingleConfig:
+    """What a kubeconfig says of one server and user. Raises ConfigurationError."""
     try:
         config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
         single = config.get(context)
@@ -218,7 +223,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Client
         raise ConfigurationError(f"no usable kubeconfig: {error}; name one with --kubeconfig") from error
     if single is None:
         raise ConfigurationError("the kubeconfig has no current context; name a file with --kubeconfig")
-    return Client(single)
+    return single
 
 
 _BROKEN = (

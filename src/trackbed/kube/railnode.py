@@ -51,6 +51,8 @@ class RailNodeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """The boot (as in status.boot) that the agent may end with a reboot."""
     changing_since: str = ""
     """Since when `mayChange` is true (RFC 3339)."""
+    changed_generation: int = 0
+    """Generation of the Fabric with which the node was changed last."""
     reboots: int = 0
     """Reboots allowed since `changingSince`."""
     left_at: str = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+from trackbed.spec.fabric import API_VERSION
 from trackbed.spec.problems import Problem
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def assign(spec: FabricSpec, lock: Mapping[str, int]) -> tuple[dict[str, int], l
 def updated(lock: Mapping[str, int], slots: Mapping[str, int]) -> dict[str, int]:
     """The lock after this plan: what it held, and the new nodes; in order of slot."""
     return dict(sorted({**lock, **slots}.items(), key=lambda item: item[1]))
+
+
+def document(fabric: str, lock: Mapping[str, int]) -> str:
+    """The lock as the text of trackbed.lock.yaml."""
+    head = f"apiVersion: {API_VERSION}\nkind: FabricLock\nfabric: {fabric}\nnodes:\n"
+    return head + "".join(f"  {name}: {slot}\n" for name, slot in lock.items())
 
 
 def _of_unit(unit: int, nodes_per_unit: int, taken: set[int]) -> Iterator[int]:

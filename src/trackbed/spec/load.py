@@ -58,6 +58,18 @@ def load(raw: bytes, file: str, lock: bytes | None = None, lock_file: str = "") 
     return Loaded(fabric, found, fabric_source)
 
 
+def load_lock(raw: bytes, file: str) -> Lock:
+    """Read a lock alone. Raises SpecError with every problem found."""
+    sources = read(raw, file)
+    if broken := [problem for source in sources for problem in source.problems]:
+        raise SpecError(broken)
+    source = _only("FabricLock", sources, file)
+    lock = _validated(Lock, source)
+    if wrong := list(_lock_problems(lock, source)):
+        raise SpecError(wrong)
+    return lock
+
+
 def fabric_of(document: Mapping[str, object]) -> Fabric:
     """A Fabric of plain values that nobody wrote down yet; SpecError (without places) where a field is wrong."""
     return _modelled(Fabric, document, None)
@@ -106,7 +118,7 @@ def _only(kind: str, sources: list[Source], file: str) -> Source:
         raise SpecError([Problem("two-fabrics", message, place=found[1].place(()))])
     documents = [source for source in sources if isinstance(source.data, dict) and _kind(source) != "FabricLock"]
     place = documents[0].place(("kind",)) if documents else Place(file, 1, 1)
-    message = f"no document of kind Fabric here; it begins with apiVersion: {API_VERSION} and kind: Fabric"
+    message = f"no document of kind {kind} here; it begins with apiVersion: {API_VERSION} and kind: {kind}"
     raise SpecError([Problem("no-fabric", message, place=place)])
 
 

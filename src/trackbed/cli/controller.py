@@ -1,0 +1,45 @@
+"""`trackbed controller`: carries every Fabric of a cluster out, node by node."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import click
+
+from trackbed.cli.options import refuse
+
+
+@click.command("controller")
+@click.option(
+    "--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does, or its own pod's."
+)
+@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
+@click.option("--namespace", default="trackbed-system", show_default=True, help="Where Lease and locks are kept.")
+@click.option("--name", help="Name of this candidate. Default: the host's, which is a pod's own.")
+def command(kubeconfig: str | None, context: str | None, namespace: str, name: str | None) -> None:
+    """Carry every Fabric of a cluster out, node by node, as its `rollout` allows; run two, one of them leads.
+
+    Reads Fabrics, Nodes and RailNodes; taints, cordons and drains nodes; the agent of each node does the rest. Ends on
+    SIGTERM, and gives its Lease up so that another one need not wait.
+
+    \b
+    Examples:
+      trackbed controller
+      trackbed controller --kubeconfig admin.conf --name laptop
+    """
+    import asyncio
+    import logging
+
+    from trackbed.controller.run import serve
+    from trackbed.kube.errors import ConfigurationError
+    from trackbed.kube.live import connect
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request
+    try:
+        live = connect(kubeconfig, context)
+    except ConfigurationError as error:
+        refuse(str(error))
+    asyncio.run(serve(live, namespace, name or f"{socket.gethostname()}-{os.getpid()}"))

@@ -1,0 +1,76 @@
+"""Pods asked to leave a node, by eviction (policy/v1), so that every PodDisruptionBudget is respected.
+
+Pods of a DaemonSet and mirrors of static pods stay, as with `kubectl drain`: they would come back at once, or cannot
+go. Finished pods are no hindrance.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from trackbed.kube.errors import RefusedError
+from trackbed.kube.live import Live
+
+_MIRROR = "kubernetes.io/config.mirror"
+_NOT_FOUND, _BUDGET = 404, 429
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class _Owner(msgspec.Struct):
+    kind: str
+
+
+class _Annotations(msgspec.Struct):
+    mirror: str | None = msgspec.field(default=None, name=_MIRROR)
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str
+    owner_references: tuple[_Owner, ...] = ()
+    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
+    deletion_timestamp: str | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod] | None = None
+
+
+async def leave_node(live: Live, node: str) -> tuple[str, ...]:
+    """Ask all pods of a node that can leave to do so; who is still there, and why. KubeError where nobody answers."""
+    told = await live.get("/api/v1/pods", _Pods, fieldSelector=f"spec.nodeName={node}")
+    staying = [pod for pod in told.items or () if _hinders(pod)]
+    return tuple([await _evict(live, pod) for pod in staying])
+
+
+def _hinders(pod: _Pod) -> bool:
+    owned = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+    return not (owned or pod.metadata.annotations.mirror is not None or pod.status.phase in _ENDED)
+
+
+async def _evict(live: Live, pod: _Pod) -> str:
+    """Evict a pod, unless it is leaving; what keeps it."""
+    called = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    if pod.metadata.deletion_timestamp:
+        return f"{called} is ending"
+    name = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
+    try:
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
+        await live.create(path, eviction)
+    except RefusedError as error:
+        if error.status == _NOT_FOUND:
+            return f"{called} has gone"
+        if error.status != _BUDGET:
+            raise
+        return f"{called}: {error.message}"
+    return f"{called} is asked to leave"

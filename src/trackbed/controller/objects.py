@@ -1,0 +1,134 @@
+"""Fabrics, Nodes and RailNodes as far as a controller reads them; everything else is skipped while decoding.
+
+10,000 nodes are held as some 30 MB; whole they would be a gigabyte.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from trackbed.kube.conditions import Condition
+from trackbed.kube.railnode import FABRIC_LABEL, PAUSED, RETRY, TAINT, FabricStatus
+
+CORDONED = "trackbed.dev/cordoned"
+"""Annotation on a Node that the controller cordoned: only then does it uncordon it."""
+SINCE = "trackbed.dev/preparing-since"
+"""Annotation on a Node: since when it carries the taint (RFC 3339)."""
+ROLLBACK = "trackbed.dev/rollback"
+"""Annotation on a Fabric: the generation that is not wanted; the last good one is carried out until the next."""
+
+FABRICS = "/apis/trackbed.dev/v1alpha1/fabrics"
+RAILNODES = "/apis/trackbed.dev/v1alpha1/railnodes"
+NODES = "/api/v1/nodes"
+
+
+class _Labels(msgspec.Struct, frozen=True, gc=False):
+    fabric: str | None = msgspec.field(default=None, name=FABRIC_LABEL)
+
+
+class _Annotations(msgspec.Struct, frozen=True, gc=False):
+    paused: str | None = msgspec.field(default=None, name=PAUSED)
+    retry: str | None = msgspec.field(default=None, name=RETRY)
+    cordoned: str | None = msgspec.field(default=None, name=CORDONED)
+    since: str | None = msgspec.field(default=None, name=SINCE)
+    rollback: str | None = msgspec.field(default=None, name=ROLLBACK)
+
+
+class Meta(msgspec.Struct, frozen=True, rename="camel"):
+    """Metadata of an object."""
+
+    name: str
+    resourceVersion: str  # noqa: N815 - as `kube.reflector.Meta` has it
+    generation: int = 0
+    labels: _Labels = _Labels()
+    annotations: _Annotations = _Annotations()
+    deletion_timestamp: str | None = None
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A taint as it stands on a Node; written back as it was."""
+
+    key: str
+    effect: str
+    value: str = ""
+    time_added: str | None = None
+
+
+class _NodeSpec(msgspec.Struct, frozen=True):
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class _NodeCondition(msgspec.Struct, frozen=True):
+    type: str
+    status: str
+
+
+class _NodeStatus(msgspec.Struct, frozen=True):
+    conditions: tuple[_NodeCondition, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node of the cluster."""
+
+    metadata: Meta
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet says that it takes pods."""
+        return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+
+    @property
+    def begun(self) -> bool:
+        """Whether it carries the taint of a node that is being prepared."""
+        return any(taint.key == TAINT for taint in self.spec.taints)
+
+    @property
+    def cordoned_by_others(self) -> bool:
+        """Whether somebody else keeps pods away from it."""
+        return self.spec.unschedulable and self.metadata.annotations.cordoned is None
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether it takes no pods now, for whatever reason."""
+        return self.begun or self.spec.unschedulable or not self.ready
+
+
+class RailNodeSlice(msgspec.Struct, frozen=True, rename="camel"):
+    """What a RailNode says its node shall be, without the plan itself."""
+
+    fabric: str
+    slot: int
+    generation: int = 0
+    plan_hash: str = ""
+    may_change: bool = False
+    may_reboot: str = ""
+    changing_since: str = ""
+    changed_generation: int = 0
+    reboots: int = 0
+    left_at: str = ""
+
+
+class _RailNodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+    observed_hash: str = ""
+    boot: str = ""
+    needs_reboot: bool = False
+    conditions: tuple[Condition, ...] = ()
+
+
+class RailNode(msgspec.Struct, frozen=True):
+    """A node of a Fabric."""
+
+    metadata: Meta
+    spec: RailNodeSlice
+    status: _RailNodeStatus = _RailNodeStatus()
+
+
+class Fabric(msgspec.Struct, frozen=True, rename="camel"):
+    """A Fabric; its spec is read only when its generation is a new one."""
+
+    metadata: Meta
+    spec: msgspec.Raw
+    status: FabricStatus = FabricStatus()

@@ -1,0 +1,91 @@
+"""What objects are told about a roll-out: condition Rolled of each RailNode, the status of the Fabric. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trackbed.controller.decide import Decision, Placed
+from trackbed.controller.objects import Fabric
+from trackbed.controller.stage import IN_PROGRESS, Rules, Stage
+from trackbed.kube.conditions import Condition, Status, find, put
+from trackbed.kube.railnode import API_VERSION, KIND, ROLLED, FabricStatus
+
+ACCEPTED, PROGRESSING, READY = "Accepted", "Progressing", "Ready"
+_UNTOLD = frozenset(
+    {Stage.NEW, Stage.OUTDATED, Stage.CHECKING, Stage.FINISHING, Stage.RETRYING, Stage.LEAVING, Stage.GONE}
+)
+"""Stages that last for a moment: nobody could read of them in time."""
+_TITLES: Mapping[Stage, str] = {Stage.STRANDED: Stage.REBOOTING}
+_LONGEST_MESSAGE = 1024
+
+
+def rolled(one: Placed, rules: Rules, left: tuple[str, ...], now: str) -> dict[str, Any] | None:
+    """The RailNode's status to apply; None where it says so already, or the stage lasts for a moment only."""
+    rail = one.standing.rail
+    if rail is None or one.stage in _UNTOLD:
+        return None
+    old = find(rail.status.conditions, ROLLED)
+    status: Status = "True" if one.stage is Stage.SOUND else "False"
+    why = f"{len(left)} pods left: {left[0]}" if one.stage is Stage.DRAINING and left else one.why
+    new = Condition(ROLLED, status, _TITLES.get(one.stage, one.stage), why[:_LONGEST_MESSAGE], "", rules.generation)
+    if msgspec.structs.replace(new, last_transition_time=old.last_transition_time) == old:
+        return None
+    (told,) = put([old] if old.last_transition_time else [], new, now)
+    kind = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": one.standing.name}}
+    return {**kind, "status": {"conditions": [msgspec.to_builtins(told)]}}
+
+
+def fabric_status(fabric: Fabric, decision: Decision, rules: Rules, now: str) -> FabricStatus:
+    """The status of a Fabric that is carried out."""
+    counts = decision.counts
+    total = sum(counts.values())
+    sound, absent, failed = (counts.get(stage, 0) for stage in (Stage.SOUND, Stage.ABSENT, Stage.FAILED))
+    changing = sum(counts.get(stage, 0) for stage in IN_PROGRESS)
+    done = sound + absent == total
+    good = rules.generation if done and sound else fabric.status.good_generation
+    return FabricStatus(
+        rules.generation,
+        total,
+        sound,
+        changing,
+        total - sound - absent - failed - changing,
+        failed,
+        absent,
+        good,
+        _conditions(fabric, _progress(decision, rules, done=done), done=done, now=now),
+    )
+
+
+def refused(fabric: Fabric, why: str, now: str) -> FabricStatus:
+    """The status of a Fabric that cannot be carried out; what was carried out before stays."""
+    new = Condition(ACCEPTED, "False", "Invalid", why[:_LONGEST_MESSAGE], "", fabric.metadata.generation)
+    conditions = put(fabric.status.conditions, new, now)
+    return msgspec.structs.replace(fabric.status, conditions=conditions)
+
+
+def _progress(decision: Decision, rules: Rules, *, done: bool) -> Condition:
+    if done:
+        return Condition(PROGRESSING, "False", "Complete")
+    if decision.halted:
+        reason = "Paused" if rules.paused else "Halted"
+        return Condition(PROGRESSING, "False", reason, decision.halted[:_LONGEST_MESSAGE])
+    failed = decision.counts.get(Stage.FAILED, 0)
+    rest = sum(decision.counts.values()) - failed - decision.counts.get(Stage.SOUND, 0)
+    if failed and rest == decision.counts.get(Stage.ABSENT, 0):
+        return Condition(PROGRESSING, "False", "Failed", f"{failed} nodes failed: kubectl get railnodes")
+    return Condition(PROGRESSING, "True", "Rolling")
+
+
+def _conditions(fabric: Fabric, progress: Condition, *, done: bool, now: str) -> tuple[Condition, ...]:
+    generation = fabric.metadata.generation
+    accepted = Condition(ACCEPTED, "True", "Planned", "", "", generation)
+    ready = (
+        Condition(READY, "True", "AllSound") if done else Condition(READY, "False", progress.reason, progress.message)
+    )
+    found = fabric.status.conditions
+    for one in (accepted, progress, ready):
+        found = put(found, msgspec.structs.replace(one, observed_generation=generation), now)
+    return found

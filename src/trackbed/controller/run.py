@@ -1,0 +1,121 @@
+"""The controller: for as long as this process leads, every Fabric is carried out.
+
+A follower holds nothing and asks for nothing but the Lease. A new leader lists everything first, so it never acts on
+what another one has changed since; one that cannot renew its Lease ends, and the next process begins from nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Fabric, Node, RailNode
+from trackbed.controller.site import Site
+from trackbed.kube.errors import KubeError
+from trackbed.kube.lease import Election
+from trackbed.kube.live import Live
+from trackbed.kube.reflector import Reflector
+
+LEASE = "trackbed-controller"
+SETTLE_SECONDS = 0.2
+"""Changes that come within so long of each other are looked at together."""
+_AGAIN_SECONDS = 5.0
+
+Tell = Callable[[str], None]
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(live: Live, namespace: str, who: str) -> None:
+    """Lead whenever it is this one's turn, until SIGTERM or SIGINT."""
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    async with live:
+        work = asyncio.create_task(_for_ever(live, namespace, who))
+        end = asyncio.create_task(ended.wait())
+        await asyncio.wait({work, end}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, end):
+            task.cancel()
+        for one in await asyncio.gather(work, end, return_exceptions=True):
+            if isinstance(one, Exception):
+                raise one
+
+
+async def _for_ever(live: Live, namespace: str, who: str) -> None:
+    while True:
+        await control(live, namespace, who, _log.info)
+
+
+async def control(live: Live, namespace: str, who: str, tell: Tell) -> None:
+    """Lead when it is this one's turn, until that is over."""
+    election = Election(live, namespace, LEASE, who)
+    await election.won(tell)
+    tell(f"{who} leads")
+    work = asyncio.create_task(Controller(live, namespace, tell).run())
+    hold = asyncio.create_task(election.hold(tell))
+    try:
+        await asyncio.wait({work, hold}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (work, hold):
+            task.cancel()
+        done = await asyncio.gather(work, hold, return_exceptions=True)
+        with suppress(KubeError):
+            await election.release()
+    for one in done:
+        if isinstance(one, Exception):
+            raise one
+    tell(f"{who} leads no more")
+
+
+class Controller:
+    """What a leader does."""
+
+    def __init__(self, live: Live, namespace: str, tell: Tell) -> None:
+        self._live, self._namespace, self._tell = live, namespace, tell
+        self._changed = asyncio.Event()
+        self._fabrics = Reflector(live, FABRICS, Fabric, self._changed.set)
+        self._railnodes = Reflector(live, RAILNODES, RailNode, self._changed.set)
+        self._nodes = Reflector(live, NODES, Node, self._changed.set)
+        self._sites: dict[str, Site] = {}
+
+    async def run(self) -> None:
+        """Keep looking, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for one in (self._fabrics, self._railnodes, self._nodes):
+                group.create_task(one.run(self._tell))
+            for one in (self._fabrics, self._railnodes, self._nodes):
+                await one.synced.wait()
+            group.create_task(self._loop())
+
+    async def _loop(self) -> None:
+        while True:
+            self._changed.clear()
+            wait = await self._look()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), wait)
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    async def _look(self) -> float:
+        """Look at every Fabric once; seconds until the next look that nothing need cause."""
+        waits = [60.0]
+        for name, fabric in sorted(self._fabrics.objects.items()):
+            site = self._sites.get(name) or self._sites.setdefault(name, self._site(name))
+            begun = time.monotonic()
+            try:
+                waits.append(await site.look(fabric, self._tell))
+            except KubeError as error:
+                self._tell(f"fabric {name}: {error}")
+                waits.append(_AGAIN_SECONDS)
+            if (took := time.monotonic() - begun) > _AGAIN_SECONDS:
+                self._tell(f"fabric {name}: one look took {took:.1f} s")
+        for gone in self._sites.keys() - self._fabrics.objects.keys():
+            del self._sites[gone]
+        return min(waits)
+
+    def _site(self, name: str) -> Site:
+        return Site(self._live, self._railnodes, self._nodes, self._namespace, name)

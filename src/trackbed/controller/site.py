@@ -1,0 +1,191 @@
+"""One Fabric carried out: look at everything, decide, act, report; again whenever something changes.
+
+What is remembered between two looks only saves work (the plan of this generation, when pods were asked to leave last);
+a controller that knows none of it does the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from trackbed.controller import report
+from trackbed.controller.act import Actor, now
+from trackbed.controller.decide import Decision, Verb, decide
+from trackbed.controller.lock import KeptLock
+from trackbed.controller.objects import FABRICS, RAILNODES, Fabric, Node, RailNode
+from trackbed.controller.revisions import Revisions
+from trackbed.controller.slices import Slices, model_of, rules, slices
+from trackbed.controller.stage import Rules, Stage, Standing
+from trackbed.kube.errors import KubeError, RefusedError, UnreachableError
+from trackbed.kube.live import Live
+from trackbed.kube.railnode import API_VERSION, FabricStatus
+from trackbed.kube.reflector import Reflector
+from trackbed.spec.fabric import Fabric as Model
+from trackbed.spec.problems import SpecError
+
+MANAGER = "trackbed-controller"
+AT_ONCE = 32
+"""Requests under way at a time."""
+DRAIN_SECONDS = 5.0
+"""Pods of a node are asked to leave no more often."""
+REPORT_SECONDS = 1.0
+UNSURE_SECONDS = 60.0
+"""A server ends a request after so long at the latest (kube-apiserver --request-timeout)."""
+_MOVED_ON = frozenset({404, 409})
+"""Somebody else wrote or deleted it: the next look sees what."""
+
+Tell = Callable[[str], None]
+
+
+class Site:
+    """One Fabric and what is known of carrying it out."""
+
+    def __init__(
+        self, live: Live, railnodes: Reflector[RailNode], nodes: Reflector[Node], namespace: str, name: str
+    ) -> None:
+        self._live, self._railnodes, self._nodes, self._name = live, railnodes, nodes, name
+        self._lock = KeptLock(live, namespace, name)
+        self._revisions = Revisions(live, namespace, name)
+        self._lock_read = False
+        self._planned: tuple[object, Model, Slices] | None = None
+        self._drains: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._unsure: dict[str, float] = {}
+        self._told: dict[str, tuple[Stage, str]] = {}
+        self._reported = 0.0
+
+    async def look(self, fabric: Fabric, tell: Tell) -> float:
+        """Look at everything and do what is next; seconds after which to look again if nothing changes."""
+        try:
+            model, wanted = await self._plan(fabric)
+        except SpecError as error:
+            why = "; ".join(problem.message for problem in error.problems)
+            await self._status(fabric, report.refused(fabric, why, now()))
+            return 60.0
+        told = rules(fabric, model, len(wanted.nodes))
+        decision = decide(self._standings(wanted), told, datetime.now(UTC))
+        actor = Actor(self._live, self._railnodes, self._nodes, wanted, told.generation)
+        acted = await self._act(decision, actor, tell)
+        waits = await self._report(fabric, decision, told)
+        return min(waits, 0.1 if acted else DRAIN_SECONDS if self._drains else 60.0)
+
+    async def _plan(self, fabric: Fabric) -> tuple[Model, Slices]:
+        """The Fabric's model and plan, made anew for a new generation or lock. Raises SpecError, KubeError."""
+        if not self._lock_read:
+            await self._lock.read()
+            self._lock_read = True
+        key = (fabric.metadata.generation, fabric.metadata.annotations.rollback, id(self._lock.nodes))
+        if self._planned is None or self._planned[0] != key:
+            model = model_of(await self._wanted(fabric))
+            found = slices(model, self._lock.nodes)
+            await self._keep(found)
+            key = (fabric.metadata.generation, fabric.metadata.annotations.rollback, id(self._lock.nodes))
+            self._planned = (key, model, found)
+        return self._planned[1], self._planned[2]
+
+    async def _wanted(self, fabric: Fabric) -> Fabric:
+        """The Fabric as it is to be carried out: as it stands, or as it was when all was well."""
+        if fabric.metadata.annotations.rollback != str(fabric.metadata.generation):
+            return fabric
+        spec = await self._revisions.before(fabric.metadata.generation)
+        return fabric if spec is None else msgspec.structs.replace(fabric, spec=spec)
+
+    async def _keep(self, found: Slices) -> None:
+        if found.lock == self._lock.nodes:
+            return
+        try:
+            await self._lock.write(found.lock)
+        except RefusedError:
+            self._lock_read = False  # somebody else wrote it: read it anew
+            raise
+
+    def _standings(self, wanted: Slices) -> Iterator[Standing]:
+        """All nodes that the Fabric or a RailNode of it names."""
+        rails, nodes = self._railnodes.objects, self._nodes.objects
+        soon = time.monotonic()
+        self._unsure = {name: until for name, until in self._unsure.items() if until > soon}
+        for name, own in wanted.nodes.items():
+            yield Standing(name, own, rails.get(name), nodes.get(name), name in self._unsure)
+        for name, rail in rails.items():
+            if rail.spec.fabric == self._name and name not in wanted.nodes:
+                yield Standing(name, None, rail, nodes.get(name))
+
+    async def _act(self, decision: Decision, actor: Actor, tell: Tell) -> bool:
+        """Do what was decided; whether anything was."""
+        standings = {one.standing.name: one.standing for one in decision.placed}
+        draining = {name for verb, name in decision.moves if verb == "drain"}
+        self._drains = {name: told for name, told in self._drains.items() if name in draining}
+        due = time.monotonic() - DRAIN_SECONDS
+        moves = [(v, n) for v, n in decision.moves if v != "drain" or self._drains.get(n, (0.0,))[0] < due]
+        await together([partial(self._do, verb, standings[name], actor, tell) for verb, name in moves])
+        return bool(moves)
+
+    async def _do(self, verb: Verb, one: Standing, actor: Actor, tell: Tell) -> None:
+        try:
+            if verb == "drain":
+                self._drains[one.name] = (time.monotonic(), await actor.drain(one))
+            else:
+                await getattr(actor, verb)(one)
+            if verb == "forget":
+                await self._lock.write({name: slot for name, slot in self._lock.nodes.items() if name != one.name})
+        except RefusedError as error:
+            if error.status not in _MOVED_ON:
+                tell(f"{verb} {one.name}: {error}")
+        except UnreachableError as error:
+            if verb == "begin":
+                self._unsure[one.name] = time.monotonic() + UNSURE_SECONDS
+            tell(f"{verb} {one.name}: {error}")
+        except KubeError as error:
+            tell(f"{verb} {one.name}: {error}")
+
+    async def _report(self, fabric: Fabric, decision: Decision, told: Rules) -> float:
+        """Tell the objects how it stands, no more often than once in a while; seconds until there is more to tell."""
+        wait = self._reported + REPORT_SECONDS - time.monotonic()
+        if wait > 0:
+            return wait
+        self._reported = time.monotonic()
+        at = now()
+        fresh = {one.standing.name: (one.stage, one.why) for one in decision.placed}
+        stays = [one for one in decision.placed if self._told.get(one.standing.name) == fresh[one.standing.name]]
+        changed = len(stays) < len(decision.placed)
+        self._told = fresh
+        left = {name: who for name, (_, who) in self._drains.items()}
+        writes = [w for one in stays if (w := report.rolled(one, told, left.get(one.standing.name, ()), at))]
+        await together([partial(self._rolled, one) for one in writes])
+        status = report.fabric_status(fabric, decision, told, at)
+        if status.good_generation != fabric.status.good_generation and fabric.metadata.annotations.rollback is None:
+            await self._revisions.keep(fabric)
+        await self._status(fabric, status)
+        return REPORT_SECONDS if changed or writes else 60.0
+
+    async def _rolled(self, one: dict[str, Any]) -> None:
+        try:
+            path = f"{RAILNODES}/{one['metadata']['name']}/status"
+            self._railnodes.wrote(await self._live.apply(path, one, MANAGER))
+        except RefusedError as error:
+            if error.status not in _MOVED_ON:
+                raise
+
+    async def _status(self, fabric: Fabric, status: FabricStatus) -> None:
+        if status == fabric.status:
+            return
+        metadata = {"name": fabric.metadata.name}
+        one = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": metadata, "status": msgspec.to_builtins(status)}
+        await self._live.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
+
+
+async def together(work: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Do it all, a bounded number at a time, in order of beginning."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(do: Callable[[], Awaitable[None]]) -> None:
+        async with gate:
+            await do()
+
+    await asyncio.gather(*(one(do) for do in work))

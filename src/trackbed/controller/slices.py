@@ -1,0 +1,76 @@
+"""The plan of every node of a Fabric, as slices that RailNodes carry, and what the Fabric says about roll-outs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trackbed.controller.objects import Fabric
+from trackbed.controller.stage import Rules, Slice
+from trackbed.kube.railnode import API_VERSION
+from trackbed.plan.compute import plan
+from trackbed.plan.lock import updated
+from trackbed.plan.plan import NodePlan, Plan
+from trackbed.plan.wire import write_node
+from trackbed.spec.fabric import Fabric as Model
+from trackbed.spec.load import fabric_of_resource
+from trackbed.spec.rollout import nodes_of
+
+_MINUTE, _HOUR = 60, 3600
+_DIGEST = 16
+"""Hexadecimal digits of a digest: 64 bits tell plans apart, they are no secret."""
+
+
+class Slices(msgspec.Struct, frozen=True):
+    """What the newest plan has for every node."""
+
+    plan: Plan
+    nodes: Mapping[str, Slice]
+    plans: Mapping[str, NodePlan]
+    lock: Mapping[str, int]
+    """The lock after this plan."""
+
+    def document(self, name: str) -> dict[str, Any]:
+        """A node's slice of the plan, as in /etc/trackbed/node.json."""
+        told: dict[str, Any] = msgspec.json.decode(write_node(self.plans[name]))
+        return told
+
+
+def model_of(fabric: Fabric) -> Model:
+    """The Fabric as a model. Raises SpecError."""
+    spec = msgspec.json.decode(fabric.spec)
+    return fabric_of_resource(
+        {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": fabric.metadata.name}, "spec": spec}
+    )
+
+
+def slices(model: Model, lock: Mapping[str, int]) -> Slices:
+    """Plan every node. Raises SpecError where the Fabric cannot be planned."""
+    planned = plan(model, lock)
+    plans = {node.name: node for node in planned.nodes}
+    found = {name: _slice(node) for name, node in plans.items()}
+    return Slices(planned, found, plans, updated(lock, {name: one.slot for name, one in found.items()}))
+
+
+def _slice(node: NodePlan) -> Slice:
+    return Slice(node.slot, node.unit, hashlib.sha256(write_node(node)).hexdigest()[:_DIGEST])
+
+
+def rules(fabric: Fabric, model: Model, nodes: int) -> Rules:
+    """What a Fabric of so many nodes says about roll-outs."""
+    told = model.spec.rollout
+    return Rules(
+        fabric.metadata.name,
+        fabric.metadata.generation,
+        unavailable=nodes_of(told.max_unavailable, nodes),
+        canary=min(told.canary, nodes),
+        failures=nodes_of(told.max_failures, nodes),
+        reboots=told.reboots,
+        drain_seconds=told.drain_minutes * _MINUTE,
+        node_seconds=told.node_minutes * _MINUTE,
+        keep_seconds=told.keep_slots_hours * _HOUR,
+        paused=told.paused or fabric.metadata.annotations.paused is not None,
+    )

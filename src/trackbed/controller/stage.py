@@ -1,0 +1,183 @@
+"""Where one node stands: a function of what the cluster says of it, so nothing need be remembered.
+
+                        plan sent        agent looked        differs
+    New -> Outdated -> Checking -----------------------> Waiting (or Held)
+                          |                                 |  its turn: taint, cordon
+                          | as planned                      v
+                          |                              Draining        pods leave
+                          v                                 |  none left: mayChange
+                        Sound <- Finishing <- Changing <----+
+                                 untaint        ^    |  only a reboot helps: mayReboot
+                                                |    v
+                                              Rebooting
+
+Failed: too long in one place, the agent gave up, or one reboot too many. It keeps its taint until somebody looks.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from trackbed.controller.objects import Node, RailNode
+from trackbed.kube.conditions import find
+from trackbed.kube.railnode import PREPARED, RETRY
+
+FAILED_REASON = "Failed"
+"""Reason of condition Prepared where the agent has tried and given up."""
+
+
+class Stage(StrEnum):
+    """Where a node stands."""
+
+    NEW = "New"
+    OUTDATED = "Outdated"
+    ABSENT = "Absent"
+    CHECKING = "Checking"
+    SOUND = "Sound"
+    WAITING = "Waiting"
+    HELD = "Held"
+    DRAINING = "Draining"
+    CHANGING = "Changing"
+    STRANDED = "Stranded"
+    """Its controller would count it as rebooting, but nobody has allowed that boot to end yet."""
+    REBOOTING = "Rebooting"
+    FINISHING = "Finishing"
+    FAILED = "Failed"
+    RETRYING = "Retrying"
+    LEAVING = "Leaving"
+    LEFT = "Left"
+    GONE = "Gone"
+
+
+IN_PROGRESS = frozenset(
+    {Stage.DRAINING, Stage.CHANGING, Stage.STRANDED, Stage.REBOOTING, Stage.FINISHING, Stage.RETRYING}
+)
+"""Stages of a node that has begun and may still come to its end by itself."""
+
+
+class Slice(NamedTuple):
+    """What the newest plan has for a node."""
+
+    slot: int
+    unit: int
+    digest: str
+
+
+class Standing(NamedTuple):
+    """All that the cluster says of one node; a wanted slice of None: the Fabric does not name it."""
+
+    name: str
+    wanted: Slice | None
+    rail: RailNode | None
+    node: Node | None
+    unsure: bool = False
+    """Whether a write to the Node got no answer, so that it may have begun already."""
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether the node takes no pods now, or may not."""
+        return self.node is not None and (self.node.unavailable or self.unsure)
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What the Fabric says about roll-outs, in nodes and seconds."""
+
+    fabric: str
+    generation: int
+    unavailable: int
+    canary: int
+    failures: int
+    reboots: int
+    drain_seconds: int
+    node_seconds: int
+    keep_seconds: int
+    paused: bool = False
+
+
+def stage(one: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:  # noqa: PLR0911 - the drawing has as many places
+    """Where a node stands, and why in words; `now` is compared with times that this controller wrote."""
+    rail, node, wanted = one.rail, one.node, one.wanted
+    if wanted is None:
+        return _left(one, rules, now)
+    if rail is None:
+        return Stage.NEW, ""
+    if rail.spec.fabric != rules.fabric:
+        return Stage.FAILED, f"fabric {rail.spec.fabric} has this node; take it out there, and wait or delete RailNode"
+    if rail.spec.plan_hash != wanted.digest or rail.spec.left_at:
+        return Stage.OUTDATED, ""
+    if node is None:
+        return Stage.ABSENT, "the cluster has no such node; it is prepared as soon as it joins"
+    seen = rail.status.observed_hash == wanted.digest
+    prepared = find(rail.status.conditions, PREPARED)
+    if seen and prepared.status == "True":
+        return (Stage.FINISHING if node.begun or rail.spec.may_change else Stage.SOUND), ""
+    if rail.spec.may_change:
+        return _changing(rail, rules, now, seen=seen)
+    if not seen:
+        return Stage.CHECKING, "its agent has not compared it with the plan yet"
+    if node.begun:
+        return _draining(node, rules, now)
+    return _waiting(rail, node, prepared.message)
+
+
+def _left(one: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:
+    rail = one.rail
+    assert rail is not None  # noqa: S101 - a node that neither Fabric nor RailNode names is not looked at
+    if not rail.spec.left_at or (one.node and one.node.begun):
+        return Stage.LEAVING, ""
+    if _age(rail.spec.left_at, now) > rules.keep_seconds:
+        return Stage.GONE, ""
+    return Stage.LEFT, f"its addresses are kept for it until {rules.keep_seconds // 3600} h after {rail.spec.left_at}"
+
+
+def _changing(rail: RailNode, rules: Rules, now: datetime, *, seen: bool) -> tuple[Stage, str]:  # noqa: PLR0911 - as stage
+    """A node that is drained and in its agent's hands."""
+    told = find(rail.status.conditions, PREPARED)
+    if rail.metadata.annotations.retry is not None:
+        return Stage.RETRYING, ""
+    if seen and told.reason == FAILED_REASON:
+        return Stage.FAILED, f"{told.message}; mend it, then {_retry(rail)}"
+    if _age(rail.spec.changing_since, now) > rules.node_seconds:
+        since = f"not prepared {rules.node_seconds // 60} minutes after it was drained"
+        return Stage.FAILED, f"{since}: {told.message or 'its agent says nothing'}; then {_retry(rail)}"
+    if not (seen and rail.status.needs_reboot):
+        return Stage.CHANGING, told.message
+    if rail.spec.may_reboot == rail.status.boot:
+        return Stage.REBOOTING, told.message
+    if rail.spec.reboots >= rules.reboots:
+        count = f"it asks for another reboot after {rail.spec.reboots} (rollout.reboots)"
+        return Stage.FAILED, f"{count}: {told.message}; mend it, then {_retry(rail)}"
+    return Stage.STRANDED, told.message
+
+
+def _draining(node: Node, rules: Rules, now: datetime) -> tuple[Stage, str]:
+    since = node.metadata.annotations.since
+    if since and _age(since, now) > rules.drain_seconds:
+        return Stage.FAILED, f"pods did not leave within {rules.drain_seconds // 60} minutes (rollout.drainMinutes)"
+    return Stage.DRAINING, ""
+
+
+def _waiting(rail: RailNode, node: Node, message: str) -> tuple[Stage, str]:
+    if node.metadata.annotations.paused is not None or rail.metadata.annotations.paused is not None:
+        return Stage.HELD, f"somebody has paused it; {message}"
+    if node.cordoned_by_others:
+        return Stage.HELD, f"somebody has cordoned it; {message}"
+    if not node.ready:
+        return Stage.HELD, f"its kubelet is not ready; {message}"
+    return Stage.WAITING, message
+
+
+def _retry(rail: RailNode) -> str:
+    return f"kubectl annotate railnode {rail.metadata.name} {RETRY}="
+
+
+def _age(since: str, now: datetime) -> float:
+    """Seconds since a time; 0 for one that cannot be read: better too late than at once."""
+    try:
+        return (now - datetime.fromisoformat(since)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0

@@ -1,0 +1,111 @@
+"""Agents of nodes that do not exist: they answer RailNodes as a real node's agent would, thousands in one process.
+
+Each simulated host remembers which plan it was set up by and which boot it is in, as a real one does; a change may need
+a reboot, or fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from trackbed.controller.act import now
+from trackbed.controller.objects import RAILNODES, RailNode
+from trackbed.controller.stage import FAILED_REASON
+from trackbed.kube.conditions import Condition, put
+from trackbed.kube.errors import KubeError, RefusedError
+from trackbed.kube.live import Live
+from trackbed.kube.railnode import API_VERSION, KIND, PREPARED, RailNodeStatus
+from trackbed.kube.reflector import Reflector
+
+MANAGER = "trackbed-agent"
+AT_ONCE = 16
+
+
+@dataclass(slots=True)
+class Host:
+    """A host that does not exist."""
+
+    applied: str = ""
+    """Digest of the plan it is set up by."""
+    boot: int = 1
+    rebooted_for: str = ""
+    """Digest of the plan of which only a reboot was missing."""
+    changes: int = 0
+    """Times it was set up."""
+
+
+@dataclass(slots=True)
+class Agents:
+    """All simulated hosts, and what is peculiar about them."""
+
+    reboots: Callable[[str], bool] = lambda _: False
+    """Whether a change of this node needs a reboot."""
+    fails: Callable[[str], bool] = lambda _: False
+    """Whether a change of this node fails."""
+    hosts: dict[str, Host] = field(default_factory=dict)
+    _told: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    async def run(self, live: Live, tell: Callable[[str], None]) -> None:
+        """Answer RailNodes until cancelled."""
+        changed = asyncio.Event()
+        seen = Reflector(live, RAILNODES, RailNode, changed.set)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(seen.run(tell))
+            while True:
+                await changed.wait()
+                changed.clear()
+                await self._answer(live, list(seen.objects.values()), tell)
+
+    async def _answer(self, live: Live, found: list[RailNode], tell: Callable[[str], None]) -> None:
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(rail: RailNode, status: dict[str, Any]) -> None:
+            async with gate:
+                try:
+                    await self._say(live, rail.metadata.name, status)
+                except RefusedError:
+                    return  # it was deleted meanwhile
+                except KubeError as error:
+                    tell(str(error))
+
+        due = [(rail, status) for rail in found if (status := self._fresh(rail))]
+        await asyncio.gather(*(one(rail, status) for rail, status in due))
+
+    def _fresh(self, rail: RailNode) -> dict[str, Any] | None:
+        """What a node's agent says now, where it is something else than before."""
+        status = msgspec.to_builtins(self.status(rail))
+        return None if self._told.get(rail.metadata.name) == status else status
+
+    async def _say(self, live: Live, name: str, status: dict[str, Any]) -> None:
+        one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "status": status}
+        await live.apply(f"{RAILNODES}/{name}/status", one, MANAGER)
+        self._told[name] = status
+
+    def status(self, rail: RailNode) -> RailNodeStatus:
+        """What a host's agent does about its RailNode, and then says of it."""
+        name, spec = rail.metadata.name, rail.spec
+        host = self.hosts.setdefault(name, Host())
+        condition, needs = self._do(name, host, rail)
+        said = put([one for one in rail.status.conditions if one.type == PREPARED], condition, now())
+        return RailNodeStatus(spec.plan_hash, f"boot-{host.boot}", needs, said)
+
+    def _do(self, name: str, host: Host, rail: RailNode) -> tuple[Condition, bool]:
+        wanted, boot = rail.spec.plan_hash, f"boot-{host.boot}"
+        if host.applied == wanted:
+            return Condition(PREPARED, "True", "AsPlanned"), False
+        if not rail.spec.may_change:
+            return Condition(PREPARED, "False", "Differs", "8 settings differ"), False
+        if self.fails(name):
+            return Condition(PREPARED, "False", FAILED_REASON, "rail 3: no such device"), False
+        if self.reboots(name) and host.rebooted_for != wanted:
+            if rail.spec.may_reboot != boot:
+                return Condition(PREPARED, "False", "NeedsReboot", "kernel arguments"), True
+            host.boot, host.rebooted_for = host.boot + 1, wanted
+            return self._do(name, host, rail)
+        host.applied, host.changes = wanted, host.changes + 1
+        return Condition(PREPARED, "True", "AsPlanned"), False
