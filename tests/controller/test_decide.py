@@ -1,0 +1,323 @@
+"""A simulated cluster with a mind of its own: whatever happens in whatever order, the rules of a roll-out hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trackbed.controller.decide import Decision, decide
+from trackbed.controller.objects import CORDONED, SINCE, Node, RailNode
+from trackbed.controller.stage import Rules, Slice, Stage, Standing, stage
+from trackbed.kube.railnode import PAUSED, RETRY, TAINT
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+RULES = Rules("train", 1, 2, 1, 1, 2, 3600, 3600, 7200)
+
+
+def rail(**given: object) -> RailNode:
+    """A RailNode as its JSON would be read; keys with a dot go below."""
+    spec = {"fabric": "train", "slot": 0, "planHash": "new"}
+    status: dict[str, object] = {"observedHash": "new", "boot": "first"}
+    prepared = given.pop("prepared", "Differs")
+    status["conditions"] = [
+        {
+            "type": "Prepared",
+            "status": "True" if prepared == "AsPlanned" else "False",
+            "reason": prepared,
+            "message": "m",
+        }
+    ]
+    annotations = given.pop("annotations", {})
+    for key, value in given.items():
+        (status if key in {"observedHash", "boot", "needsReboot"} else spec)[key] = value
+    metadata = {"name": "n0", "resourceVersion": "1", "annotations": annotations}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, RailNode)
+
+
+def node(*, begun: bool = False, ready: bool = True, cordoned: bool = False, **annotations: str) -> Node:
+    """A node as its JSON would be read."""
+    marks = {name.replace("__", "/").replace("_", "-"): value for name, value in annotations.items()}
+    spec = {"taints": [{"key": TAINT, "effect": "NoSchedule"}] if begun else [], "unschedulable": cordoned}
+    conditions = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
+    metadata = {"name": "n0", "resourceVersion": "1", "annotations": marks}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}, Node)
+
+
+HOUR = timedelta(hours=1, seconds=1)
+STAMP = START.strftime("%Y-%m-%dT%H:%M:%SZ")
+WANTED = Slice(0, 0, "new")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rail_", "node_", "at", "expected", "why"),
+    [
+        (WANTED, None, node(), START, Stage.NEW, ""),
+        (WANTED, rail(fabric="other"), node(), START, Stage.FAILED, "fabric other has this node; take it out there"),
+        (WANTED, rail(planHash="old"), node(), START, Stage.OUTDATED, ""),
+        (WANTED, rail(leftAt=STAMP), node(), START, Stage.OUTDATED, ""),
+        (WANTED, rail(), None, START, Stage.ABSENT, "the cluster has no such node"),
+        (WANTED, rail(observedHash="old"), node(), START, Stage.CHECKING, "its agent has not compared it"),
+        (WANTED, rail(prepared="AsPlanned"), node(), START, Stage.SOUND, ""),
+        (WANTED, rail(prepared="AsPlanned"), node(begun=True), START, Stage.FINISHING, ""),
+        (WANTED, rail(prepared="AsPlanned", mayChange=True), node(), START, Stage.FINISHING, ""),
+        (WANTED, rail(prepared="AsPlanned", observedHash="old"), node(), START, Stage.CHECKING, ""),
+        (WANTED, rail(), node(), START, Stage.WAITING, "m"),
+        (WANTED, rail(), node(ready=False), START, Stage.HELD, "its kubelet is not ready; m"),
+        (WANTED, rail(), node(cordoned=True), START, Stage.HELD, "somebody has cordoned it; m"),
+        (WANTED, rail(), node(**{PAUSED.replace("/", "__"): ""}), START, Stage.HELD, "somebody has paused it; m"),
+        (WANTED, rail(annotations={PAUSED: ""}), node(), START, Stage.HELD, "somebody has paused it; m"),
+        (WANTED, rail(), node(begun=True), START, Stage.DRAINING, ""),
+        (WANTED, rail(), node(begun=True, **{SINCE.replace("/", "__").replace("-", "_"): STAMP}), START + HOUR,
+         Stage.FAILED, "pods did not leave within 60 minutes (rollout.drainMinutes)"),
+        (WANTED, rail(mayChange=True), node(begun=True), START, Stage.CHANGING, "m"),
+        (WANTED, rail(mayChange=True, prepared="Failed"), node(begun=True), START, Stage.FAILED,
+         "m; mend it, then kubectl annotate railnode n0 trackbed.dev/retry="),
+        (WANTED, rail(mayChange=True, prepared="Failed", observedHash="old"), node(begun=True), START,
+         Stage.CHANGING, "m"),
+        (WANTED, rail(mayChange=True, prepared="Failed", annotations={RETRY: ""}), node(begun=True), START,
+         Stage.RETRYING, ""),
+        (WANTED, rail(mayChange=True, changingSince=STAMP), node(begun=True), START + HOUR, Stage.FAILED,
+         "not prepared 60 minutes after it was drained: m; then kubectl annotate"),
+        (WANTED, rail(mayChange=True, needsReboot=True), node(begun=True), START, Stage.STRANDED, "m"),
+        (WANTED, rail(mayChange=True, needsReboot=True, mayReboot="first"), node(begun=True), START,
+         Stage.REBOOTING, "m"),
+        (WANTED, rail(mayChange=True, needsReboot=True, mayReboot="zeroth"), node(begun=True), START,
+         Stage.STRANDED, "m"),
+        (WANTED, rail(mayChange=True, needsReboot=True, mayReboot="zeroth", reboots=2), node(begun=True), START,
+         Stage.FAILED, "it asks for another reboot after 2 (rollout.reboots): m; mend it"),
+        (None, rail(), node(), START, Stage.LEAVING, ""),
+        (None, rail(leftAt=STAMP), node(begun=True), START, Stage.LEAVING, ""),
+        (None, rail(leftAt=STAMP), node(), START, Stage.LEFT, "its addresses are kept for it until 2 h after"),
+        (None, rail(leftAt=STAMP), None, START + 3 * HOUR, Stage.GONE, ""),
+    ],
+)  # fmt: skip
+def test_where_a_node_stands(  # noqa: PLR0913, PLR0917 - a row has these cells
+    wanted: Slice | None, rail_: RailNode | None, node_: Node | None, at: datetime, expected: Stage, why: str
+) -> None:
+    found, told = stage(Standing("n0", wanted, rail_, node_), RULES, at)
+    assert found is expected
+    assert told.startswith(why)
+
+
+def test_a_node_that_was_cordoned_by_the_controller_is_not_held() -> None:
+    held = node(cordoned=True, begun=True, **{CORDONED.replace("/", "__"): ""})
+    assert stage(Standing("n0", WANTED, rail(), held), RULES, START)[0] is Stage.DRAINING
+
+
+def test_a_taint_that_somebody_took_away_comes_back() -> None:
+    one = Standing("n0", WANTED, rail(mayChange=True), node())
+    assert decide([one], RULES, START).moves == (("guard", "n0"),)
+
+
+@dataclass(slots=True)
+class Simulated:
+    """A node, its host and its pods, all of whose states change by themselves or by a move."""
+
+    name: str
+    own: Slice
+    needs_reboot: bool = False
+    fails: bool = False
+    ready: bool = True
+    pods: int = 0
+    exists: bool = False
+    sent: str = ""
+    observed: str = ""
+    applied: str = "old"
+    begun: bool = False
+    may_change: bool = False
+    may_reboot: str = ""
+    reboots: int = 0
+    changed: int = 0
+    boot: int = 1
+    rebooted: str = ""
+    changes: list[str] = field(default_factory=list)
+
+    def standing(self) -> Standing:
+        """The node as a controller sees it."""
+        reason = "AsPlanned"
+        needs = False
+        if self.applied != self.observed:
+            reason = "Differs"
+            if self.may_change and self.fails:
+                reason = "Failed"
+            needs = self.may_change and self.needs_reboot and self.rebooted != self.observed and not self.fails
+        spec = {"slot": self.own.slot, "planHash": self.sent, "mayChange": self.may_change, "reboots": self.reboots}
+        more = {"mayReboot": self.may_reboot, "changedGeneration": self.changed}
+        status = {"observedHash": self.observed, "boot": f"b{self.boot}", "needsReboot": needs}
+        made = rail(prepared=reason, **spec, **more, **status) if self.exists else None
+        return Standing(self.name, self.own, made, node(begun=self.begun, ready=self.ready))
+
+    def agent(self) -> None:
+        """What the node's agent does when it gets round to it."""
+        if not (self.exists and self.ready):
+            return
+        self.observed = self.sent
+        if self.applied == self.sent or not self.may_change or self.fails:
+            return
+        assert self.begun, "changed without its taint"
+        assert not self.pods, "changed under pods"
+        if self.needs_reboot and self.rebooted != self.sent:
+            if self.may_reboot == f"b{self.boot}":
+                self.boot, self.rebooted = self.boot + 1, self.sent
+            return
+        self.applied = self.sent
+        self.changes.append(self.sent)
+
+    def move(self, verb: str, rules: Rules) -> None:
+        """What the controller does."""
+        if verb == "create":
+            self.exists, self.sent = True, self.own.digest
+        elif verb == "send":
+            self.sent = self.own.digest
+        elif verb in {"begin", "guard"}:
+            self.begun = True
+        elif verb == "drain":
+            self.pods = max(0, self.pods - 1)
+            self.may_change = not self.pods
+        elif verb == "reboot":
+            self.may_reboot, self.reboots = f"b{self.boot}", self.reboots + 1
+        else:
+            assert verb == "finish"
+            self.begun, self.may_change, self.may_reboot, self.reboots = False, False, "", 0
+            self.changed = rules.generation
+
+
+def unavailable(nodes: list[Simulated]) -> int:
+    return sum(one.begun or not one.ready for one in nodes)
+
+
+@given(st.data())
+def test_whatever_happens_no_more_than_allowed_are_begun_and_all_come_to_their_end(data: st.DataObject) -> None:
+    draw: Callable[[st.SearchStrategy[int]], int] = data.draw
+    count = draw(st.integers(1, 12))
+    nodes = [
+        Simulated(f"n{i}", Slice(i, i // 4, "p1"), needs_reboot=data.draw(st.booleans()), pods=draw(st.integers(0, 2)))
+        for i in range(count)
+    ]
+    rules = replace_rules(unavailable=draw(st.integers(1, 4)), canary=draw(st.integers(0, 2)))
+    for _ in range(draw(st.integers(0, 60))):
+        chosen = nodes[draw(st.integers(0, count - 1))]
+        event = data.draw(st.sampled_from(["agent", "controller", "controller", "ready", "part"]))
+        if event == "agent":
+            chosen.agent()
+        elif event == "ready":
+            chosen.ready = not chosen.ready
+        else:
+            turn(nodes, rules, only=chosen.name if event == "part" else None)
+    for one in nodes:
+        one.ready = True
+    for _ in range(count * 30):
+        turn(nodes, rules)
+        for one in nodes:
+            one.agent()
+    assert [one.applied for one in nodes] == ["p1"] * count
+    assert not any(one.begun or one.may_change for one in nodes)
+    assert all(one.changes == ["p1"] for one in nodes), "once each"
+    assert all(one.boot == 1 + one.needs_reboot for one in nodes)
+
+
+def turn(nodes: list[Simulated], rules: Rules, only: str | None = None) -> Decision:
+    """One look of a controller; one that is killed while it acts does a part only."""
+    before = unavailable(nodes)
+    decision = decide([one.standing() for one in nodes], rules, START)
+    named = {one.name: one for one in nodes}
+    for verb, name in decision.moves:
+        if only in {None, name}:
+            named[name].move(verb, rules)
+    assert unavailable(nodes) <= max(before, rules.unavailable)
+    return decision
+
+
+def replace_rules(**given: int) -> Rules:
+    return msgspec.structs.replace(RULES, **given)
+
+
+def world(count: int, **given: int) -> tuple[list[Simulated], Rules]:
+    """Nodes that wait for their turn."""
+    nodes = [Simulated(f"n{i}", Slice(i, i // 4, "p1"), exists=True, sent="p1", observed="p1") for i in range(count)]
+    return nodes, replace_rules(**given)
+
+
+def begun(decision: Decision) -> list[str]:
+    return [name for verb, name in decision.moves if verb == "begin"]
+
+
+def test_canaries_come_first_and_alone() -> None:
+    nodes, rules = world(8, unavailable=4, canary=1)
+    assert begun(turn(nodes, rules)) == ["n0"]
+    assert begun(turn(nodes, rules)) == []
+    nodes[0].agent()
+    turn(nodes, rules)
+    assert begun(turn(nodes, rules)) == ["n1", "n2", "n3"], "of the same unit only"
+
+
+def test_a_unit_comes_to_its_end_before_the_next_begins() -> None:
+    nodes, rules = world(8, unavailable=8, canary=0)
+    assert begun(turn(nodes, rules)) == ["n0", "n1", "n2", "n3"]
+    turn(nodes, rules)
+    for one in nodes[:3]:
+        one.agent()
+    assert begun(turn(nodes, rules)) == []
+    nodes[3].agent()
+    turn(nodes, rules)
+    assert begun(turn(nodes, rules)) == ["n4", "n5", "n6", "n7"]
+
+
+def test_nodes_that_are_down_anyway_count() -> None:
+    nodes, rules = world(8, unavailable=3, canary=0)
+    nodes[6].ready = nodes[7].ready = False
+    assert begun(turn(nodes, rules)) == ["n0"]
+
+
+def test_a_failed_canary_stops_everything_and_says_why() -> None:
+    nodes, rules = world(8, unavailable=4, canary=1, failures=5)
+    nodes[0].fails = True
+    turn(nodes, rules)
+    turn(nodes, rules)
+    nodes[0].agent()
+    decision = turn(nodes, rules)
+    assert begun(decision) == []
+    assert decision.halted.startswith("a canary failed: n0: m; mend it, then kubectl annotate railnode n0")
+
+
+def test_one_failure_too_many_stops_what_has_not_begun() -> None:
+    nodes, rules = world(8, unavailable=3, canary=0, failures=1)
+    for one in nodes[:2]:
+        one.fails = True
+    for _ in range(3):
+        turn(nodes, rules)
+        for one in nodes:
+            one.agent()
+    decision = turn(nodes, rules)
+    assert decision.halted.startswith("2 nodes failed, 1 may (rollout.maxFailures): n0: ")
+    assert [one.applied for one in nodes[2:4]] == ["p1", "old"], "n2 had begun"
+
+
+def test_a_pause_lets_what_has_begun_come_to_its_end() -> None:
+    nodes, rules = world(4, unavailable=2, canary=0)
+    turn(nodes, rules)
+    paused = msgspec.structs.replace(rules, paused=True)
+    for _ in range(4):
+        decision = turn(nodes, paused)
+        for one in nodes:
+            one.agent()
+    assert decision.halted == "paused: rollout.paused, or annotation trackbed.dev/paused"
+    assert [one.applied for one in nodes] == ["p1", "p1", "old", "old"]
+
+
+def test_a_node_that_may_have_begun_counts_and_is_not_begun_again() -> None:
+    nodes, rules = world(4, unavailable=2, canary=0)
+    standings = [one.standing()._replace(unsure=one.name == "n0") for one in nodes]
+    assert begun(decide(standings, rules, START)) == ["n1"]
+
+
+def test_the_simulation_would_notice_a_change_under_pods() -> None:
+    careless = replace(Simulated("n0", WANTED, exists=True, sent="new", begun=True, pods=1), may_change=True)
+    with pytest.raises(AssertionError, match="changed under pods"):
+        careless.agent()
