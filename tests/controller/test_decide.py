@@ -40,12 +40,11 @@ def rail(**given: object) -> RailNode:
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, RailNode)
 
 
-def node(*, begun: bool = False, ready: bool = True, cordoned: bool = False, **annotations: str) -> Node:
-    """A node as its JSON would be read."""
-    marks = {name.replace("__", "/").replace("_", "-"): value for name, value in annotations.items()}
+def node(*marks: str, begun: bool = False, ready: bool = True, cordoned: bool = False) -> Node:
+    """A node as its JSON would be read; marks are annotations, NAME or NAME=VALUE."""
     spec = {"taints": [{"key": TAINT, "effect": "NoSchedule"}] if begun else [], "unschedulable": cordoned}
     conditions = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
-    metadata = {"name": "n0", "resourceVersion": "1", "annotations": marks}
+    metadata = {"name": "n0", "resourceVersion": "1", "annotations": dict(mark.partition("=")[::2] for mark in marks)}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}, Node)
 
 
@@ -70,10 +69,10 @@ WANTED = Slice(0, 0, "new")
         (WANTED, rail(), node(), START, Stage.WAITING, "m"),
         (WANTED, rail(), node(ready=False), START, Stage.HELD, "its kubelet is not ready; m"),
         (WANTED, rail(), node(cordoned=True), START, Stage.HELD, "somebody has cordoned it; m"),
-        (WANTED, rail(), node(**{PAUSED.replace("/", "__"): ""}), START, Stage.HELD, "somebody has paused it; m"),
+        (WANTED, rail(), node(PAUSED), START, Stage.HELD, "somebody has paused it; m"),
         (WANTED, rail(annotations={PAUSED: ""}), node(), START, Stage.HELD, "somebody has paused it; m"),
         (WANTED, rail(), node(begun=True), START, Stage.DRAINING, ""),
-        (WANTED, rail(), node(begun=True, **{SINCE.replace("/", "__").replace("-", "_"): STAMP}), START + HOUR,
+        (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START + HOUR,
          Stage.FAILED, "pods did not leave within 60 minutes (rollout.drainMinutes)"),
         (WANTED, rail(mayChange=True), node(begun=True), START, Stage.CHANGING, "m"),
         (WANTED, rail(mayChange=True, prepared="Failed"), node(begun=True), START, Stage.FAILED,
@@ -106,7 +105,7 @@ def test_where_a_node_stands(  # noqa: PLR0913, PLR0917 - a row has these cells
 
 
 def test_a_node_that_was_cordoned_by_the_controller_is_not_held() -> None:
-    held = node(cordoned=True, begun=True, **{CORDONED.replace("/", "__"): ""})
+    held = node(CORDONED, cordoned=True, begun=True)
     assert stage(Standing("n0", WANTED, rail(), held), RULES, START)[0] is Stage.DRAINING
 
 

@@ -11,19 +11,16 @@ import msgspec
 import pytest
 import yaml
 
-from trackbed.kube.applyset import ApplySet
+from tests.controller.crds import installed
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.conditions import Condition
 from trackbed.kube.crds import crds
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.railnode import API_VERSION, RailNodeSpec, RailNodeStatus
-from trackbed.kube.rollout import Manner, Rollout
 from trackbed.spec.fabric import Fabric
 from trackbed.spec.load import fabric_of_resource, load
 from trackbed.spec.problems import SpecError
-from trackbed.stacks.install.steps import Apply
 from trackbed.stacks.manifest_yaml import documents
-from trackbed.stacks.stack import Wait
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
@@ -32,13 +29,7 @@ EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
 @pytest.fixture(scope="module")
 def client(api_server: Path) -> Iterator[Client]:
     with connect(str(api_server)) as found:
-        definitions = list(crds())
-        gates = tuple(
-            Wait(f"customresourcedefinition/{one['metadata']['name']}", "condition=Established") for one in definitions
-        )
-        Rollout(found, ApplySet("crds", "default"), Manner("test", wait_seconds=20), lambda _: None).carry_out(
-            [Apply("", "definitions", definitions, gates)]
-        )
+        installed(found)
         yield found
 
 

@@ -260,3 +260,33 @@ def _show(found: dict[str, Any]) -> None:
         )
     if found["trouble"]:
         click.echo(f"trouble: {found['trouble']}")
+
+
+@command.command("prepare")
+@click.option("--node", "name", envvar="NODE_NAME", required=True, help="Name of this node in the cluster; $NODE_NAME.")
+@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: by the pod's own account.")
+def prepare(name: str, kubeconfig: str | None) -> None:
+    """Make this node's host what its RailNode says, and say what it is; in a privileged pod with hostPID.
+
+    The host is compared whenever its RailNode changes, and every ten minutes; it is changed only while the controller
+    has drained the node, and rebooted only when the RailNode names the boot that it is in.
+
+    \b
+    Examples:
+      trackbed agent prepare
+      trackbed agent prepare --node gpu-0 --kubeconfig admin.conf
+    """
+    import asyncio
+    import logging
+
+    from trackbed.kube.errors import ConfigurationError
+    from trackbed.kube.live import connect
+    from trackbed.prepare.run import BOOT_ID, serve
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request
+    try:
+        live = connect(kubeconfig)
+    except ConfigurationError as error:
+        refuse(str(error))
+    asyncio.run(serve(live, name, BOOT_ID.read_text().strip()))

@@ -6,7 +6,6 @@ Each is a write or two; between two the node stands at a stage from which the sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from trackbed.controller.stage import Standing
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import API_VERSION, FABRIC_LABEL, KIND, RETRY, TAINT
 from trackbed.kube.reflector import Reflector
+from trackbed.kube.times import now
 
 UNIT_LABEL = "trackbed.dev/unit"
 
@@ -116,11 +116,6 @@ class Actor:
     async def _node(self, one: Standing, marks: Mapping[str, str | None], spec: Mapping[str, Any]) -> None:
         metadata = {"resourceVersion": _node(one).metadata.resourceVersion, "annotations": dict(marks)}
         self._nodes.wrote(await self._live.merge(f"{NODES}/{one.name}", {"metadata": metadata, "spec": dict(spec)}))
-
-
-def now() -> str:
-    """This moment, as conditions and annotations have it (RFC 3339)."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _rail(one: Standing) -> RailNode:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from trackbed.kube.errors import KubeError
 from trackbed.kube.lease import Election
 from trackbed.kube.live import Live
 from trackbed.kube.reflector import Reflector
+from trackbed.kube.serving import until_told
 
 LEASE = "trackbed-controller"
 SETTLE_SECONDS = 0.2
@@ -32,18 +32,8 @@ _log = logging.getLogger(__name__)
 
 async def serve(live: Live, namespace: str, who: str) -> None:
     """Lead whenever it is this one's turn, until SIGTERM or SIGINT."""
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with live:
-        work = asyncio.create_task(_for_ever(live, namespace, who))
-        end = asyncio.create_task(ended.wait())
-        await asyncio.wait({work, end}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (work, end):
-            task.cancel()
-        for one in await asyncio.gather(work, end, return_exceptions=True):
-            if isinstance(one, Exception):
-                raise one
+        await until_told(_for_ever(live, namespace, who))
 
 
 async def _for_ever(live: Live, namespace: str, who: str) -> None:
@@ -97,7 +87,8 @@ class Controller:
             self._changed.clear()
             wait = await self._look()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait)
+                async with asyncio.timeout(wait):  # wait_for of Python 3.11 may swallow a cancellation
+                    await self._changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
 
     async def _look(self) -> float:

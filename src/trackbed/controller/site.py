@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from trackbed.controller import report
-from trackbed.controller.act import Actor, now
+from trackbed.controller.act import Actor
 from trackbed.controller.decide import Decision, Verb, decide
 from trackbed.controller.lock import KeptLock
 from trackbed.controller.objects import FABRICS, RAILNODES, Fabric, Node, RailNode
@@ -27,6 +27,7 @@ from trackbed.kube.errors import KubeError, RefusedError, UnreachableError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import API_VERSION, FabricStatus
 from trackbed.kube.reflector import Reflector
+from trackbed.kube.times import now
 from trackbed.spec.fabric import Fabric as Model
 from trackbed.spec.problems import SpecError
 

@@ -24,10 +24,7 @@ import msgspec
 
 from trackbed.controller.objects import Node, RailNode
 from trackbed.kube.conditions import find
-from trackbed.kube.railnode import PREPARED, RETRY
-
-FAILED_REASON = "Failed"
-"""Reason of condition Prepared where the agent has tried and given up."""
+from trackbed.kube.railnode import FAILED, PREPARED, RETRY
 
 
 class Stage(StrEnum):
@@ -139,7 +136,7 @@ def _changing(rail: RailNode, rules: Rules, now: datetime, *, seen: bool) -> tup
     told = find(rail.status.conditions, PREPARED)
     if rail.metadata.annotations.retry is not None:
         return Stage.RETRYING, ""
-    if seen and told.reason == FAILED_REASON:
+    if seen and told.reason == FAILED:
         return Stage.FAILED, f"{told.message}; mend it, then {_retry(rail)}"
     if _age(rail.spec.changing_since, now) > rules.node_seconds:
         since = f"not prepared {rules.node_seconds // 60} minutes after it was drained"

@@ -66,7 +66,8 @@ class Election:
         while self.leads:
             await asyncio.sleep(RENEW_SECONDS)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._try(tell), self._renewed + DEADLINE_SECONDS - time.monotonic())
+                async with asyncio.timeout(self._renewed + DEADLINE_SECONDS - time.monotonic()):
+                    await self._try(tell)
 
     async def release(self) -> None:
         """Give it up, so that another need not wait. Nothing happens where it is not held."""

@@ -20,6 +20,8 @@ KIND = "RailNode"
 
 PREPARED = "Prepared"
 """The condition that a node's agent keeps: whether the host is as the plan in `spec` has it."""
+FAILED = "Failed"
+"""Reason of Prepared where the agent has tried and given up: a person must look."""
 ROLLED = "Rolled"
 """The condition that the controller keeps: how far the node is in the roll-out."""
 

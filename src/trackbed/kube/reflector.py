@@ -81,16 +81,16 @@ class _Status(msgspec.Struct):
 
 
 class Reflector(Generic[_Kind]):
-    """All objects at a path, decoded as `shape`; `changed` is called after each change, listing counts as one."""
+    """All objects at a path, or the one of a name, decoded as `shape`; `changed` is called after each change."""
 
     def __init__(
-        self, live: Live, path: str, shape: type[_Kind], changed: Callable[[], None], *, selector: str = ""
+        self, live: Live, path: str, shape: type[_Kind], changed: Callable[[], None], *, name: str = ""
     ) -> None:
         self.objects: dict[str, _Kind] = {}
         self.synced = asyncio.Event()
         """Set once everything has been listed."""
         self._live, self._path, self._shape, self._changed = live, path, shape, changed
-        self._chosen = {"labelSelector": selector} if selector else {}
+        self._chosen = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._seen = 0
 
     async def run(self, tell: Callable[[str], None]) -> None:

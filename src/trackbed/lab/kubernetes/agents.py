@@ -13,14 +13,13 @@ from typing import Any
 
 import msgspec
 
-from trackbed.controller.act import now
 from trackbed.controller.objects import RAILNODES, RailNode
-from trackbed.controller.stage import FAILED_REASON
 from trackbed.kube.conditions import Condition, put
 from trackbed.kube.errors import KubeError, RefusedError
 from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, KIND, PREPARED, RailNodeStatus
+from trackbed.kube.railnode import API_VERSION, FAILED, KIND, PREPARED, RailNodeStatus
 from trackbed.kube.reflector import Reflector
+from trackbed.kube.times import now
 
 MANAGER = "trackbed-agent"
 AT_ONCE = 16
@@ -101,7 +100,7 @@ class Agents:
         if not rail.spec.may_change:
             return Condition(PREPARED, "False", "Differs", "8 settings differ"), False
         if self.fails(name):
-            return Condition(PREPARED, "False", FAILED_REASON, "rail 3: no such device"), False
+            return Condition(PREPARED, "False", FAILED, "rail 3: no such device"), False
         if self.reboots(name) and host.rebooted_for != wanted:
             if rail.spec.may_reboot != boot:
                 return Condition(PREPARED, "False", "NeedsReboot", "kernel arguments"), True

@@ -1,0 +1,68 @@
+"""What a host's answer means for its RailNode, and what to do next: functions of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from trackbed.fleet.outcome import Outcome
+from trackbed.kube.conditions import Condition
+from trackbed.kube.railnode import FAILED, PREPARED, Difference, RailNodeSpec
+
+_SHOWN = 20
+"""Differences listed; the message says how many there are."""
+TRIES = 3
+"""Times an apply is tried before a person must look."""
+_LONGEST = 512
+
+Next = Literal["rest", "apply", "reboot", "again"]
+"""Nothing until something changes; change the host; reboot it; try again after a while."""
+
+
+def after_look(found: Outcome, spec: RailNodeSpec, tries: int) -> tuple[Condition, Next]:
+    """What a comparison means. `tries`: how often this plan was applied in vain while the node may be changed."""
+    if found.kind == "same":
+        return Condition(PREPARED, "True", "AsPlanned"), "rest"
+    if found.kind != "differs":
+        return Condition(PREPARED, "Unknown", "NotCompared", found.told[:_LONGEST]), "again"
+    if not spec.may_change:
+        return Condition(PREPARED, "False", "Differs", _differing(found)), "rest"
+    if tries >= TRIES:
+        return Condition(PREPARED, "False", FAILED, _differing(found)), "rest"
+    return Condition(PREPARED, "False", "Applying", _differing(found)), "apply"
+
+
+def after_apply(found: Outcome, spec: RailNodeSpec, boot: str, tries: int) -> tuple[Condition, Next]:
+    """What an apply means; `boot` is the one it was done in, `tries` counts it too."""
+    if found.good and not found.reboots:
+        return Condition(PREPARED, "True", "AsPlanned"), "rest"
+    if found.good:
+        why = "; ".join(_told(one) for one in differences(found))[:_LONGEST]
+        allowed = spec.may_reboot == boot
+        reason = "Rebooting" if allowed else "NeedsReboot"
+        return Condition(PREPARED, "False", reason, why), "reboot" if allowed else "rest"
+    if tries >= TRIES:
+        return Condition(PREPARED, "False", FAILED, found.told[:_LONGEST]), "rest"
+    return Condition(PREPARED, "False", "Retrying", found.told[:_LONGEST]), "again"
+
+
+def differences(found: Outcome) -> tuple[Difference, ...]:
+    """The first few things that are not as planned."""
+    return tuple(_differences(found))[:_SHOWN]
+
+
+def _differences(found: Outcome) -> Iterator[Difference]:
+    for change in found.answer.get("changes", ()):
+        yield Difference(change["step"], f"{change['what']}: {change['have']} -> {change['want']}"[:_LONGEST])
+    if found.kind == "differs":
+        for path in found.answer.get("files", ()):
+            yield Difference("files", f"{path} is to be written")
+
+
+def _told(one: Difference) -> str:
+    return f"{one.step}: {one.what}"
+
+
+def _differing(found: Outcome) -> str:
+    all_ = list(_differences(found))
+    return f"{len(all_)} differ: {_told(all_[0])}"[:_LONGEST] if all_ else "it differs"
