@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from trackbed.kube.client import Client, connect
-from trackbed.kube.errors import ConfigurationError, KubeError, RefusedError
+from trackbed.kube.errors import ConfigurationError, KubeError, RefusedError, UnknownKindError
 
 Told = tuple[int, list[tuple[str, str]], bytes]
 SOUND: Told = (200, [], b'{"gitVersion": "v1.36.3"}')
@@ -159,3 +159,19 @@ def test_a_plugin_that_logs_in(ask: Ask) -> None:
     told = json.dumps({"status": {"token": "t"}})
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": [told]}
     assert ask(SOUND, exec=plugin).version == "v1.36.3"
+
+
+def group(name: str, plural: str, kind: str) -> Told:
+    """A server's aggregated discovery."""
+    served = {"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "singularResource": ""}
+    items = [{"metadata": {"name": name}, "versions": [{"version": "v1", "resources": [served]}]}]
+    return 200, [], json.dumps({"items": items}).encode()
+
+
+def test_a_kind_is_looked_up_once_and_one_that_was_not_there_again(ask: Ask) -> None:
+    nothing: Told = (200, [], b'{"items": []}')
+    client = ask(nothing, nothing, nothing, group("example.com", "pools", "Pool"), (500, [], b"{}"))
+    with pytest.raises(UnknownKindError, match="the server serves nothing called pools"):
+        client.called("pools")
+    found = client.called("pools")
+    assert (found.group_version, client.called("pools")) == ("example.com/v1", found)

@@ -68,6 +68,7 @@ class Client:
             raise ConfigurationError(f"this kubeconfig cannot be used: {error}") from error
         self.namespace = config.namespace
         self._resources: dict[str, dict[str, Resource]] = {}
+        self._words: dict[str, Resource] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -120,14 +121,15 @@ class Client:
             return None
 
     def list(
-        self, api_version: str, kind: str, namespace: str | None = None, *, selector: str = ""
+        self, api_version: str, kind: str, namespace: str | None = None, *, selector: str = "", fields: str = ""
     ) -> Iterator[Object]:
         """All objects of a kind, of all namespaces unless one is named, page by page; each with apiVersion and kind.
 
-        `selector` is one of labels, as kubectl's --selector.
+        `selector` is one of labels, `fields` one of fields, as kubectl's --selector and --field-selector.
         """
         where, token = self.resource(api_version, kind).path(namespace), ""
         chosen = {"labelSelector": selector} if selector else {}
+        chosen |= {"fieldSelector": fields} if fields else {}
         while True:
             told = self._ask("GET", where, kind, params={"limit": str(PAGE), "continue": token, **chosen})
             page = shaped(told.body, _Page, kind)
@@ -156,7 +158,15 @@ class Client:
         return found
 
     def called(self, word: str) -> Resource:
-        """The kind called so, as with kubectl: its plural, singular or name, Kind.group. Raises UnknownKindError."""
+        """The kind called so, as with kubectl: its plural, singular or name, Kind.group. Raises UnknownKindError.
+
+        What was found once is not looked up again; what was not may be there by now.
+        """
+        if word not in self._words:
+            self._words[word] = self._look_up(word)
+        return self._words[word]
+
+    def _look_up(self, word: str) -> Resource:
         for base in ("/api", "/apis"):
             told = self._ask("GET", base, base, accept=discovery.EVERYTHING)
             found = discovery.called(shaped(told.body, discovery.Groups, base), word)
