@@ -77,11 +77,12 @@ def test_what_is_wanted_no_longer_is_removed_and_nothing_else(client: Client, of
 
 
 def test_a_namespace_is_never_removed(client: Client, of: ApplySet) -> None:
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept", "labels": {"a": "1"}}}
     rolled(client, of, Apply("", "x", [space, config("inside", "kept")]))
     after = rolled(client, of, Apply("", "x", [config("elsewhere")]))
     assert outcomes(after)["ConfigMap inside in kept"] == "removed"
     assert client.get("v1", "Namespace", "kept")["status"]["phase"] == "Active"
+    assert outcomes(rolled(client, of, Apply("", "x", [space])))["Namespace kept"] == "same"
 
 
 def test_a_run_that_broke_off_left_nothing_that_the_next_one_does_not_find(client: Client, of: ApplySet) -> None:

@@ -108,18 +108,24 @@ class Rollout:
     def _put(self, one: Object) -> str:
         """Apply one object; why not, where others own its fields."""
         self._note(one)
+        kept_before = self._version(one) if kept(one["kind"]) else None
         try:
             answer = self.client.apply(own(self.of, one), manager=self.manner.manager, force=self.manner.force)
         except RefusedError as error:
             if error.status == _CONFLICT:
                 return str(error)
             raise
-        version = self._before.get(applyset.place(answer.body))
+        version = kept_before or self._before.get(applyset.place(answer.body))
         same = version == answer.body["metadata"]["resourceVersion"]
         outcome = "created" if answer.status == _CREATED else "same" if same else "changed"
         self._wanted.add(applyset.place(answer.body))
         self.changes.append(Change(called(answer.body), outcome))
         return ""
+
+    def _version(self, one: Object) -> str | None:
+        """Of what is no member, and so was not listed."""
+        found = self.client.find(one["apiVersion"], one["kind"], one["metadata"]["name"])
+        return found["metadata"]["resourceVersion"] if found else None
 
     def _note(self, one: Object) -> None:
         """Have the parent name a kind and a namespace before there is a member of it there."""
