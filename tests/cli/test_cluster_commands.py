@@ -16,7 +16,7 @@ FABRIC = """apiVersion: trackbed.dev/v1alpha1
 kind: Fabric
 metadata: {name: rolled}
 spec:
-  nodes: [{hosts: "gpu-[0-1]", ports: [{pci: "0000:11:00.0"}, {pci: "0000:12:00.0"}]}]
+  nodes: [{hosts: "rolled-[0-1]", ports: [{pci: "0000:11:00.0"}, {pci: "0000:12:00.0"}]}]
   rails: 2
   addressing: {scheme: node-subnet, ipv4: 10.64.0.0/15, ipv4NodePrefix: 26}
 """
@@ -34,25 +34,64 @@ def run(command: str, *words: str, fabric: str, kubeconfig: Path) -> Result:
     return CliRunner().invoke(cli, [command, "cluster", *words, *where])
 
 
+def serve(kubeconfig: Path, *, rails: int = 2) -> None:
+    """What controllers and kubelets do where there are some: agents run, and nodes offer so many rails."""
+    offered = {f"trackbed.dev/rail{rail}": "8" for rail in range(rails)}
+    ready = {"type": "Ready", "status": "True"}
+    with connect(str(kubeconfig)) as client:
+        for number in range(2):
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"rolled-{number}"}}
+            client.apply(node, force=True)
+            status = {"conditions": [ready], "allocatable": offered}
+            client.apply({**node, "status": status}, subresource="/status", manager="kubelet", force=True)
+        for one in client.list("apps/v1", "DaemonSet", "trackbed-system"):
+            head = {"name": one["metadata"]["name"], "namespace": "trackbed-system"}
+            counted: dict[str, int] = dict.fromkeys(
+                ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable"), 2
+            )
+            counted |= {"currentNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2}
+            seen = {"observedGeneration": one["metadata"]["generation"], **counted}
+            own = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": head, "status": seen}
+            client.apply(own, subresource="/status", manager="controller", force=True)
+
+
 def test_a_stack_comes_is_left_alone_and_goes(api_server: Path, fabric: str) -> None:
     before = run("diff", "native", fabric=fabric, kubeconfig=api_server)
     assert before.exit_code == 1
     assert "created, once its namespace is there DaemonSet trackbed-agent in trackbed-system\n" in before.stdout
-    first = run("apply", "native", "--yes", "-o", "json", fabric=fabric, kubeconfig=api_server)
-    assert first.exit_code == 0, first.output
-    assert {one["outcome"] for one in json.loads(first.stdout)["changes"]} == {"created"}
+    first = run("apply", "native", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
+    assert first.exit_code == 1, first.output
     after = run("diff", "native", fabric=fabric, kubeconfig=api_server)
     assert (after.exit_code, after.stdout) == (0, "the cluster is as wanted\n")
-    again = run("apply", "native", "--yes", fabric=fabric, kubeconfig=api_server)
-    assert again.stdout.endswith("same\n")
+    serve(api_server)
+    again = run("apply", "native", "--yes", "-o", "json", fabric=fabric, kubeconfig=api_server)
+    assert again.exit_code == 0, again.output
+    assert {one["outcome"] for one in json.loads(again.stdout)["changes"]} == {"same"}
     gone = run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
     assert gone.stdout.endswith("removed\n")
     with connect(str(api_server)) as client:
         assert not list(client.list("apps/v1", "DaemonSet", selector=PART_OF))
 
 
+def test_a_stack_is_stuck_until_agents_serve_and_every_node_offers_its_rails(api_server: Path, fabric: str) -> None:
+    apply = ("apply", "native", "--yes", "--wait", "0")
+    first = run(*apply, fabric=fabric, kubeconfig=api_server)
+    assert first.exit_code == 1
+    assert "daemonset/trackbed-agent did not get to rolled-out in 0 s:\n" in first.stderr
+    assert "what to do: `kubectl describe daemonset trackbed-agent --namespace trackbed-system` has" in first.stderr
+    serve(api_server, rails=1)
+    second = run(*apply, fabric=fabric, kubeconfig=api_server)
+    assert second.exit_code == 1
+    assert "  2 of 2 nodes offer no trackbed.dev/rail1: rolled-0, rolled-1\n" in second.stderr
+    assert "  what to do: `trackbed doctor` on a node says why it does not offer a rail; then run" in second.stderr
+    serve(api_server)
+    assert run(*apply, fabric=fabric, kubeconfig=api_server).exit_code == 0
+    run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
+
+
 def test_what_differs_is_shown_by_its_fields_before_anybody_is_asked(api_server: Path, fabric: str) -> None:
-    run("apply", "native", "--yes", fabric=fabric, kubeconfig=api_server)
+    run("apply", "native", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
+    serve(api_server)
     with connect(str(api_server)) as client:
         [daemon] = client.list("apps/v1", "DaemonSet", "trackbed-system")
         metadata = {"name": daemon["metadata"]["name"], "namespace": "trackbed-system", "labels": {PART_OF: "taken"}}

@@ -109,8 +109,13 @@ def test_fields_of_others_are_told_and_taken_over_only_when_asked(client: Client
 
 def test_a_gate_that_stays_shut_ends_the_run_with_what_is_missing(client: Client, of: ApplySet) -> None:
     gate = Wait("deployment/none", "condition=Available", NAMESPACE)
-    with pytest.raises(StuckError, match=r"deployment/none did not get to condition=Available in 0 s:\n  there is no"):
+    with pytest.raises(StuckError) as caught:
         rolled(client, of, Apply("", "x", [config("before")], (gate,)), Apply("", "y", [config("behind")]))
+    assert str(caught.value) == (
+        "deployment/none did not get to condition=Available in 0 s:\n"
+        "  there is no deployment/none in namespace rolled yet\n"
+        "  what to do: `kubectl get pods --namespace rolled` shows whether its operator runs; then run this again"
+    )
     assert "before" in names(client)
     assert "behind" not in names(client)
 

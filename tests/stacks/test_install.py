@@ -9,6 +9,7 @@ import yaml
 
 from tests.stacks import fabrics
 from tests.stacks.bundles import HOSTDEVICE, LABEL, files, site
+from tests.stacks.fabric_of import FLAT, fabric
 from tests.stacks.sites import VFS, alike
 from trackbed.stacks import stack
 from trackbed.stacks.install import bundle
@@ -134,8 +135,19 @@ def test_the_playbook_keeps_the_scripts_order() -> None:
         ("k8s", "Apply operator"),
         ("command", "Wait for nicclusterpolicy/nic-cluster-policy"),
         ("k8s", "Apply pools"),
+        ("command", "Wait for cidrpools.nv-ipam.nvidia.com/rail0"),
+        ("command", "Wait for cidrpools.nv-ipam.nvidia.com/rail1"),
         ("k8s", "Apply networks"),
     ]
+
+
+def test_the_playbook_asks_for_the_agent_and_once_for_each_rail() -> None:
+    (play,) = yaml.safe_load(files(stack("native"), fabric(2, 300, addressing=FLAT))["playbook.yaml"])
+    agent, *rails = play["tasks"][-3:]
+    assert agent["ansible.builtin.command"]["argv"][:4] == ["kubectl", "rollout", "status", "--timeout=30s"]
+    assert [task["name"] for task in rails] == [f"Wait for 300 nodes that offer trackbed.dev/rail{n}" for n in (0, 1)]
+    assert rails[1]["ansible.builtin.command"]["argv"][-1] == r"custom-columns=:.status.allocatable.trackbed\.dev/rail1"
+    assert rails[1]["until"].endswith("| list | length >= 300")
 
 
 def test_every_file_that_the_playbook_names_is_in_the_bundle() -> None:

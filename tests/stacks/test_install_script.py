@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.stacks.bundles import HOSTDEVICE, LABEL, files, site
+from tests.stacks.fabric_of import FLAT, fabric
+from trackbed.stacks import stack
 from trackbed.stacks.releases import catalogue
 from trackbed.stacks.stack import Chart
 
@@ -20,6 +22,8 @@ STUB = """\
 echo "$(basename "$0") $*" >> "$LOG"
 case "$(basename "$0") $*" in
   $FAIL) echo again >> "$LOG.failed"; [ "$(wc -l < "$LOG.failed")" -gt "$TIMES" ] || exit 1 ;;
+  "kubectl get nodes --no-headers"*) echo "<none>"; echo 0
+    i=0; while [ $i -lt "$NODES" ]; do echo 8; i=$((i + 1)); done ;;
   "kubectl get nodes"*) i=0; while [ $i -lt "$NODES" ]; do echo "node/gpu-$i"; i=$((i + 1)); done ;;
 esac
 """
@@ -91,6 +95,11 @@ def test_the_script_installs_applies_and_waits_in_order(run: Runner) -> None:
         f"{APPLY} 20-operator.yaml",
         "kubectl wait --for=jsonpath={.status.state}=ready --timeout=1800s nicclusterpolicy/nic-cluster-policy",
         f"{APPLY} 30-pools.yaml",
+        *(
+            "kubectl wait --for=jsonpath={.status.allocations} --timeout=600s "
+            f"cidrpools.nv-ipam.nvidia.com/rail{rail} --namespace nvidia-network-operator"
+            for rail in range(2)
+        ),
         f"{APPLY} 40-networks.yaml",
     ]
     assert "== waiting up to 1800 s for nicclusterpolicy/nic-cluster-policy: jsonpath={.status.state}=ready" in ran.said
@@ -135,6 +144,27 @@ def test_with_some_nodes_labelled_it_goes_on_and_says_how_many(run: Runner) -> N
     assert (ran.status, ran.wrong) == (
         0,
         f"install.sh: 3 of 4 nodes have label {LABEL}; the others get it once they are up\n",
+    )
+
+
+OFFERING = "kubectl get nodes --no-headers -o custom-columns=:.status.allocatable.trackbed\\.dev/rail"
+
+
+def test_an_agent_is_waited_for_on_all_nodes_and_each_rail_by_one_question(run: Runner) -> None:
+    ran = run(files(stack("native"), fabric(2, 300, addressing=FLAT)), nodes=300)
+    assert (ran.status, ran.wrong) == (0, "")
+    assert ran.calls[-3:] == [
+        "kubectl rollout status --timeout=1800s daemonset/trackbed-agent --namespace trackbed-system",
+        *(f"{OFFERING}{rail}" for rail in range(2)),
+    ]
+
+
+def test_a_rail_that_too_few_nodes_offer_ends_the_script_with_what_to_look_at(run: Runner) -> None:
+    ran = run(files(stack("native"), fabric(2, 3, addressing=FLAT)), nodes=2, WAIT_SECONDS="1")
+    assert ran.status == 1
+    assert ran.wrong == (
+        "install.sh: 2 of 3 nodes offer trackbed.dev/rail0; trackbed doctor on the others says why, "
+        "then run this again\n"
     )
 
 

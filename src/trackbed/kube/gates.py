@@ -2,26 +2,34 @@
 
 A wait is in the words of `kubectl wait` (stacks.stack.Wait). It is looked at, never waited for, here: who asks decides
 how long, and shows what is missing in the meantime.
+
+    kube.progress    how far one object is from what is waited for, in its operator's words
+    kube.workload    why pods are not there
+    kube.offers      which nodes do not offer what they must
 """
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from trackbed.kube import offers
 from trackbed.kube.client import Client, Object
 from trackbed.kube.discovery import Resource
 from trackbed.kube.errors import UnknownKindError
+from trackbed.kube.progress import meets, not_ready, short_of
+from trackbed.kube.remedies import remedy
 from trackbed.kube.workload import hindered
-from trackbed.stacks.stack import Wait
+from trackbed.stacks.stack import Offered, Until, Wait
+
+LABELLING = "compare node and port names with those in the NodeFeatureRule, and see that NFD runs"
+"""What to do where nodes do not get the fabric's label."""
 
 _SHOWN = 5
 """Objects told of at once."""
-_REASONS = ("lastSyncError", "reason", "message")
-"""Where operators say in `status` what is wrong."""
+_NAMED_AS_NODES = frozenset({"SriovNetworkNodeState"})
+"""Kinds of which each object tells of the node whose name it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +39,29 @@ class Gate:
     holds: bool
     missing: tuple[str, ...] = ()
     """A line for each object in the way, at most a few."""
+    remedy: str = ""
+    """What a person can do; empty where it holds."""
 
 
-def look(client: Client, wait: Wait) -> Gate:
+def look(client: Client, until: Until) -> Gate:
     """How a wait stands now. KubeError where the server cannot say."""
+    if isinstance(until, Offered):
+        missing, what = offers.lacking(client, until)
+        return Gate(not missing, missing, what)
     try:
-        resource, found = _targets(client, wait)
+        resource, found = _targets(client, until)
     except UnknownKindError as error:
-        return Gate(holds=False, missing=(f"{error}: `helm list --all-namespaces` shows whether it is installed",))
-    if not found:
-        return Gate(holds=False, missing=(_absent(resource, wait),))
-    unmet = [one for one in found if not _meets(one, wait.until)]
-    lines = tuple(line for one in unmet[:_SHOWN] for line in _told(client, one, wait))
-    more = (f"and {len(unmet) - _SHOWN} more",) if len(unmet) > _SHOWN else ()
-    return Gate(not unmet, lines + more)
+        shows = "`helm list --all-namespaces` shows whether it is installed"
+        return Gate(holds=False, missing=(str(error),), remedy=shows)
+    return _judged(client, until, resource, found)
 
 
-def _targets(client: Client, wait: Wait) -> tuple[Resource, Sequence[Object]]:
+def labelled(client: Client, label: str) -> int:
+    """How many nodes have a label, NAME=VALUE."""
+    return sum(1 for _ in client.list("v1", "Node", selector=label))
+
+
+def _targets(client: Client, wait: Wait) -> tuple[Resource, Iterable[Object]]:
     """The kind that is waited for, and those objects of it that are there."""
     first, *options = shlex.split(wait.resource)
     word, _, name = first.partition("/")
@@ -55,66 +69,51 @@ def _targets(client: Client, wait: Wait) -> tuple[Resource, Sequence[Object]]:
     where = (resource.group_version, resource.kind)
     if not name:
         selector = next((one.partition("=")[2] for one in options if one.startswith("--selector=")), "")
-        return resource, list(client.list(*where, wait.namespace, selector=selector))
+        return resource, client.list(*where, wait.namespace, selector=selector)
     found = client.find(*where, name, wait.namespace)
     return resource, [] if found is None else [found]
 
 
-def _absent(resource: Resource, wait: Wait) -> str:
+def _judged(client: Client, wait: Wait, resource: Resource, found: Iterable[Object]) -> Gate:
+    """What is told of the first few that fall short; thousands are counted, never kept."""
+    there, unmet = 0, 0
+    first: list[Object] = []
+    for one in found:
+        there += 1
+        if not meets(one, wait.until):
+            unmet += 1
+            first += [one] if unmet <= _SHOWN else []
+    if not there:
+        return _absent(resource, wait)
+    lines = tuple(line for one in first for line in _told(client, one, wait.until))
+    more = (f"and {unmet - _SHOWN} more",) if unmet > _SHOWN else ()
+    return Gate(not unmet, lines + more, remedy(first[0]) if first else "")
+
+
+def _absent(resource: Resource, wait: Wait) -> Gate:
     where = f" in namespace {wait.namespace}" if wait.namespace else ""
     pods = f"`kubectl get pods --namespace {wait.namespace}`" if wait.namespace else "`kubectl get pods -A`"
     if "--selector=" in wait.resource:
-        return f"no {resource.kind} has label {wait.resource.partition('--selector=')[2]}; {pods} shows who sets it"
+        label = wait.resource.partition("--selector=")[2]
+        return Gate(holds=False, missing=(f"no {resource.kind} has label {label}",), remedy=f"{pods} shows who sets it")
     named = wait.resource if "/" in wait.resource else resource.kind
-    return f"there is no {named}{where} yet; {pods} shows whether its operator runs"
+    shows = f"{pods} shows whether its operator runs"
+    return Gate(holds=False, missing=(f"there is no {named}{where} yet",), remedy=shows)
 
 
-def _meets(one: Object, until: str) -> bool:
-    kind, _, wanted = until.partition("=")
-    if kind == "condition":
-        return condition(one, wanted).get("status") == "True"
-    path, _, value = wanted.rpartition("=")
-    return _text(_at(one, path)) == value
-
-
-def condition(one: Object, kind: str) -> Object:
-    """A condition of an object by its type; empty where it has none such."""
-    listed: Sequence[Object] = one.get("status", {}).get("conditions") or ()
-    return next((entry for entry in listed if entry.get("type") == kind), {})
-
-
-def _at(one: Object, path: str) -> Any:  # noqa: ANN401 - whatever stands there
-    r"""What a JSON path of plain keys leads to, {.status.allocatable.example\.com/rail0}; None where nothing is."""
-    found: Any = one
-    for key in re.split(r"(?<!\\)\.", path.strip("{}").lstrip(".")):
-        found = found.get(key.replace("\\.", ".")) if isinstance(found, dict) else None
-    return found
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _told(client: Client, one: Object, wait: Wait) -> Iterator[str]:
-    """What keeps an object from what is waited for: its own words first, then those of its pods."""
+def _told(client: Client, one: Object, until: str) -> Iterator[str]:
+    """What keeps an object from what is waited for: its own words, those of its pods, those of its node."""
     name = f"{one['kind']} {one['metadata']['name']}"
-    yield f"{name}: {_short_of(one, wait.until)}{_own_words(one, wait.until)}"
+    yield f"{name}: {short_of(one, until)}"
     yield from (f"{name}: {line}" for line in hindered(client, one))
+    if one["kind"] in _NAMED_AS_NODES:
+        yield from (f"{name}: {line}" for line in _of_node(client.find("v1", "Node", one["metadata"]["name"])))
 
 
-def _short_of(one: Object, until: str) -> str:
-    kind, _, wanted = until.partition("=")
-    if kind == "condition":
-        status = condition(one, wanted).get("status")
-        return f"{wanted} is {status}" if status else f"says nothing of {wanted} yet"
-    path, _, value = wanted.rpartition("=")
-    have = _at(one, path)
-    last = re.split(r"(?<!\\)\.", path.strip("{}"))[-1].replace("\\.", ".")
-    return f"{last} is {_text(have)}, not {value}" if have is not None else f"has no {last} yet"
-
-
-def _own_words(one: Object, until: str) -> str:
-    kind, _, wanted = until.partition("=")
-    said = condition(one, wanted) if kind == "condition" else one.get("status", {})
-    words = [str(said[key]) for key in _REASONS if said.get(key)]
-    return f" ({': '.join(words)})" if words else ""
+def _of_node(node: Object | None) -> Iterator[str]:
+    if node is None:
+        yield "there is no such node"
+    elif why := not_ready(node):
+        yield f"its node is {why}"
+    elif node.get("spec", {}).get("unschedulable"):
+        yield "its node is cordoned"

@@ -11,7 +11,7 @@ Each run does all of it again and changes only what differs, so one that broke o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from trackbed.kube import applyset, gates
@@ -20,10 +20,12 @@ from trackbed.kube.applyset import ApplySet, Place
 from trackbed.kube.client import Client
 from trackbed.kube.errors import KubeError, RefusedError
 from trackbed.stacks.install.steps import Apply, Install, Labelled, Step
-from trackbed.stacks.stack import Wait
+from trackbed.stacks.stack import Until
 
 _CREATED, _CONFLICT = 201, 409
 _POLL_SECONDS = 2.0
+_REST = 4
+"""Pauses are at least so many times as long as the look before."""
 _KEPT = frozenset({"Namespace", "CustomResourceDefinition"})
 
 
@@ -144,39 +146,44 @@ class Rollout:
         """Wait for all nodes of the fabric to have its label; go on with those that have it, if there are any."""
         count = 0
         for _ in self._tries(step.seconds):
-            count = sum(1 for _ in self.client.list("v1", "Node", selector=step.label))
+            count = gates.labelled(self.client, step.label)
             if count >= step.nodes:
                 return
             self.tell(f"{count} of {step.nodes} nodes have label {step.label}")
         if not count:
-            advice = "compare node and port names with those in the NodeFeatureRule, and see that NFD runs"
-            raise StuckError(f"no node has label {step.label}: {advice}")
+            raise StuckError(f"no node has label {step.label}: {gates.LABELLING}")
         self.tell(f"going on with {count} of {step.nodes} nodes: the others get the label once they are up")
 
-    def _pass(self, wait: Wait) -> None:
+    def _pass(self, until: Until) -> None:
         """Wait for a gate. Raises StuckError with what is missing."""
-        missing: Sequence[str] = ()
-        for _ in self._tries(wait.timeout_seconds):
-            try:
-                gate = gates.look(self.client, wait)
-            except KubeError as error:
-                gate = gates.Gate(holds=False, missing=(str(error),))
+        gate = gates.Gate(holds=False)
+        for _ in self._tries(until.timeout_seconds):
+            before, gate = gate, self._look(until)
             if gate.holds:
                 return
-            if gate.missing != missing:
-                self.tell(f"waiting for {wait.resource}: {'; '.join(gate.missing)}")
-            missing = gate.missing
-        told = "".join(f"\n  {line}" for line in missing)
+            if gate.missing != before.missing:
+                self.tell(f"waiting for {until.resource}: {'; '.join(gate.missing)}")
+        told = "".join(f"\n  {line}" for line in (*gate.missing, f"what to do: {gate.remedy}; then run this again"))
         raise StuckError(
-            f"{wait.resource} did not get to {wait.until} in {self._seconds(wait.timeout_seconds)} s:{told}"
+            f"{until.resource} did not get to {until.until} in {self._seconds(until.timeout_seconds)} s:{told}"
         )
 
+    def _look(self, until: Until) -> gates.Gate:
+        try:
+            return gates.look(self.client, until)
+        except KubeError as error:
+            return gates.Gate(holds=False, missing=(str(error),), remedy="see that the API server answers")
+
     def _tries(self, seconds: int) -> Iterator[None]:
+        """A try every few seconds; fewer where each takes long, so that a large cluster is not kept busy by it."""
         deadline = time.monotonic() + self._seconds(seconds)
-        yield
-        while time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+        while True:
+            began = time.monotonic()
             yield
+            now = time.monotonic()
+            if now >= deadline:
+                return
+            time.sleep(min(max(_POLL_SECONDS, _REST * (now - began)), deadline - now))
 
     def _seconds(self, own: int) -> int:
         return own if self.manner.wait_seconds is None else self.manner.wait_seconds

@@ -18,6 +18,7 @@ from trackbed.spec.ranges import text
 from trackbed.stacks.groups import node_selector
 from trackbed.stacks.objects import Manifest, manifest, without_none
 from trackbed.stacks.size import too_large
+from trackbed.stacks.stack import Wait
 
 API = "nv-ipam.nvidia.com/v1alpha1"
 STATUS_BYTES = 97
@@ -32,6 +33,14 @@ def pools(plan: Plan, namespace: str) -> Iterator[Manifest]:
             if held:
                 make = _ip_pool if plan.common.scheme == "shared-subnet" else _cidr_pool
                 yield make(plan, rail, held, namespace)
+
+
+def allocated(plan: Plan, namespace: str) -> tuple[Wait, ...]:
+    """Each pool's controller has given some node its share: without it no pod of that rail gets an address."""
+    kind = "ippools" if plan.common.scheme == "shared-subnet" else "cidrpools"
+    names = [pool_name(rail, own) for own in (4, 6) for rail in plan.common.rails if _held(plan, rail.rail, own)]
+    some = "jsonpath={.status.allocations}"
+    return tuple(Wait(f"{kind}.{API.partition('/')[0]}/{name}", some, namespace) for name in names)
 
 
 def ipam(plan: Plan, rail: RailPlan) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def section_text(plan: Plan, rail: RailPlan) -> str | None:
 def pool_stages(plan: Plan, namespace: str) -> Iterator[Stage]:
     """The stage with the pools, where there are any; `namespace` is the one that NV-IPAM reads."""
     if nv_ipam_chosen(plan):
-        yield Stage("pools", nv_ipam.pools(plan, namespace))
+        yield Stage("pools", nv_ipam.pools(plan, namespace), nv_ipam.allocated(plan, namespace))
 
 
 def refusals(plan: Plan, namespace: str) -> Iterator[Problem]:

@@ -59,7 +59,7 @@ def _stages(plan: Plan) -> Iterator[Stage]:
         f"spectrumxrailpoolconfig/{plan.common.fabric}", "jsonpath={.status.syncStatus}=Succeeded", NAMESPACE, 7200
     )
     yield Stage("operator", (policy,), (READY,))
-    yield Stage("pools", nv_ipam.pools(plan, NAMESPACE))
+    yield Stage("pools", nv_ipam.pools(plan, NAMESPACE), nv_ipam.allocated(plan, NAMESPACE))
     yield Stage("rails", (_rails(plan),), (done,))
 
 

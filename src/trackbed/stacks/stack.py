@@ -9,6 +9,7 @@ refusals    why this plan cannot be had on this stack; nothing else is called wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +19,17 @@ from trackbed.spec.problems import Problem
 from trackbed.stacks.access import Access
 from trackbed.stacks.objects import Manifest
 
+ROLLED_OUT = "rolled-out"
+"""What a DaemonSet is waited for: it has no condition, and `kubectl wait` compares no two fields."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One condition in the words of `kubectl wait`: `--for=FOR RESOURCE`, in a namespace unless cluster-scoped."""
+    """One condition in the words of `kubectl wait`: `--for=FOR RESOURCE`, in a namespace unless cluster-scoped.
+
+    FOR is `condition=TYPE`, `jsonpath={PATH}=VALUE`, `jsonpath={PATH}` (anything is there), or ROLLED_OUT, which is
+    what `kubectl rollout status` waits for.
+    """
 
     resource: str
     until: str
@@ -30,12 +38,40 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Offered:
+    """Resources that nodes must have to give: one question for all nodes, as one for each of 12,500 takes hours."""
+
+    nodes: tuple[tuple[str, tuple[str, ...]], ...]
+    """Name -> resources."""
+    timeout_seconds: int = 600
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Resource -> how many nodes must have it."""
+        return Counter(name for _, names in self.nodes for name in names)
+
+    @property
+    def resource(self) -> str:
+        """What is waited for, as in a Wait."""
+        return f"{len(self.nodes)} nodes"
+
+    @property
+    def until(self) -> str:
+        """What it must come to, as in a Wait."""
+        return f"allocatable {', '.join(self.counts)}"
+
+
+Until = Wait | Offered
+"""What must hold before the next step."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """Objects that may be applied together; `objects` may be read once only, so that 100,000 need no memory."""
 
     name: str
     objects: Iterable[Manifest]
-    until: tuple[Wait, ...] = ()
+    until: tuple[Until, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +81,7 @@ class Chart:
     component: str
     namespace: str
     values: dict[str, Any] = field(default_factory=dict)
-    until: tuple[Wait, ...] = ()
+    until: tuple[Until, ...] = ()
 
 
 def _nothing(_: Plan) -> tuple[()]:

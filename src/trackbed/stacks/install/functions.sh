@@ -33,11 +33,40 @@ wait_for() {
   say "waiting up to $seconds s for $*: $condition"
   deadline=$((SECONDS + seconds))
   while left=$((deadline - SECONDS)); [ "$left" -gt 0 ]; do
-    if kubectl wait "--for=$condition" "--timeout=${left}s" "$@"; then return; fi
+    if ask "$left" "$condition" "$@"; then return; fi
     sleep 5
   done
   echo "install.sh: $* did not get to $condition in $seconds s; see kubectl describe, then run this again" >&2
   exit 1
+}
+
+# ask SECONDS CONDITION RESOURCE...
+ask() {
+  local seconds=$1 condition=$2
+  shift 2
+  case $condition in
+    rolled-out) kubectl rollout status "--timeout=${seconds}s" "$@" ;;
+    *) kubectl wait "--for=$condition" "--timeout=${seconds}s" "$@" ;;
+  esac
+}
+
+# offering RESOURCE: on how many nodes there is any
+offering() {
+  kubectl get nodes --no-headers -o "custom-columns=:.status.allocatable.${1//./\\.}" | grep -c '^[1-9]' || true
+}
+
+# offered SECONDS RESOURCE NODES: one question for all nodes, where kubectl wait asks about each of them
+offered() {
+  local seconds=${WAIT_SECONDS:-$1} deadline found
+  say "waiting up to $seconds s for $3 nodes that offer $2"
+  deadline=$((SECONDS + seconds))
+  while found=$(offering "$2"); [ "$found" -lt "$3" ]; do
+    if [ "$SECONDS" -ge "$deadline" ]; then
+      echo "install.sh: $found of $3 nodes offer $2; trackbed doctor on the others says why, then run this again" >&2
+      exit 1
+    fi
+    sleep 5
+  done
 }
 
 count() { kubectl get nodes -l "$1" -o name | wc -l; }

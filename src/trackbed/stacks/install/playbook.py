@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -10,7 +11,7 @@ import yaml
 from trackbed.plan.plan import Plan
 from trackbed.stacks.install.script import variable, wait_words
 from trackbed.stacks.install.steps import Install, Labelled, Step
-from trackbed.stacks.stack import Wait
+from trackbed.stacks.stack import ROLLED_OUT, Until, Wait
 
 Task = dict[str, Any]
 _API_VERSIONS = {"deployment": ("apps/v1", "Deployment")}
@@ -21,7 +22,7 @@ _TRY_SECONDS = 30
 
 def playbook(stack: str, plan: Plan, steps: Sequence[Step]) -> Iterator[str]:
     """The playbook's text in pieces."""
-    tasks = [task for step in steps for task in (*_step(step, stack), *(_wait(wait) for wait in step.until))]
+    tasks = [task for step in steps for task in (*_step(step, stack), *chain.from_iterable(map(_until, step.until)))]
     play = {
         "name": f"Stack {stack} for fabric {plan.common.fabric}",
         "hosts": "localhost",
@@ -85,6 +86,29 @@ def _labelled(step: Labelled) -> Iterator[Task]:
     }
 
 
+def _until(until: Until) -> Iterator[Task]:
+    if isinstance(until, Wait):
+        yield _wait(until)
+    else:
+        yield from (_offered(name, nodes, until.timeout_seconds) for name, nodes in until.counts.items())
+
+
+def _offered(resource: str, nodes: int, seconds: int) -> Task:
+    """As the script does: one question for all nodes."""
+    escaped = resource.replace(".", "\\.")
+    column = f"custom-columns=:.status.allocatable.{escaped}"
+    found = "offering.stdout_lines | select('match', '[1-9]') | list | length"
+    return {
+        "name": f"Wait for {nodes} nodes that offer {resource}",
+        "ansible.builtin.command": {"argv": ["kubectl", "get", "nodes", "--no-headers", "-o", column]},
+        "changed_when": False,
+        "register": "offering",
+        "until": f"offering.rc == 0 and {found} >= {nodes}",
+        "retries": max(1, seconds // _TRY_SECONDS),
+        "delay": _TRY_SECONDS,
+    }
+
+
 def _wait(wait: Wait) -> Task:
     name = f"Wait for {wait.resource}"
     kind, _, named = wait.resource.partition("/")
@@ -94,7 +118,8 @@ def _wait(wait: Wait) -> Task:
         condition = {"type": wait.until.removeprefix("condition="), "status": "True"}
         timing = {"wait": True, "wait_timeout": wait.timeout_seconds, "wait_condition": condition}
         return {"name": name, "kubernetes.core.k8s_info": target | timing}
-    argv = ["kubectl", "wait", f"--for={wait.until}", f"--timeout={_TRY_SECONDS}s", *wait_words(wait)]
+    verb = ["rollout", "status"] if wait.until == ROLLED_OUT else ["wait", f"--for={wait.until}"]
+    argv = ["kubectl", *verb, f"--timeout={_TRY_SECONDS}s", *wait_words(wait)]
     return {
         "name": name,
         "ansible.builtin.command": {"argv": argv},

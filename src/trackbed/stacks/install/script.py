@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from trackbed.plan.plan import Plan
 from trackbed.stacks.install.steps import Install, Labelled, Step
-from trackbed.stacks.stack import Wait
+from trackbed.stacks.stack import Until, Wait
 
 _HEAD = """\
 #!/usr/bin/env bash
@@ -26,8 +26,8 @@ def script(stack: str, plan: Plan, steps: Sequence[Step]) -> Iterator[str]:
     yield "\n"
     for step in steps:
         yield f"{_step(step)}\n"
-        for wait in step.until:
-            yield f"{_wait(wait)}\n"
+        for until in step.until:
+            yield from (f"{line}\n" for line in _until(until))
     yield f"say 'stack {stack} is in place'\n"
 
 
@@ -81,5 +81,9 @@ def wait_words(wait: Wait) -> list[str]:
     return [*shlex.split(wait.resource), *(["--namespace", wait.namespace] if wait.namespace else [])]
 
 
-def _wait(wait: Wait) -> str:
-    return shlex.join(["wait_for", str(wait.timeout_seconds), wait.until, *wait_words(wait)])
+def _until(until: Until) -> Iterator[str]:
+    seconds = str(until.timeout_seconds)
+    if isinstance(until, Wait):
+        yield shlex.join(["wait_for", seconds, until.until, *wait_words(until)])
+    else:
+        yield from (shlex.join(["offered", seconds, name, str(nodes)]) for name, nodes in until.counts.items())

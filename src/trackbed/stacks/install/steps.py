@@ -12,7 +12,7 @@ from trackbed.stacks.install.site import SITE_SOURCES, site_charts
 from trackbed.stacks.nfd import label, node_feature_rule
 from trackbed.stacks.objects import Manifest, manifest
 from trackbed.stacks.releases import ChartSource, catalogue, release
-from trackbed.stacks.stack import Chart, Stack, Stage, Wait
+from trackbed.stacks.stack import Chart, Stack, Stage, Until, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Install:
         return f"{repository}/{self.source.name}" if repository.startswith("oci:") else self.source.name
 
     @property
-    def until(self) -> tuple[Wait, ...]:
+    def until(self) -> tuple[Until, ...]:
         """What must hold before the next step."""
         return self.chart.until
 
@@ -52,7 +52,7 @@ class Apply:
     file: str
     what: str
     objects: Iterable[Manifest]
-    until: tuple[Wait, ...] = ()
+    until: tuple[Until, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Labelled:
     label: str
     nodes: int
     seconds: int = 300
-    until: tuple[Wait, ...] = ()
+    until: tuple[Until, ...] = ()
 
 
 Step = Install | Apply | Labelled

@@ -13,15 +13,25 @@ from trackbed.plan.plan import Plan
 from trackbed.spec.problems import Problem
 from trackbed.stacks.access import Access
 from trackbed.stacks.native.annotation import RESOURCE, policies
-from trackbed.stacks.native.daemon import daemon_set, namespace, service_account
+from trackbed.stacks.native.daemon import NAME, NAMESPACE, daemon_set, namespace, service_account
 from trackbed.stacks.rails import OWN_PREFIX, resource, resources
-from trackbed.stacks.stack import Stack, Stage
+from trackbed.stacks.stack import ROLLED_OUT, Offered, Stack, Stage, Until, Wait
+
+READY_SECONDS = 1800
+"""A new version comes to all nodes in ten rounds, each of which pulls an image."""
 
 
 def _stages(plan: Plan) -> Iterator[Stage]:
     yield Stage("namespace", (namespace(), service_account()))
     yield Stage("agent", (daemon_set(plan),))
-    yield Stage("annotation", policies(plan))
+    yield Stage("annotation", policies(plan), _until(plan))
+
+
+def _until(plan: Plan) -> tuple[Until, ...]:
+    """Every agent serves, every rail is offered. Asked last: a node that is down shall keep no stage from the rest."""
+    rails = {rail.rail: resource(rail, OWN_PREFIX) for rail in plan.common.rails}
+    nodes = tuple((node.name, tuple(rails[port.rail] for port in node.ports)) for node in plan.nodes)
+    return Wait(f"daemonset/{NAME}", ROLLED_OUT, NAMESPACE, READY_SECONDS), Offered(nodes, READY_SECONDS)
 
 
 def _access(plan: Plan) -> Access:

@@ -40,7 +40,7 @@ NODE_POLICY_SINCE = (26, 4)
 
 def _stages(plan: Plan) -> Iterator[Stage]:
     yield Stage("operator", tuple(_policies(plan)), (READY,))
-    yield Stage("pools", nv_ipam.pools(plan, NAMESPACE))
+    yield Stage("pools", nv_ipam.pools(plan, NAMESPACE), nv_ipam.allocated(plan, NAMESPACE))
     yield Stage("networks", (_network(plan, rail) for rail in plan.common.rails))
 
 
