@@ -106,6 +106,44 @@ def test_what_differs_is_shown_by_its_fields_before_anybody_is_asked(api_server:
     run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
 
 
+def test_the_last_run_is_undone_after_it_was_shown_and_asked_for(api_server: Path, fabric: str) -> None:
+    def native(*words: str, of: str = fabric) -> Result:
+        return run("apply", "native", *words, fabric=of, kubeconfig=api_server)
+
+    nothing = native("--undo", "--yes")
+    assert nothing.exit_code == 2
+    assert "keeps nothing of what was there before the last run of trackbed-rolled-native; apply the" in nothing.stderr
+    native("--yes", "--wait", "0")
+    serve(api_server)
+    assert native("--yes").exit_code == 0
+    one_rail = Path(fabric).with_name("one.yaml")
+    one_rail.write_text(FABRIC.replace("rails: 2", "rails: 1").replace(', {pci: "0000:12:00.0"}', ""))
+    assert native("--yes", of=str(one_rail)).exit_code == 0
+    shown = native("--undo")
+    assert shown.exit_code == 2
+    assert "changed   ValidatingAdmissionPolicy trackbed-rails\n" in shown.stdout
+    assert "say --yes to do this" in shown.stderr
+    assert native("--undo", "--yes").exit_code == 0
+    assert run("diff", "native", fabric=fabric, kubeconfig=api_server).exit_code == 0
+    again = native("--undo", "--yes")
+    assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "the cluster is as wanted")
+    both = native("--undo", "--remove")
+    assert (both.exit_code, "say one of them" in both.stderr) == (2, True)
+    native("--remove", "--yes")
+
+
+def test_a_run_after_one_that_broke_off_says_where_undo_leads(api_server: Path, fabric: str) -> None:
+    run("apply", "native", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
+    with connect(str(api_server)) as client:
+        [daemon] = client.list("apps/v1", "DaemonSet", "trackbed-system")
+        client.delete(daemon)
+    again = run("apply", "native", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
+    assert "the last run broke off; --undo will go back to before that one\n" in again.stderr
+    back = run("apply", "native", "--undo", "--yes", fabric=fabric, kubeconfig=api_server)
+    assert (back.exit_code, back.stdout.endswith("removed\n")) == (0, True)
+    run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
+
+
 @pytest.mark.parametrize(
     ("stack", "said"),
     [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trackbed.kube.applyset import ApplySet
     from trackbed.kube.client import Client
-    from trackbed.kube.rollout import Change, Manner
+    from trackbed.kube.rollout import Change, Manner, Rollout
     from trackbed.plan.plan import Plan
     from trackbed.stacks.install.steps import Step
     from trackbed.stacks.stack import Stack
@@ -55,6 +55,7 @@ class _Case(NamedTuple):
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can answer.")
 @click.option("--force", is_flag=True, help="Take over fields that others own.")
 @click.option("--wait", "seconds", type=click.IntRange(0, 86400), help="Seconds for each gate. Default: its own time.")
+@click.option("--undo", "back", is_flag=True, help="Go back to before the last run; namespaces and charts stay.")
 @click.option("--remove", is_flag=True, help="Delete all that this stack put there; namespaces and charts stay.")
 @output_option("text", "json")
 def apply_cluster(
@@ -65,37 +66,94 @@ def apply_cluster(
     yes: bool,
     force: bool,
     seconds: int | None,
+    back: bool,
     remove: bool,
     **reach: Any,  # noqa: ANN401 - the options of _REACH
 ) -> None:
     """Put STACK on a cluster, stage by stage; what it no longer wants is removed, and nothing else.
 
     Shows what would change and asks. Each stage ends at its gates; what is waited for, and what keeps it, is told. It
-    can be run again after any failure. Exits with 1 when a stage is stuck.
+    can be run again after any failure. Exits with 1 when a stage is stuck. What was there before is kept in the
+    cluster; --undo goes back to it, also from a run that broke off.
 
     \b
     Examples:
       trackbed apply cluster native -f fabric.yaml
       trackbed apply cluster spiderpool -f fabric.yaml --skip all --yes
+      trackbed apply cluster native -f fabric.yaml --undo
       trackbed apply cluster native -f fabric.yaml --remove
     """
-    from trackbed.kube.helm import HelmError
+    from trackbed.kube import runs
+
+    if back and remove:
+        refuse("--undo goes back to before the last run, --remove deletes everything: say one of them")
+    with _case(name, fabric_file, reach, force=force, seconds=seconds) as found:
+        case = _going_back(found) if back else found._replace(steps=tuple) if remove else found
+        changes = _previewed(case, form)
+        packed = None if back or remove else _before(case, changes)
+        _agree(changes, yes=yes)
+        if remove:
+            _carry_out(case, form, runs.away)
+        elif back:
+            _carry_out(case, form, lambda work: runs.back(work, case.steps()))
+        else:
+            _carry_out(case, form, lambda work: runs.there(work, case.steps(), packed))
+
+
+def _going_back(case: _Case) -> _Case:
+    """The same cluster, with what was there before the last run for a stack; where none is kept the command ends."""
+    from trackbed.kube import history, runs
+
+    record = history.latest(case.client, case.of)
+    if record is None or not record.packed:
+        refuse(
+            f"the cluster keeps nothing of what was there before the last run of {case.of.name}; "
+            "apply the Fabric that it came from"
+        )
+    steps = runs.steps_back(record)
+    return case._replace(manner=runs.manner_back(case.manner), steps=lambda: steps)
+
+
+def _previewed(case: _Case, form: str) -> list[Change]:
     from trackbed.kube.preview import preview
+
+    changes = [one for one in preview(case.client, case.of, case.manner, case.steps()) if one.outcome != "same"]
+    if form == "text":
+        _show(changes)
+    return changes
+
+
+def _before(case: _Case, changes: Sequence[Change]) -> str | None:
+    """What is there now, packed; None where no object would change. That it cannot be kept is told before all else."""
+    from trackbed.kube import history, runs
+    from trackbed.kube.preview import BY_HELM
+
+    if all(one.outcome == BY_HELM for one in changes):
+        return None
+    last = history.latest(case.client, case.of)
+    if last is not None and last.run == history.BEGUN:
+        _tell("the last run broke off; --undo will go back to before that one")
+        return ""
+    packed = runs.before(case.client, case.of, case.manner, case.steps())
+    if not history.fits(packed):
+        _tell(
+            f"what is there now is {len(packed) / 1e6:.1f} MB packed, more than the cluster keeps: --undo will not "
+            "bring it back. Keep the Fabric that it came from, and apply that to go back"
+        )
+    return packed
+
+
+def _carry_out(case: _Case, form: str, act: Callable[[Rollout], None]) -> None:
+    from trackbed.kube.helm import HelmError
     from trackbed.kube.rollout import Rollout, StuckError
 
-    with _case(name, fabric_file, reach, force=force, seconds=seconds) as case:
-        steps = () if remove else case.steps()
-        found = [one for one in preview(case.client, case.of, case.manner, steps) if one.outcome != "same"]
-        if form == "text":
-            _show(found)
-        _agree(found, yes=yes)
-        work = Rollout(case.client, case.of, case.manner, _tell)
-        try:
-            work.remove() if remove else work.carry_out(case.steps())
-        except (StuckError, HelmError) as error:
-            click.echo(f"trackbed: {error}", err=True)
-            raise SystemExit(1) from error
-        _report(work.changes, form)
+    work = Rollout(case.client, case.of, case.manner, _tell)
+    try:
+        act(work)
+    except (StuckError, HelmError) as error:
+        click.echo(f"trackbed: {error}", err=True)
+        raise SystemExit(1) from error
+    _report(work.changes, form)
 
 
 @click.command("cluster")

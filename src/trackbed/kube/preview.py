@@ -10,8 +10,11 @@ from trackbed.kube.answer import Object
 from trackbed.kube.applyset import ApplySet
 from trackbed.kube.client import Client
 from trackbed.kube.errors import RefusedError, UnknownKindError
-from trackbed.kube.rollout import Change, Manner, called, own
+from trackbed.kube.rollout import Change, Manner, called
 from trackbed.stacks.install.steps import Apply, Install, Step
+
+BY_HELM = "installed or upgraded by helm"
+"""What becomes of a chart: only helm could say more."""
 
 _NOT_FOUND, _CONFLICT = 404, 409
 _SERVERS = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"})
@@ -23,7 +26,7 @@ def preview(client: Client, of: ApplySet, manner: Manner, steps: Iterable[Step])
     wanted = set()
     for step in steps:
         if isinstance(step, Install) and manner.install is not None:
-            yield Change(f"chart {step.release} {step.version}", "installed or upgraded by helm")
+            yield Change(f"chart {step.release} {step.version}", BY_HELM)
         for one in step.objects if isinstance(step, Apply) else ():
             change, place = _of(client, of, manner, one)
             wanted.add(place)
@@ -34,7 +37,7 @@ def preview(client: Client, of: ApplySet, manner: Manner, steps: Iterable[Step])
 
 
 def _of(client: Client, of: ApplySet, manner: Manner, one: Object) -> tuple[Change, applyset.Place]:
-    member = own(of, one)
+    member = manner.applied(of, one)
     try:
         answer = client.apply(member, manager=manner.manager, force=manner.force, dry_run=True).body
     except UnknownKindError:

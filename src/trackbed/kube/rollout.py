@@ -55,6 +55,12 @@ class Manner:
     """Wait so long for each gate, instead of the gate's own time."""
     install: Callable[[Install], None] | None = None
     """Installs a chart; None: charts are somebody else's doing."""
+    joins: bool = True
+    """What is applied becomes a member of the set; not what an undo puts back as it was."""
+
+    def applied(self, of: ApplySet, one: Object) -> Object:
+        """An object as it is applied: a member of the set, unless its kind is kept."""
+        return of.member(one) if self.joins and not kept(one["kind"]) else one
 
 
 @dataclass(slots=True)
@@ -80,7 +86,7 @@ class Rollout:
         for step in steps:
             self._step(step)
             for wait in step.until:
-                self._pass(wait)
+                self.wait_for(wait)
         self._prune(there)
         kinds = {(f"{kind}.{group}" if group else kind) for group, kind, _, _ in self._wanted if not kept(kind)}
         self._say(kinds, {namespace for _, kind, namespace, _ in self._wanted if not kept(kind)})
@@ -112,7 +118,9 @@ class Rollout:
         self._note(one)
         kept_before = self._version(one) if kept(one["kind"]) else None
         try:
-            answer = self.client.apply(own(self.of, one), manager=self.manner.manager, force=self.manner.force)
+            answer = self.client.apply(
+                self.manner.applied(self.of, one), manager=self.manner.manager, force=self.manner.force
+            )
         except RefusedError as error:
             if error.status == _CONFLICT:
                 return str(error)
@@ -154,7 +162,7 @@ class Rollout:
             raise StuckError(f"no node has label {step.label}: {gates.LABELLING}")
         self.tell(f"going on with {count} of {step.nodes} nodes: the others get the label once they are up")
 
-    def _pass(self, until: Until) -> None:
+    def wait_for(self, until: Until) -> None:
         """Wait for a gate. Raises StuckError with what is missing."""
         gate = gates.Gate(holds=False)
         for _ in self._tries(until.timeout_seconds):
@@ -198,11 +206,6 @@ class Rollout:
 def kept(kind: str) -> bool:
     """Whether objects of this kind hold things of others, and so are never members and never removed."""
     return kind in _KEPT
-
-
-def own(of: ApplySet, one: Object) -> Object:
-    """An object as it is applied: a member of the set, unless its kind is kept."""
-    return one if kept(one["kind"]) else of.member(one)
 
 
 def called(one: Object) -> str:
