@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -441,7 +441,7 @@ ABSENT = {
 
 @pytest.mark.parametrize(("wait", "missing", "remedy"), ABSENT.values(), ids=ABSENT)
 def test_what_is_not_there_is_told_with_where_to_look(client: Client, wait: Wait, missing: str, remedy: str) -> None:
-    assert look(client, wait) == stuck((missing,), remedy)
+    assert look(client, wait) == replace(stuck((missing,), remedy), absent=True)
 
 
 def test_many_objects_are_told_by_the_first_few(client: Client) -> None:

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+CLUSTER = (
+    click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does."),
+    click.option("--context", help="Context of the kubeconfig. Default: its current one."),
+)
+"""How a cluster is reached."""
+
 _REACH = (
     click.argument("name", metavar="STACK", shell_complete=stack_names),
     fabric_option,
-    click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does."),
-    click.option("--context", help="Context of the kubeconfig. Default: its current one."),
+    *CLUSTER,
     click.option("--skip", multiple=True, metavar="RELEASE", help="Leave out a chart: it is there. `all`: every one."),
 )
 
@@ -184,9 +189,6 @@ def _case(
     name: str, fabric_file: str, reach: dict[str, Any], *, force: bool = False, seconds: int | None = None
 ) -> Iterator[_Case]:
     """The cluster and what is wanted on it; what goes wrong with either ends the command."""
-    from trackbed.kube.applyset import ApplySet
-    from trackbed.kube.client import connect
-    from trackbed.kube.errors import ConfigurationError, KubeError
     from trackbed.kube.helm import Helm
     from trackbed.kube.rollout import Manner
 
@@ -195,10 +197,26 @@ def _case(
         refuse(f"stack {name} puts nothing into a cluster; `trackbed render stack {name}` shows what it needs")
     helm = Helm(reach["kubeconfig"], reach["context"])
     manner = Manner(f"trackbed-{name}", force, seconds, helm.install)
-    of = ApplySet(f"trackbed-{plan.common.fabric}-{name}", plan.kubernetes.namespace)
+    with connected(reach["kubeconfig"], reach["context"]) as client:
+        yield _Case(client, applyset_of(plan, name), manner, lambda: _steps(stack, plan, reach["skip"]))
+
+
+def applyset_of(plan: Plan, name: str) -> ApplySet:
+    """The set of a stack's objects for a plan's fabric."""
+    from trackbed.kube.applyset import ApplySet
+
+    return ApplySet(f"trackbed-{plan.common.fabric}-{name}", plan.kubernetes.namespace)
+
+
+@contextmanager
+def connected(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
+    """The cluster; what goes wrong with it ends the command: 2 where no kubeconfig can be used, 3 without an answer."""
+    from trackbed.kube.client import connect
+    from trackbed.kube.errors import ConfigurationError, KubeError
+
     try:
-        with connect(reach["kubeconfig"], reach["context"]) as client:
-            yield _Case(client, of, manner, lambda: _steps(stack, plan, reach["skip"]))
+        with connect(kubeconfig, context) as client:
+            yield client
     except ConfigurationError as error:
         refuse(str(error))
     except KubeError as error:

@@ -30,6 +30,7 @@ COMMANDS = {
     "lint": ("lint", "Find what is wrong in Kubernetes manifests."),
     "diff": ("diff", "Show how this host differs from the plan."),
     "apply": ("apply", "Make this host as planned; undo it again."),
+    "status": ("status", "Show what is on a cluster, how its gates stand, and its nodes' rails."),
     "bios": ("bios", "Compare and stage attributes of the firmware setup, over BMCs."),
     "doctor": ("doctor", "Walk the chain and name the first link that is broken."),
     "agent": ("agent", "Run the node agent that gives pods their rails."),

@@ -71,6 +71,13 @@ def place(one: Object) -> Place:
     return one["apiVersion"].rpartition("/")[0], one["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
+def sets(client: Client) -> Iterator[ApplySet]:
+    """Every installation of ours in the cluster, by its parent."""
+    for one in client.list("v1", "ConfigMap", selector=f"{_PREFIX}/id"):
+        if one["metadata"].get("annotations", {}).get(f"{_PREFIX}/tooling") == _TOOLING:
+            yield ApplySet(one["metadata"]["name"], one["metadata"]["namespace"])
+
+
 def known(client: Client, of: ApplySet) -> tuple[frozenset[str], frozenset[str]]:
     """Kinds and namespaces of which the cluster says that members are there; the parent's own namespace included."""
     found = client.find("v1", "ConfigMap", of.name, of.namespace)

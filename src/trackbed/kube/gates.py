@@ -41,6 +41,8 @@ class Gate:
     """A line for each object in the way, at most a few."""
     remedy: str = ""
     """What a person can do; empty where it holds."""
+    absent: bool = False
+    """Whether what is waited for is not there at all."""
 
 
 def look(client: Client, until: Until) -> Gate:
@@ -52,7 +54,7 @@ def look(client: Client, until: Until) -> Gate:
         resource, found = _targets(client, until)
     except UnknownKindError as error:
         shows = "`helm list --all-namespaces` shows whether it is installed"
-        return Gate(holds=False, missing=(str(error),), remedy=shows)
+        return Gate(holds=False, missing=(str(error),), remedy=shows, absent=True)
     return _judged(client, until, resource, found)
 
 
@@ -92,13 +94,13 @@ def _judged(client: Client, wait: Wait, resource: Resource, found: Iterable[Obje
 
 def _absent(resource: Resource, wait: Wait) -> Gate:
     where = f" in namespace {wait.namespace}" if wait.namespace else ""
-    pods = f"`kubectl get pods --namespace {wait.namespace}`" if wait.namespace else "`kubectl get pods -A`"
-    if "--selector=" in wait.resource:
-        label = wait.resource.partition("--selector=")[2]
-        return Gate(holds=False, missing=(f"no {resource.kind} has label {label}",), remedy=f"{pods} shows who sets it")
     named = wait.resource if "/" in wait.resource else resource.kind
-    shows = f"{pods} shows whether its operator runs"
-    return Gate(holds=False, missing=(f"there is no {named}{where} yet",), remedy=shows)
+    missing, shows = f"there is no {named}{where} yet", "shows whether its operator runs"
+    if "--selector=" in wait.resource:
+        missing = f"no {resource.kind} has label {wait.resource.partition('--selector=')[2]}"
+        shows = "shows who sets it"
+    pods = f"`kubectl get pods --namespace {wait.namespace}`" if wait.namespace else "`kubectl get pods -A`"
+    return Gate(holds=False, missing=(missing,), remedy=f"{pods} {shows}", absent=True)
 
 
 def _told(client: Client, one: Object, until: str) -> Iterator[str]:

@@ -1,0 +1,176 @@
+"""`status` on a real API server of its own, so that all it finds is what the tests put there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trackbed.cli.main import cli
+from trackbed.kube.client import Client, Object, connect
+from trackbed.lab.kubernetes import build, control_plane
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE
+
+FABRIC = """apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {name: seen}
+spec:
+  nodes: [{hosts: "seen-[0-1]", ports: [{pci: "0000:11:00.0"}, {pci: "0000:12:00.0"}]}]
+  rails: 2
+  addressing: {scheme: node-subnet, ipv4: 10.64.0.0/15, ipv4NodePrefix: 26}
+"""
+READY = [{"type": "Ready", "status": "True"}]
+DOWN = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no network"}]
+RAILS = {"trackbed.dev/rail0": "8", "trackbed.dev/rail1": "8"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Path]:
+    with control_plane.running(tmp_path / "server", build.binaries(CONTROL_PLANE, print), whole=False) as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture
+def client(server: Path) -> Iterator[Client]:
+    with connect(str(server)) as found:
+        yield found
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> str:
+    (tmp_path / "fabric.yaml").write_text(FABRIC)
+    return str(tmp_path / "fabric.yaml")
+
+
+def run(server: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, [*words, "--kubeconfig", str(server)])
+
+
+def installed(server: Path, fabric: str) -> Result:
+    """Stack native, without charts; its gates are not waited for."""
+    return run(server, "apply", "cluster", "native", "-f", fabric, "--yes", "--wait", "0", "--skip", "all")
+
+
+def write(client: Client, one: Object, status: Any) -> None:
+    client.apply({**one, "status": status}, subresource="/status", manager="controller", force=True)
+
+
+def node(client: Client, name: str, conditions: list[dict[str, str]], rails: dict[str, str]) -> None:
+    one: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    client.apply(one)
+    write(client, one, {"conditions": conditions, "allocatable": rails})
+
+
+def agents(client: Client) -> None:
+    """Every agent serves."""
+    counts = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable", "currentNumberScheduled")
+    metadata = {"name": "trackbed-agent", "namespace": "trackbed-system"}
+    generation = client.get("apps/v1", "DaemonSet", **metadata)["metadata"]["generation"]
+    status = {"observedGeneration": generation, **dict.fromkeys(counts, 2), "numberMisscheduled": 0, "numberReady": 2}
+    write(client, {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}, status)
+
+
+def pod(client: Client, name: str, **rails: str) -> None:
+    limits = {f"trackbed.dev/{rail}": count for rail, count in rails.items()}
+    container = {"name": "main", "image": "example.com/x", "resources": {"limits": limits}}
+    spec = {"containers": [container], "nodeName": "seen-0", "automountServiceAccountToken": False}
+    client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+    client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+def test_a_cluster_goes_from_nothing_to_all_that_holds(server: Path, client: Client, fabric: str) -> None:
+    nothing = run(server, "status")
+    assert (nothing.exit_code, nothing.stdout.splitlines()[-1]) == (
+        1,
+        "no stack of Trackbed is on this cluster: `trackbed apply cluster STACK -f fabric.yaml` puts one there",
+    )
+    installed(server, fabric)
+    node(client, "seen-0", DOWN, {})
+    half = run(server, "status", "-f", fabric)
+    assert half.exit_code == 1
+    assert [line.split() for line in half.stdout.splitlines()[1:2]] == [
+        ["trackbed-seen-native", "default", "10", "1", "broke", "off"]
+    ]
+    assert half.stdout.splitlines()[3:] == [
+        "WAITS FOR                                                    TRACKBED-SEEN-NATIVE",
+        "daemonset/trackbed-agent: rolled-out                         stuck",
+        "2 nodes: allocatable trackbed.dev/rail0, trackbed.dev/rail1  stuck",
+        "",
+        "0 of 2 nodes are as they should be",
+        "NODE    FABRIC  RAILS  IN USE  STATE",
+        (
+            "seen-0  -       0      0 of 0  not Ready: KubeletNotReady: no network; "
+            "offers no trackbed.dev/rail0, trackbed.dev/rail1"
+        ),
+        "seen-1  -       0      0 of 0  not in the cluster",
+        "trackbed-seen-native: its last run broke off: run `trackbed apply cluster` again, or with --undo",
+        "trackbed-seen-native: DaemonSet trackbed-agent: no controller has seen it yet",
+        (
+            "trackbed-seen-native: what to do: `kubectl describe daemonset trackbed-agent --namespace trackbed-system` "
+            "has its events, `kubectl get pods --namespace trackbed-system` its pods"
+        ),
+        "trackbed-seen-native: 1 of 2 nodes are not in the cluster: seen-1",
+        "trackbed-seen-native: 1 of 2 nodes are down: seen-0 (not Ready: KubeletNotReady: no network)",
+        (
+            "trackbed-seen-native: what to do: join nodes that are not in the cluster under the plan's names, or take "
+            "them out of the Fabric; `kubectl describe node NAME` says why a node is not Ready; bring it up, or delete "
+            "it and take it out"
+        ),
+        "`trackbed doctor` on a node says why it does not offer a rail",
+    ]
+    for name in ("seen-0", "seen-1"):
+        node(client, name, READY, RAILS)
+    agents(client)
+    assert installed(server, fabric).exit_code == 0
+    pod(client, "job", rail0="1", rail1="1")
+    whole = run(server, "status", "-f", fabric, "-o", "json")
+    assert whole.exit_code == 0, whole.stdout
+    found = json.loads(whole.stdout)
+    assert found["holds"] is True
+    assert [(one["members"], one["generation"], one["run"]) for one in found["stacks"]] == [(10, 1, "done")]
+    assert [(one["name"], one["rails"], one["used"], one["allocatable"]) for one in found["nodes"]] == [
+        ("seen-0", 2, 2, 16),
+        ("seen-1", 2, 0, 16),
+    ]
+
+
+def test_without_a_fabric_daemonsets_are_judged_and_nodes_that_have_rails(
+    server: Path, client: Client, fabric: str
+) -> None:
+    installed(server, fabric)
+    agents(client)
+    node(client, "with-rails", READY, {**RAILS, "trackbed.dev/rail1": "0"})
+    node(client, "without", READY, {"cpu": "8"})
+    found = json.loads(run(server, "status", "-o", "json").stdout)
+    assert [(gate["what"], gate["holds"]) for gate in found["stacks"][0]["gates"]] == [
+        ("daemonset/trackbed-agent: rolled-out", True)
+    ]
+    assert [(one["name"], one["wrong"]) for one in found["nodes"]] == [("with-rails", ["offers no trackbed.dev/rail1"])]
+    assert found["holds"] is False
+
+
+def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: Client, tmp_path: Path) -> None:
+    fabric = tmp_path / "move.yaml"
+    fabric.write_text(FABRIC + "  pods: {mode: move}\n")
+    node(client, "seen-0", READY, {})
+    done = run(server, "apply", "cluster", "dranet", "-f", str(fabric), "--yes", "--wait", "0", "--skip", "all")
+    assert done.exit_code != 0
+    found = json.loads(run(server, "status", "-f", str(fabric), "-o", "json").stdout)
+    assert found["nodes"][0]["wrong"] == ["no label trackbed.dev/fabric=seen"]
+    assert found["stacks"][0]["gates"][0] == {
+        "what": "nodes with label trackbed.dev/fabric=seen",
+        "holds": False,
+        "missing": ["0 of 2 nodes have it"],
+        "remedy": "compare node and port names with those in the NodeFeatureRule, and see that NFD runs",
+    }
+
+
+def test_a_server_that_does_not_answer_is_unknown_and_no_kubeconfig_is_wrong_use(tmp_path: Path, server: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    nowhere.write_text(server.read_text().replace("https://127.0.0.1:", "https://127.0.0.2:"))
+    assert run(nowhere, "status").exit_code == 3
+    assert run(tmp_path / "none", "status").exit_code == 2
