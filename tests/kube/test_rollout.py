@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.kube.objects import GROUP, crd
 from trackbed.kube import applyset
 from trackbed.kube.applyset import ApplySet
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.rollout import Manner, Rollout, StuckError
+from trackbed.lab.kubernetes import crds
 from trackbed.stacks.install.steps import Apply, Labelled, Step
 from trackbed.stacks.stack import Wait
 
@@ -118,6 +120,44 @@ def test_a_gate_that_stays_shut_ends_the_run_with_what_is_missing(client: Client
     )
     assert "before" in names(client)
     assert "behind" not in names(client)
+
+
+def late(kind: str) -> Object:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": kind,
+        "metadata": {"name": "late", "namespace": NAMESPACE},
+        "spec": {"a": 1},
+    }
+
+
+def test_a_kind_that_is_not_served_ends_the_run_with_what_to_do(client: Client, of: ApplySet) -> None:
+    with pytest.raises(StuckError, match=r"Never late in rolled: the server has no .*; install its CRD"):
+        rolled(client, of, Apply("", "x", [late("Never")]))
+
+
+def test_a_kind_that_comes_meanwhile_is_waited_for(client: Client, of: ApplySet) -> None:
+    def tell(line: str) -> None:
+        if line.startswith("the server has no"):
+            crds.install(client, [crd("lates", "Late")])
+
+    one = Rollout(client, of, Manner("trackbed-test"), tell)
+    one.carry_out([Apply("", "x", [late("Late")])])
+    assert outcomes(one) == {"Late late in rolled": "created"}
+    one.remove()
+
+
+def test_what_a_controller_wrote_meanwhile_is_no_change_of_ours(client: Client, of: ApplySet) -> None:
+    objects = [config("first"), config("second")]
+    rolled(client, of, Apply("", "x", objects))
+
+    def some() -> Iterator[Object]:
+        yield objects[0]
+        meta = {"name": "second", "namespace": NAMESPACE, "annotations": {"theirs": "1"}}
+        client.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, manager="controller")
+        yield objects[1]
+
+    assert set(outcomes(rolled(client, of, Apply("", "x", some()))).values()) == {"same"}
 
 
 def test_nodes_that_lack_the_label_are_gone_on_without_but_not_all_of_them(client: Client, of: ApplySet) -> None:

@@ -18,12 +18,13 @@ from trackbed.kube import applyset, gates
 from trackbed.kube.answer import Object
 from trackbed.kube.applyset import ApplySet, Place
 from trackbed.kube.client import Client
-from trackbed.kube.errors import KubeError, RefusedError
+from trackbed.kube.errors import KubeError, RefusedError, UnknownKindError
 from trackbed.stacks.install.steps import Apply, Install, Labelled, Step
 from trackbed.stacks.stack import Until
 
 _CREATED, _CONFLICT = 201, 409
 _POLL_SECONDS = 2.0
+_SERVED_SECONDS = 30
 _REST = 4
 """Pauses are at least so many times as long as the look before."""
 _KEPT = frozenset({"Namespace", "CustomResourceDefinition"})
@@ -75,14 +76,12 @@ class Rollout:
     changes: list[Change] = field(default_factory=list)
     _kinds: set[str] = field(default_factory=set)
     _namespaces: set[str] = field(default_factory=set)
-    _before: dict[Place, str] = field(default_factory=dict)
     _wanted: set[Place] = field(default_factory=set)
 
     def carry_out(self, steps: Iterable[Step]) -> None:
         """Do all steps, then prune. Raises StuckError, KubeError."""
         self._kinds, self._namespaces = map(set, applyset.known(self.client, self.of))
         there = list(applyset.members(self.client, self.of))
-        self._before = {applyset.place(one): one["metadata"]["resourceVersion"] for one in there}
         for step in steps:
             self._step(step)
             for wait in step.until:
@@ -115,8 +114,9 @@ class Rollout:
 
     def _put(self, one: Object) -> str:
         """Apply one object; why not, where others own its fields."""
+        self._served(one)
         self._note(one)
-        kept_before = self._version(one) if kept(one["kind"]) else None
+        version = self._version(one)
         try:
             answer = self.client.apply(
                 self.manner.applied(self.of, one), manager=self.manner.manager, force=self.manner.force
@@ -125,16 +125,28 @@ class Rollout:
             if error.status == _CONFLICT:
                 return str(error)
             raise
-        version = kept_before or self._before.get(applyset.place(answer.body))
         same = version == answer.body["metadata"]["resourceVersion"]
         outcome = "created" if answer.status == _CREATED else "same" if same else "changed"
         self._wanted.add(applyset.place(answer.body))
         self.changes.append(Change(called(answer.body), outcome))
         return ""
 
+    def _served(self, one: Object) -> None:
+        """Wait for an object's kind: for a moment after its CRD is established a server does not tell of it yet."""
+        for _ in self._tries(_SERVED_SECONDS):
+            try:
+                self.client.resource(one["apiVersion"], one["kind"])
+            except UnknownKindError as error:
+                why = str(error)
+                self.tell(why)
+            else:
+                return
+        raise StuckError(f"{called(one)}: {why}, or see why its operator does not; then run this again")
+
     def _version(self, one: Object) -> str | None:
-        """Of what is no member, and so was not listed."""
-        found = self.client.find(one["apiVersion"], one["kind"], one["metadata"]["name"])
+        """Which version is there just before it is applied: controllers write into objects all the time."""
+        metadata = one["metadata"]
+        found = self.client.find(one["apiVersion"], one["kind"], metadata["name"], metadata.get("namespace"))
         return found["metadata"]["resourceVersion"] if found else None
 
     def _note(self, one: Object) -> None:
