@@ -201,7 +201,7 @@ def test_a_run_that_changes_nothing_leaves_the_way_back_as_it_is(client: Client,
 
 def test_what_is_too_large_is_not_kept_and_nothing_older_stands_for_it(client: Client, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
-    there(client, of, [config(f"large-{number}", a=secrets.token_hex(450_000)) for number in range(4)])
+    there(client, of, [config(f"large-{number}", a=secrets.token_hex(400_000)) for number in range(3)])
     packed = runs.before(client, of, MANNER, ())
     assert not history.fits(packed)
     runs.there(work(client, of), [Apply("", "x", maps(one="3"))], packed)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.stacks.bundles import HOSTDEVICE, LABEL, files, site
 from tests.stacks.fabric_of import FLAT, fabric
+from tests.stacks.sites import alike
 from trackbed.stacks import stack
 from trackbed.stacks.releases import catalogue
 from trackbed.stacks.stack import Chart
@@ -22,8 +23,8 @@ STUB = """\
 echo "$(basename "$0") $*" >> "$LOG"
 case "$(basename "$0") $*" in
   $FAIL) echo again >> "$LOG.failed"; [ "$(wc -l < "$LOG.failed")" -gt "$TIMES" ] || exit 1 ;;
-  "kubectl get nodes --no-headers"*) echo "<none>"; echo 0
-    i=0; while [ $i -lt "$NODES" ]; do echo 8; i=$((i + 1)); done ;;
+  "kubectl get nodes --no-headers"*) echo "8   <none>"; echo "0   8"
+    i=0; while [ $i -lt "$NODES" ]; do echo "8   10"; i=$((i + 1)); done ;;
   "kubectl get nodes"*) i=0; while [ $i -lt "$NODES" ]; do echo "node/gpu-$i"; i=$((i + 1)); done ;;
 esac
 """
@@ -147,15 +148,23 @@ def test_with_some_nodes_labelled_it_goes_on_and_says_how_many(run: Runner) -> N
     )
 
 
-OFFERING = "kubectl get nodes --no-headers -o custom-columns=:.status.allocatable.trackbed\\.dev/rail"
-
-
-def test_an_agent_is_waited_for_on_all_nodes_and_each_rail_by_one_question(run: Runner) -> None:
+def test_an_agent_is_waited_for_on_all_nodes_and_all_rails_by_one_question(run: Runner) -> None:
     ran = run(files(stack("native"), fabric(2, 300, addressing=FLAT)), nodes=300)
     assert (ran.status, ran.wrong) == (0, "")
-    assert ran.calls[-3:] == [
+    columns = ",".join(rf":.status.allocatable.trackbed\.dev/rail{rail}" for rail in range(2))
+    assert ran.calls[-2:] == [
         "kubectl rollout status --timeout=1800s daemonset/trackbed-agent --namespace trackbed-system",
-        *(f"{OFFERING}{rail}" for rail in range(2)),
+        f"kubectl get nodes --no-headers -o custom-columns={columns}",
+    ]
+
+
+def test_nodes_with_fewer_rails_are_asked_for_apart(run: Runner) -> None:
+    nodes = [*alike(3, 2), {"hosts": "small-[0-1]", "ports": [{"pci": "0000:11:00.0"}, None]}]
+    ran = run(files(stack("native"), fabric(2, nodes, addressing=FLAT)), nodes=9)
+    waited = [line for line in ran.said.splitlines() if "nodes that offer" in line]
+    assert waited == [
+        "== waiting up to 1800 s for 3 nodes that offer trackbed.dev/rail0, trackbed.dev/rail1",
+        "== waiting up to 1800 s for 5 nodes that offer trackbed.dev/rail0",
     ]
 
 
@@ -163,8 +172,8 @@ def test_a_rail_that_too_few_nodes_offer_ends_the_script_with_what_to_look_at(ru
     ran = run(files(stack("native"), fabric(2, 3, addressing=FLAT)), nodes=2, WAIT_SECONDS="1")
     assert ran.status == 1
     assert ran.wrong == (
-        "install.sh: 2 of 3 nodes offer trackbed.dev/rail0; trackbed doctor on the others says why, "
-        "then run this again\n"
+        "install.sh: 2 of 3 nodes offer trackbed.dev/rail0, trackbed.dev/rail1; "
+        "trackbed doctor on the others says why, then run this again\n"
     )
 
 

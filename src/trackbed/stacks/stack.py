@@ -46,9 +46,10 @@ class Offered:
     timeout_seconds: int = 600
 
     @property
-    def counts(self) -> Counter[str]:
-        """Resource -> how many nodes must have it."""
-        return Counter(name for _, names in self.nodes for name in names)
+    def asked(self) -> dict[tuple[str, ...], int]:
+        """Resources that some nodes must have together -> how many must have them all; one entry if nodes are alike."""
+        alike = Counter(names for _, names in self.nodes)
+        return {names: sum(alike[more] for more in alike if set(names) <= set(more)) for names in alike}
 
     @property
     def resource(self) -> str:
@@ -58,7 +59,7 @@ class Offered:
     @property
     def until(self) -> str:
         """What it must come to, as in a Wait."""
-        return f"allocatable {', '.join(self.counts)}"
+        return f"allocatable {', '.join(dict.fromkeys(name for names in self.asked for name in names))}"
 
 
 Until = Wait | Offered

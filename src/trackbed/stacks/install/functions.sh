@@ -50,19 +50,19 @@ ask() {
   esac
 }
 
-# offering RESOURCE: on how many nodes there is any
+# offering COLUMNS: how many nodes have some of every resource
 offering() {
-  kubectl get nodes --no-headers -o "custom-columns=:.status.allocatable.${1//./\\.}" | grep -c '^[1-9]' || true
+  kubectl get nodes --no-headers -o "$1" | grep -cvE '(^| )(0|<none>)( |$)' || true
 }
 
-# offered SECONDS RESOURCE NODES: one question for all nodes, where kubectl wait asks about each of them
+# offered SECONDS NODES RESOURCES COLUMNS: one question for all nodes, where kubectl wait asks about each of them
 offered() {
   local seconds=${WAIT_SECONDS:-$1} deadline found
-  say "waiting up to $seconds s for $3 nodes that offer $2"
+  say "waiting up to $seconds s for $2 nodes that offer $3"
   deadline=$((SECONDS + seconds))
-  while found=$(offering "$2"); [ "$found" -lt "$3" ]; do
+  while found=$(offering "$4"); [ "$found" -lt "$2" ]; do
     if [ "$SECONDS" -ge "$deadline" ]; then
-      echo "install.sh: $found of $3 nodes offer $2; trackbed doctor on the others says why, then run this again" >&2
+      echo "install.sh: $found of $2 nodes offer $3; trackbed doctor on the others says why, then run this again" >&2
       exit 1
     fi
     sleep 5

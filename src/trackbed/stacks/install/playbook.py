@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from trackbed.plan.plan import Plan
-from trackbed.stacks.install.script import variable, wait_words
+from trackbed.stacks.install.script import columns, variable, wait_words
 from trackbed.stacks.install.steps import Install, Labelled, Step
 from trackbed.stacks.stack import ROLLED_OUT, Until, Wait
 
@@ -90,17 +90,15 @@ def _until(until: Until) -> Iterator[Task]:
     if isinstance(until, Wait):
         yield _wait(until)
     else:
-        yield from (_offered(name, nodes, until.timeout_seconds) for name, nodes in until.counts.items())
+        yield from (_offered(names, nodes, until.timeout_seconds) for names, nodes in until.asked.items())
 
 
-def _offered(resource: str, nodes: int, seconds: int) -> Task:
+def _offered(names: Sequence[str], nodes: int, seconds: int) -> Task:
     """As the script does: one question for all nodes."""
-    escaped = resource.replace(".", "\\.")
-    column = f"custom-columns=:.status.allocatable.{escaped}"
-    found = "offering.stdout_lines | select('match', '[1-9]') | list | length"
+    found = "offering.stdout_lines | reject('search', '(^| )(0|<none>)( |$)') | list | length"
     return {
-        "name": f"Wait for {nodes} nodes that offer {resource}",
-        "ansible.builtin.command": {"argv": ["kubectl", "get", "nodes", "--no-headers", "-o", column]},
+        "name": f"Wait for {nodes} nodes that offer {', '.join(names)}",
+        "ansible.builtin.command": {"argv": ["kubectl", "get", "nodes", "--no-headers", "-o", columns(names)]},
         "changed_when": False,
         "register": "offering",
         "until": f"offering.rc == 0 and {found} >= {nodes}",

@@ -76,6 +76,12 @@ def _chart(step: Install) -> Iterator[str]:
         yield '--set "devices={$CILIUM_DEVICES}"'
 
 
+def columns(names: Sequence[str]) -> str:
+    """How kubectl is asked what each node has of resources."""
+    escaped = (name.replace(".", "\\.") for name in names)
+    return "custom-columns=" + ",".join(f":.status.allocatable.{name}" for name in escaped)
+
+
 def wait_words(wait: Wait) -> list[str]:
     """A wait's resource and namespace as words for kubectl."""
     return [*shlex.split(wait.resource), *(["--namespace", wait.namespace] if wait.namespace else [])]
@@ -86,4 +92,7 @@ def _until(until: Until) -> Iterator[str]:
     if isinstance(until, Wait):
         yield shlex.join(["wait_for", seconds, until.until, *wait_words(until)])
     else:
-        yield from (shlex.join(["offered", seconds, name, str(nodes)]) for name, nodes in until.counts.items())
+        asked = until.asked.items()
+        yield from (
+            shlex.join(["offered", seconds, str(nodes), ", ".join(names), columns(names)]) for names, nodes in asked
+        )
