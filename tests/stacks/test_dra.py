@@ -77,7 +77,7 @@ def test_there_is_no_template_with_gpus_where_nodes_have_unlike_ones(stack: Stac
     nodes = unlike()
     nodes[1]["gpus"] = 4
     found = of_kind(stack, carried(rails=8, nodes=nodes, **site), "ResourceClaimTemplate")
-    assert list(found) == ["train-rails"]
+    assert list(found) == ["train-rails", *(f"train-rail{rail}" for rail in range(8))]
 
 
 @BOTH
@@ -87,7 +87,9 @@ def test_a_claim_never_asks_for_more_devices_than_it_may(
 ) -> None:
     wide = {"scheme": site["addressing"]["scheme"], "ipv4": "10.0.0.0/10"}
     plan = carried(rails=rails, nodes=[{"hosts": "gpu-[0-1]"}], **{**site, "addressing": wide})
-    assert len(of_kind(stack, plan, "ResourceClaimTemplate")) == templates
+    found = of_kind(stack, plan, "ResourceClaimTemplate")
+    assert len([name for name in found if name in {"train-rails", "train-rails-gpus"}]) == templates
+    assert len(found) == templates + rails
     assert refused(stack, plan) == []
 
 

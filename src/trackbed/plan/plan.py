@@ -109,6 +109,8 @@ class Common(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """None where the Fabric asks nothing of the kernel's arguments."""
     kubelet: KubeletPlan | None = None
     """None where the Fabric asks nothing of kubelet."""
+    narrowed: bool = False
+    """Whether rails of the fabric are left out: the plan as one pod has it, see `plan.narrow`."""
 
     def supernet(self, version: int) -> Range | None:
         """The range that holds all rails of an IP version."""

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trackbed.plan.narrow import narrow
 from trackbed.stacks import groups, nccl
 from trackbed.stacks.access import Access
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from trackbed.plan.plan import Plan
     from trackbed.stacks.stack import Stack
 
@@ -30,12 +33,16 @@ class Wanted(msgspec.Struct, frozen=True):
         return bool(access.networks or access.resources or access.claims or access.annotations or access.host_network)
 
 
-def wanted(stack: Stack, plan: Plan) -> Wanted:
-    """What pods carry on this stack; the stack must not refuse the plan."""
-    access = stack.access(plan)
+def wanted(stack: Stack, plan: Plan, rails: Collection[int] | None = None) -> Wanted:
+    """What pods carry on this stack; the stack must not refuse the plan.
+
+    `rails` are those that a pod gets, None for all. ValueError if there are none, or one is no rail of the plan.
+    """
+    part = plan if rails is None else narrow(plan, rails)
+    access = stack.access(part)
     where = {"bootstrap": nccl.off_rails(plan)} if access.host_network else {}
     nodes = tuple(groups.selector(plan).items()) if stack.labels_nodes else ()
-    general = nccl.variables(plan, access.hcas, **where)
+    general = nccl.variables(part, access.hcas, **where)
     return Wanted(access, tuple(merged(general, access).items()), nodes)
 
 

@@ -1,8 +1,9 @@
 """DeviceClass and ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34 and later).
 
 A claim has one named request a rail (`rail0`, `rail1`): only so is it known which device is which rail, and only so can
-each have settings of its own; `count: 8` would take any eight. Beside the template of the rails stands one that asks
-for the GPUs too and ties each to its rail by PCIe root, for clusters whose GPUs come from NVIDIA's DRA driver.
+each have settings of its own; `count: 8` would take any eight. Beside the template of all rails stands one that asks
+for the GPUs too and ties each to its rail by PCIe root, for clusters whose GPUs come from NVIDIA's DRA driver, and one
+for each single rail: a pod that wants some of them has a claim for each.
 """
 
 from __future__ import annotations
@@ -36,21 +37,27 @@ def device_class(plan: Plan, expression: str) -> Manifest:
 
 
 def templates(plan: Plan, selectors: Iterable[str], configs: list[dict[str, Any]]) -> Iterator[Manifest]:
-    """The claim templates: of all rails, and of all rails with their GPUs; a CEL expression for each rail, in order."""
+    """The claim templates: of all rails, of each alone, of all with their GPUs; a CEL expression for each, in order."""
     requests = [
         _request(f"rail{rail.rail}", class_name(plan), selectors=[_cel(expression)])
         for rail, expression in zip(plan.common.rails, selectors, strict=True)
     ]
     yield _template(plan, class_name(plan), {"requests": requests}, configs)
+    for request in requests if len(requests) > 1 else ():
+        own = [one for one in configs if request["name"] in one.get("requests", (request["name"],))]
+        yield _template(plan, f"{plan.common.fabric}-{request['name']}", {"requests": [request]}, own)
     gpus = _gpus(plan)
     if gpus is not None and len(requests) + sum(len(shared) for shared in gpus) <= DEVICES:
         both = {"requests": [*requests, *_gpu_requests(gpus)], "constraints": list(_alignments(plan, gpus))}
         yield _template(plan, f"{class_name(plan)}-gpus", both, configs)
 
 
-def claim(plan: Plan) -> Claim:
-    """The claim of a pod that takes all rails and gets its GPUs from the device plugin."""
-    return Claim("rails", class_name(plan))
+def claims(plan: Plan) -> tuple[Claim, ...]:
+    """The claims of a pod that gets its GPUs from the device plugin: one for all rails; of some, one for each."""
+    if not plan.common.narrowed:
+        return (Claim("rails", class_name(plan)),)
+    names = [f"rail{rail.rail}" for rail in plan.common.rails]
+    return tuple(Claim(name, f"{plan.common.fabric}-{name}") for name in names)
 
 
 def opaque(driver: str, parameters: dict[str, Any], request: str | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from trackbed.plan.plan import Plan, PortPlan
 from trackbed.spec.problems import Problem
 from trackbed.stacks.access import Access
-from trackbed.stacks.dra.claims import claim, device_class, opaque, templates, too_many_rails
+from trackbed.stacks.dra.claims import claims, device_class, opaque, templates, too_many_rails
 from trackbed.stacks.groups import groups, selector
 from trackbed.stacks.pci import pci_address
 from trackbed.stacks.rails import port_hcas
@@ -66,7 +66,7 @@ def _all_ports(plan: Plan) -> list[PortPlan]:
 
 
 def _access(plan: Plan) -> Access:
-    return Access(claims=(claim(plan),), hcas=port_hcas(plan))
+    return Access(claims=claims(plan), hcas=port_hcas(plan))
 
 
 def _refusals(plan: Plan) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from trackbed.spec.problems import Problem
 from trackbed.stacks import pod_ipam
 from trackbed.stacks import sriov as operator
 from trackbed.stacks.access import Access
-from trackbed.stacks.dra.claims import claim, device_class, opaque, templates, too_many_rails
+from trackbed.stacks.dra.claims import claims, device_class, opaque, templates, too_many_rails
 from trackbed.stacks.dra.cni_plugins import cni_plugins, network_config
 from trackbed.stacks.groups import Group, groups, selector
 from trackbed.stacks.network_operator.policy import NAMESPACE as OPERATOR
@@ -117,7 +117,7 @@ def _vf_config(rail: RailPlan) -> dict[str, Any]:
 
 
 def _access(plan: Plan) -> Access:
-    return Access(claims=(claim(plan),))
+    return Access(claims=claims(plan))
 
 
 def _refusals(plan: Plan) -> Iterator[Problem]:
