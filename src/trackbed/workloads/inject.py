@@ -17,13 +17,15 @@ from trackbed.workloads.template import Mapping, container_of, items, look, mapp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trackbed.workloads.security import Level
     from trackbed.workloads.wanted import Wanted
 
 
-def inject(template: Mapping, wanted: Wanted, namespace: str | None = None) -> list[Note]:
+def inject(template: Mapping, wanted: Wanted, namespace: str | None = None, level: Level = "privileged") -> list[Note]:
     """Put rails on a template (metadata, spec), in place.
 
-    `namespace` is that of the pods, None where it is not known. Only the container that uses the GPUs is touched.
+    `namespace` is that of the pods, None where it is not known, and `level` what it allows them: IPC_LOCK is left out
+    where it is forbidden, see also `security.forbidden`. Only the container that uses the GPUs is touched.
     NotAJobError if there is no container, or a field has not the shape Kubernetes gives it.
     """
     access = wanted.access
@@ -32,7 +34,7 @@ def inject(template: Mapping, wanted: Wanted, namespace: str | None = None) -> l
     return [
         *networks.annotate(template, access, namespace),
         *resources.ask(spec, container, access),
-        *security.permit(spec, container, access),
+        *security.permit(spec, container, access, level),
         *volumes.mount(spec, container, access),
         *_environment(spec, container, wanted),
         *placement.place(spec, access, wanted.selector),
