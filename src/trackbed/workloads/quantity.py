@@ -15,8 +15,10 @@ _SUFFIXES = {
 
 def equal(one: object, other: object) -> bool:
     """Whether two quantities are the same number; what is no quantity equals only itself."""
+    if str(one) == str(other):
+        return True
     left, right = _value(str(one)), _value(str(other))
-    return left == right if left is not None and right is not None else str(one) == str(other)
+    return left is not None and left == right
 
 
 def _value(text: str) -> Decimal | None:

@@ -25,8 +25,9 @@ def ask(spec: Mapping, container: Mapping, access: Access) -> Iterator[Note]:
     """Add rail resources and huge pages to the container, and claims to container and pod."""
     place = f"{place_of(spec, container)}.resources"
     yield from _others(spec, container, access)
+    elsewhere = {name for one in _rest(spec, container) for name in names(one)}
     for name, count in access.resources:
-        if not any(name in names(one) for one in _rest(spec, container)):
+        if name not in elsewhere:
             yield from _resource(container, name, count, place)
     for name, quantity in access.hugepages:
         yield from _resource(container, name, quantity, place)
