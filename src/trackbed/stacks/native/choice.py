@@ -15,7 +15,8 @@ from trackbed.plan.plan import Plan
 
 ANNOTATION = "trackbed.dev/rails"
 NONE = "none"
-_LONGEST_SHOWN = 40
+LONGEST_SHOWN = 40
+"""Characters of a wrong value that are repeated to the user."""
 
 HAS = f"'{ANNOTATION}' in object.metadata.?annotations.orValue({{}})"
 """Whether an object has the annotation."""
@@ -56,7 +57,7 @@ def complaint(plan: Plan) -> str:
     head = f"annotation {ANNOTATION} is "
     return f"""\
 {_text(head)} + (
-  size(variables.asked) <= {_LONGEST_SHOWN} && variables.asked.matches('^[ -~]*$')
+  size(variables.asked) <= {LONGEST_SHOWN} && variables.asked.matches('^[ -~]*$')
   ? strings.quote(variables.asked) : 'too long or no plain text'
 ) + {_text(allowed(plan))}
 """
