@@ -1,0 +1,153 @@
+"""HTTPS for the API server: reviews in, reviews out. One process, one thread; a review takes well under a millisecond.
+
+    /pods  /pods/last  /namespaces  /fabrics  /railnodes    reviews; 503 until the cluster has been read once
+    /healthz                                                the process answers
+    /readyz                                                 it can review
+
+TLS 1.2 at least, and HTTP/1.1: the API server asks for HTTP/2 and takes what is offered (ALPN); its connections
+stay open. A certificate that was replaced is shown to new connections, the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol
+
+from aiohttp import web
+
+from trackbed.admission import configuration, fabrics, namespaces, pods, railnodes
+from trackbed.admission.known import Known, Namespace
+from trackbed.admission.review import Request, ReviewError, Verdict, answer, read
+
+BODY_BYTES = 3 << 20
+"""The API server itself takes no larger request."""
+REVIEW_SECONDS = 2.0
+"""What a review may take; the API server waits a second longer."""
+STOP_SECONDS = 5.0
+"""What reviews under way get to end."""
+KEEP_SECONDS = 300.0
+"""How long an idle connection stays; the API server closes its own after 90."""
+
+log = logging.getLogger(__name__)
+
+
+class CertificateError(Exception):
+    """A certificate or key that cannot be used; the message names the file."""
+
+
+class Source(Protocol):
+    """Where reviews get what they go by."""
+
+    @property
+    def known(self) -> Known | None:
+        """The newest there is; None until the cluster has been read."""
+
+    async def namespace(self, name: str) -> Namespace:
+        """A namespace that is not known yet, asked for now; an empty one where there is none."""
+
+
+Decide = Callable[[Request, Known], Awaitable[Verdict]]
+
+
+@asynccontextmanager
+async def serving(source: Source, tls: ssl.SSLContext, host: str, port: int) -> AsyncIterator[int]:
+    """Serve until the block ends; yields the port. OSError where it cannot be listened on."""
+    runner = web.AppRunner(
+        application(source), access_log=None, keepalive_timeout=KEEP_SECONDS, shutdown_timeout=STOP_SECONDS
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def application(source: Source) -> web.Application:
+    """The paths above, over what `source` knows."""
+    app = web.Application(client_max_size=BODY_BYTES)
+    reviews: dict[str, Decide] = {
+        configuration.PODS: partial(_pod, source),
+        configuration.PODS_LAST: partial(_pod, source, last=True),
+        configuration.NAMESPACES: _now(namespaces.decide),
+        configuration.FABRICS: _now(fabrics.decide),
+        configuration.RAILNODES: _now(railnodes.decide),
+    }
+    for path, decide in reviews.items():
+        app.router.add_post(path, partial(_review, source, decide))
+    app.router.add_get("/healthz", _alive)
+    app.router.add_get("/readyz", partial(_ready, source))
+    return app
+
+
+def tls_context() -> ssl.SSLContext:
+    """TLS for a server that has no certificate yet: `load_cert_chain` gives it one, also later on."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def show(tls: ssl.SSLContext, pem: bytes) -> None:
+    """Show this certificate from now on; through memory, as the ssl module wants a file, and a key is for nobody.
+
+    It is tried on a context of its own first: one that took the certificate and not the key could show neither.
+    """
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(pem)
+        stream.flush()
+        try:
+            for context in (tls_context(), tls):
+                context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        except (ssl.SSLError, OSError) as error:
+            raise CertificateError(f"certificate and key cannot be used: {error}") from error
+
+
+async def _review(source: Source, decide: Decide, http: web.Request) -> web.Response:
+    known = source.known
+    if known is None:
+        return web.Response(status=503, text="the cluster has not been read yet\n")
+    body = await http.read()
+    try:
+        request = read(body)
+        async with asyncio.timeout(REVIEW_SECONDS):
+            verdict = await decide(request, known)
+    except ReviewError as error:
+        return web.Response(status=400, text=f"{error}\n")
+    except TimeoutError:
+        return web.Response(status=504, text=f"no verdict within {REVIEW_SECONDS} s\n")
+    if verdict.refusal is not None:
+        log.info("%s %s/%s refused: %s", http.path, request.namespace, request.name, verdict.refusal)
+    return web.Response(body=answer(request, verdict), content_type="application/json")
+
+
+async def _pod(source: Source, request: Request, known: Known, *, last: bool = False) -> Verdict:
+    namespace = known.namespaces.get(request.namespace)
+    if namespace is None:
+        namespace = await source.namespace(request.namespace)
+    return pods.decide(request, namespace, known, last=last)
+
+
+def _now(decide: Callable[[Request, Known], Verdict]) -> Decide:
+    async def decided(request: Request, known: Known) -> Verdict:
+        return decide(request, known)
+
+    return decided
+
+
+async def _alive(_: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _ready(source: Source, _: web.Request) -> web.Response:
+    if source.known is None:
+        return web.Response(status=503, text="the cluster has not been read yet\n")
+    return web.Response(text="ok\n")
