@@ -28,10 +28,13 @@ class Fixed:
     """A `server.Source` whose value the test sets; namespaces are asked of the API server."""
 
     client: Client | None = None
+    error: Exception | None = None
     known: Known | None = field(default_factory=Known)
 
     async def namespace(self, name: str) -> Namespace:
         """As `server.Source` has it."""
+        if self.error is not None:
+            raise self.error
         if self.client is None:
             return Namespace()
         found = await asyncio.to_thread(self.client.find, "v1", "Namespace", name)

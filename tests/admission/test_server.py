@@ -18,6 +18,7 @@ from tests.admission.values import fabric, pod
 from trackbed.admission.certificates import renewed
 from trackbed.admission.known import Known, Namespace
 from trackbed.admission.server import BODY_BYTES, CertificateError, show
+from trackbed.kube.errors import UnreachableError
 
 KNOWN = Known({"train": fabric("train", "spiderpool", 4)}, namespaces={"default": Namespace()})
 
@@ -139,6 +140,20 @@ def test_nothing_is_reviewed_until_the_cluster_has_been_read(webhook: Webhook, s
     assert asked(webhook, "/pods", review(pod()))[0] == 503
     source.known = KNOWN
     assert [asked(webhook, path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
+
+
+UNKNOWN = {
+    "nobody answers": (UnreachableError("no answer"), 503),
+    "nobody answers in time": (TimeoutError(), 504),
+}
+
+
+@pytest.mark.parametrize(("error", "status"), UNKNOWN.values(), ids=UNKNOWN)
+def test_a_namespace_that_cannot_be_read_is_no_namespace_without_a_wish(
+    webhook: Webhook, source: Fixed, error: Exception, status: int
+) -> None:
+    source.error = error
+    assert asked(webhook, "/pods", review(pod("elsewhere"), namespace="elsewhere"))[0] == status
 
 
 def test_tls_before_1_2_is_not_spoken(webhook: Webhook) -> None:

@@ -24,6 +24,7 @@ from aiohttp import web
 from trackbed.admission import configuration, fabrics, namespaces, pods, railnodes
 from trackbed.admission.known import Known, Namespace
 from trackbed.admission.review import Request, ReviewError, Verdict, answer, read
+from trackbed.kube.errors import KubeError
 
 BODY_BYTES = 3 << 20
 """The API server itself takes no larger request."""
@@ -49,7 +50,7 @@ class Source(Protocol):
         """The newest there is; None until the cluster has been read."""
 
     async def namespace(self, name: str) -> Namespace:
-        """A namespace that is not known yet, asked for now; an empty one where there is none."""
+        """A namespace that is not known yet, asked for now; an empty one where there is none. Raises KubeError."""
 
 
 Decide = Callable[[Request, Known], Awaitable[Verdict]]
@@ -122,6 +123,8 @@ async def _review(source: Source, decide: Decide, http: web.Request) -> web.Resp
             verdict = await decide(request, known)
     except ReviewError as error:
         return web.Response(status=400, text=f"{error}\n")
+    except KubeError as error:
+        return web.Response(status=503, text=f"the pod's namespace cannot be read: {error}\n")
     except TimeoutError:
         return web.Response(status=504, text=f"no verdict within {REVIEW_SECONDS} s\n")
     if verdict.refusal is not None:

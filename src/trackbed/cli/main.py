@@ -35,6 +35,7 @@ COMMANDS = {
     "doctor": ("doctor", "Walk the chain and name the first link that is broken."),
     "agent": ("agent", "Run the node agent that gives pods their rails."),
     "controller": ("controller", "Carry every Fabric of a cluster out, node by node."),
+    "webhook": ("webhook", "Run the admission webhook that puts rails on pods."),
     "lab": ("lab", "Stand up a whole fabric in network namespaces."),
     "faults": ("faults", "List the faults that doctor knows."),
 }

@@ -1,0 +1,115 @@
+"""The webhook as a program: reads the cluster, keeps its certificate fresh, serves, and has the API server call it.
+
+In this order, so that nobody is sent here before there is an answer. Ends on SIGTERM and SIGINT: no new connections,
+reviews under way are answered. The configurations stay: what asked for rails must not start without them meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from trackbed.admission.configuration import Where
+from trackbed.admission.keeping import keep, publish
+from trackbed.admission.server import CertificateError, serving, show, tls_context
+from trackbed.admission.watching import Watched
+from trackbed.kube.client import Client
+from trackbed.kube.errors import KubeError
+
+OWN_SECONDS = 600.0
+"""How often we look whether our certificate is due, and write the configurations again: somebody may have changed them.
+Well within `certificates.TOLD`, so that every replica tells a new authority before one signs with it."""
+FILES_SECONDS = 10.0
+"""How often files of others are read again; cert-manager renews with days left."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """Where to listen, how the API server reaches us, and the folder with tls.crt and tls.key if another makes them."""
+
+    host: str
+    port: int
+    where: Where
+    certificates: Path | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the certificate must be for."""
+        host = urlsplit(self.where.url).hostname if self.where.url else None
+        return (host,) if host else self.where.names
+
+
+async def run(client: Client, manner: Manner, ready: Callable[[int], None]) -> None:
+    """Serve until told to end; `ready` is called with the port once the API server has been told of us.
+
+    Raises KubeError where the cluster cannot be read or written at the start, CertificateError, and OSError where the
+    address cannot be listened on.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    source, shown = Watched(client), _Shown(client, manner)
+    source.known = await asyncio.to_thread(source.read)
+    gc.freeze()  # modules and plans stay: to look through them for garbage would hold reviews up for 30 ms each time
+    await shown.renew()
+    async with serving(source, shown.tls, manner.host, manner.port) as port:
+        await asyncio.to_thread(publish, client, manner.where, shown.bundle)
+        ready(port)
+        tasks = [asyncio.create_task(work) for work in (source.follow(), shown.follow())]
+        ended = asyncio.create_task(stop.wait())
+        await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+
+class _Shown:
+    """The certificate that clients are shown, kept fresh; `bundle` is what they trust, None if others tell them."""
+
+    def __init__(self, client: Client, manner: Manner) -> None:
+        self._client, self._manner = client, manner
+        self._loaded = b""
+        self.bundle: bytes | None = None
+        self.tls = tls_context()
+
+    async def renew(self) -> bool:
+        """Make, take over or read what must be shown now; whether the bundle is another."""
+        before = self.bundle
+        folder = self._manner.certificates
+        if folder is None:
+            held = await asyncio.to_thread(keep, self._client, self._manner.where.namespace, self._manner.names)
+            self.bundle, pem = held.bundle, held.certificate + held.key
+        else:
+            pem = _files(folder)
+        if pem != self._loaded:
+            show(self.tls, pem)
+            self._loaded = pem
+        return before != self.bundle
+
+    async def follow(self) -> None:
+        """Renew for ever; what cannot be renewed now is shown as it was."""
+        seconds = OWN_SECONDS if self._manner.certificates is None else FILES_SECONDS
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                if await self.renew() or self._manner.certificates is None:
+                    await asyncio.to_thread(publish, self._client, self._manner.where, self.bundle)
+            except (KubeError, CertificateError) as error:
+                log.warning("the certificate stays as it is for now: %s", error)
+
+
+def _files(folder: Path) -> bytes:
+    try:
+        return b"".join((folder / name).read_bytes() for name in ("tls.crt", "tls.key"))
+    except OSError as error:
+        raise CertificateError(f"cannot read {error.filename}: {error.strerror}") from error

@@ -1,0 +1,80 @@
+"""`trackbed webhook`: what gives pods of a cluster their rails, and refuses what cannot work."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from trackbed.cli.options import refuse
+
+
+@click.command("webhook")
+@click.option("--listen", default="[::]:8443", show_default=True, metavar="HOST:PORT", help="Where to serve.")
+@click.option("--namespace", default="trackbed-system", show_default=True, help="Our own; its pods are never reviewed.")
+@click.option("--service", default="trackbed-webhook", show_default=True, help="Service by which we are called.")
+@click.option(
+    "--url", metavar="URL", help="https://HOST:PORT by which we are called instead, from outside the cluster."
+)
+@click.option(
+    "--certificates",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder with tls.crt and tls.key that cert-manager keeps. Default: our own, in a Secret.",
+)
+@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
+@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
+def command(
+    listen: str,
+    namespace: str,
+    service: str,
+    url: str | None,
+    certificates: Path | None,
+    kubeconfig: str | None,
+    context: str | None,
+) -> None:
+    """Serve the API server's admission reviews until SIGTERM, and have it send them.
+
+    Pods that ask by annotation trackbed.dev/rails, or whose namespace does, get the rails of their Fabric; Fabrics,
+    RailNodes and pods that cannot work are refused with the reason. Without an answer only namespaces that asked for
+    rails wait. Exits with 3 when the cluster cannot be reached.
+
+    \b
+    Examples:
+      trackbed webhook
+      trackbed webhook --certificates /var/run/certificates
+      trackbed webhook --kubeconfig admin.kubeconfig --listen 127.0.0.1:8443 --url https://127.0.0.1:8443
+    """
+    import asyncio
+    import logging
+
+    from trackbed.admission.configuration import Where
+    from trackbed.admission.run import Manner, run
+    from trackbed.admission.server import CertificateError
+    from trackbed.kube.client import connect
+    from trackbed.kube.errors import ConfigurationError, KubeError
+
+    host, port = _address(listen)
+    if url is not None and not url.startswith("https://"):
+        refuse(f"--url {url}: the API server calls webhooks by https only")
+    manner = Manner(host, port, Where(namespace, service, url.rstrip("/") if url else None), certificates)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    try:
+        with connect(kubeconfig, context) as client:
+            asyncio.run(run(client, manner, lambda port: click.echo(f"serving reviews at {host}:{port}")))
+    except (ConfigurationError, CertificateError) as error:
+        refuse(str(error))
+    except KubeError as error:
+        click.echo(f"trackbed: {error}", err=True)
+        raise SystemExit(3) from error
+    except OSError as error:
+        refuse(f"cannot serve at {listen}: {error.strerror}")
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        refuse(f"--listen {listen}: write HOST:PORT, for example 0.0.0.0:8443 or [::]:8443")
+    return host.removeprefix("[").removesuffix("]"), int(port)

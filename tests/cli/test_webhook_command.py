@@ -1,0 +1,138 @@
+"""`trackbed webhook` against a real API server: from nothing to pods with rails, and to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.admission.live import make_namespace, refusal
+from tests.admission.test_watching import SPEC, crd, eventually, own
+from tests.admission.values import pod
+from trackbed.admission.certificates import renewed
+from trackbed.cli.main import cli
+from trackbed.kube.client import Client, connect
+from trackbed.lab.ports import held_ports
+
+API = "admissionregistration.k8s.io/v1"
+KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+SECONDS = 60.0
+
+
+@pytest.fixture
+def client(api_server: Path) -> Iterator[Client]:
+    """A cluster with a Fabric, and without our webhook afterwards."""
+    kinds = [crd("Fabric"), crd("RailNode")]
+    with connect(str(api_server)) as found:
+        make_namespace(found, "trackbed-system")
+        make_namespace(found, "default")
+        for one in kinds:
+            found.apply(one)
+        eventually(found, own("Fabric", "train", SPEC))
+        yield found
+        for kind in KINDS:
+            found.delete({"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}})
+        for one in (own("Fabric", "train", {}), *kinds):
+            found.delete(one)
+
+
+@contextmanager
+def served(kubeconfig: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """`trackbed webhook` once it serves; killed at the end if it lives."""
+    with held_ports(1) as (port,):
+        where = f"127.0.0.1:{port}"
+    argv = [sys.executable, "-m", "trackbed", "webhook", "--kubeconfig", str(kubeconfig)]
+    process = subprocess.Popen(
+        [*argv, "--listen", where, "--url", f"https://{where}", *more],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"serving reviews at {where}\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=SECONDS)
+
+
+def until_given(client: Client) -> list[str]:
+    """The rails of a pod that asks for all, as soon as the API server knows the webhook."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        made = client.create(pod(annotations={"trackbed.dev/rails": "all"}), dry_run=True).body
+        found = [name for name in made["spec"]["containers"][0]["resources"]["limits"] if "rail" in name]
+        if found:
+            return found
+    return []
+
+
+def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: Client) -> None:
+    with served(api_server) as process:
+        assert until_given(client) == ["rdma/rail0", "rdma/rail1"]
+        renumbered = SPEC | {"addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.1/16"}}
+        assert "has host bits set" in refusal(client, own("Fabric", "other", renumbered))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+        assert process.stdout is not None
+        assert "Traceback" not in process.stdout.read()
+    assert "rails" not in refusal(client, pod(annotations={"trackbed.dev/rails": "all"}))
+
+
+def test_a_certificate_of_others_is_shown_and_their_bundle_left_alone(
+    api_server: Path, client: Client, tmp_path: Path
+) -> None:
+    held = renewed(None, ("127.0.0.1",), datetime.now(UTC))
+    (tmp_path / "tls.crt").write_bytes(held.certificate)
+    (tmp_path / "tls.key").write_bytes(held.key)
+    with served(api_server, "--certificates", str(tmp_path)):
+        for kind in KINDS:
+            one = client.get(API, kind, "trackbed")
+            assert not any("caBundle" in webhook["clientConfig"] for webhook in one["webhooks"])
+            for webhook in one["webhooks"]:
+                webhook["clientConfig"]["caBundle"] = held.bundle
+            told = {"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}, "webhooks": one["webhooks"]}
+            client.apply(told, manager="cainjector", force=True)
+        assert until_given(client) == ["rdma/rail0", "rdma/rail1"]
+
+
+WRONG = {
+    "no port": (["--listen", "localhost"], 2, "--listen localhost: write HOST:PORT"),
+    "no https": (["--url", "http://x"], 2, "--url http://x: the API server calls webhooks by https only"),
+    "no kubeconfig": (["--kubeconfig", "/nonexistent"], 2, "no usable kubeconfig"),
+}
+
+
+@pytest.mark.parametrize(("words", "status", "said"), WRONG.values(), ids=WRONG)
+def test_wrong_use_is_told(words: list[str], status: int, said: str) -> None:
+    done = CliRunner().invoke(cli, ["webhook", *words])
+    assert (done.exit_code, said in done.stderr) == (status, True), done.output
+
+
+def test_a_cluster_that_does_not_answer_ends_it_with_3(api_server: Path, tmp_path: Path) -> None:
+    with held_ports(1) as (port,):
+        text = api_server.read_text()
+    there = tmp_path / "kubeconfig"
+    at = text.index("https://127.0.0.1:") + len("https://127.0.0.1:")
+    there.write_text(text[:at] + str(port) + text[text.index('"', at) :])
+    done = CliRunner().invoke(cli, ["webhook", "--kubeconfig", str(there)])
+    assert (done.exit_code, "no answer from" in done.stderr) == (3, True), done.output
+
+
+def test_a_folder_without_certificates_is_told(api_server: Path, client: Client, tmp_path: Path) -> None:
+    assert client.version
+    words = ["webhook", "--kubeconfig", str(api_server), "--certificates", str(tmp_path)]
+    done = CliRunner().invoke(cli, words)
+    assert (done.exit_code, f"cannot read {tmp_path}/tls.crt" in done.stderr) == (2, True), done.output
