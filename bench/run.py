@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The benchmark's one program: `bench/run.py [plan|cli|stacks|attach|fleet|all] [options]`."""
+"""The benchmark's one program: `bench/run.py [plan|cli|stacks|attach|fleet|webhook|all] [options]`."""
 
 import argparse
 import contextlib
@@ -28,6 +28,7 @@ from bench import (
     stacks,
     summary,
     turns,
+    webhook,
 )  # found by the line above
 
 _CLOCK_MONOTONIC_COARSE = 6  # linux/time.h; its resolution is one tick of the kernel
@@ -44,6 +45,8 @@ def main() -> int:
         found += scale.plan(options.runs)
     if options.what in ("stacks", "all"):
         found += stacks.stacks(options.stack)
+    if options.what == "webhook":  # for a quiet machine
+        found += webhook.webhook()
     if options.what == "fleet":  # for a quiet machine, and root
         found += fleet.fleet()
     if options.what in ("attach", "all"):
@@ -60,7 +63,9 @@ def _may_be_none(figure: figures.Figure) -> bool:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Trackbed against its goals, its floor and today's programs.")
-    parser.add_argument("what", nargs="?", default="all", choices=("plan", "cli", "stacks", "attach", "fleet", "all"))
+    parser.add_argument(
+        "what", nargs="?", default="all", choices=("plan", "cli", "stacks", "attach", "fleet", "webhook", "all")
+    )
     parser.add_argument("-o", dest="output", default="text", choices=("text", "json"), help="how to print")
     parser.add_argument("--runs", type=_positive, default=5, help="plan: runs of the whole command (%(default)s)")
     parser.add_argument("--stack", action="append", default=[], help="stacks: only this one; may be repeated")
