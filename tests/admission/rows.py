@@ -229,7 +229,7 @@ OWN = {
         holds=lambda told: told["env"]["main"]["NCCL_IB_TC"] is None,
     ),
     "memory of its own at /dev/shm": Row(
-        asks("all", containers=main(volumeMounts=[{"name": "mine", "mountPath": "/dev/shm"}]), **OWN_SHM),  # noqa: S108
+        asks("all", containers=main(volumeMounts=[{"name": "mine", "mountPath": "/dev/shm"}]), **OWN_SHM),  # noqa: S108 - in the pod
         carries=rails(0, 1, 2, 3),
         holds=lambda told: [one["name"] for one in told["made"]["spec"]["volumes"]][:1] == ["mine"],
     ),
