@@ -28,8 +28,8 @@ class Fixed:
     """A `server.Source` whose value the test sets; namespaces are asked of the API server."""
 
     client: Client | None = None
-    error: Exception | None = None
     known: Known | None = field(default_factory=Known)
+    error: Exception | None = None
 
     async def namespace(self, name: str) -> Namespace:
         """As `server.Source` has it."""

@@ -14,6 +14,7 @@ from trackbed.admission.patch import difference
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(min_value=2) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["a", "b/c", "~", "~1", ""]), inner),
+    max_leaves=12,
 )
 CASES: dict[str, tuple[Any, Any, list[dict[str, Any]]]] = {
     "equal": ({"a": [1]}, {"a": [1]}, []),

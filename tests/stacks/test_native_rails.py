@@ -237,3 +237,38 @@ def test_it_holds_for_the_smallest_and_the_largest_fabric(server: Client, rails:
         )
     finally:
         install(server, COUNT)
+
+
+FABRIC = "trackbed.dev/fabric"
+OF_OTHERS = {
+    "the pod's own word": (pod("2") | {"metadata": {"name": "job", "annotations": {RAILS: "2", FABRIC: "other"}}}, {}),
+    "the pod's own word, by default": (
+        {
+            **pod(namespace="of-others"),
+            "metadata": {"name": "job", "namespace": "of-others", "annotations": {FABRIC: "o"}},
+        },
+        {RAILS: "all"},
+    ),
+    "its namespace's word": (pod(namespace="of-others"), {RAILS: "all", FABRIC: "other"}),
+}
+
+
+@pytest.mark.parametrize(("one", "said"), OF_OTHERS.values(), ids=OF_OTHERS)
+def test_pods_of_another_fabric_are_left_alone(server: Client, one: dict[str, Any], said: dict[str, str]) -> None:
+    space = namespace("of-others")
+    space["metadata"]["annotations"] = said
+    server.apply(space, force=True)
+    account(server, "of-others")
+    made = server.create(one, dry_run=True).body
+    assert made["metadata"].get("annotations", {}).get(RAILS) == one["metadata"]["annotations"].get(RAILS)
+    assert "trackbed.dev/rail" not in str(made["spec"])
+
+
+def test_a_pod_that_names_this_fabric_in_a_namespace_of_another_gets_its_rails(server: Client) -> None:
+    space = namespace("of-another")
+    space["metadata"]["annotations"] = {FABRIC: "other"}
+    server.apply(space, force=True)
+    account(server, "of-another")
+    one = pod("2", "of-another")
+    one["metadata"]["annotations"][FABRIC] = "train"
+    assert given_rails(server, one) == {"main": [0, 1]}

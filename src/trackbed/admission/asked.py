@@ -20,10 +20,12 @@ from typing import Any
 import msgspec
 
 from trackbed.plan.plan import Plan
+from trackbed.stacks.groups import FABRIC_LABEL
 from trackbed.stacks.native.choice import ANNOTATION, LONGEST_SHOWN, NONE, allowed
 
 ALL = "all"
-FABRIC = "trackbed.dev/fabric"
+FABRIC = FABRIC_LABEL
+"""Annotation of pod or namespace; nodes have a label of the same name."""
 SPIDERPOOL = "cni.spidernet.io/rdma-resource-inject"
 SPIDERPOOL_NETWORK = "cni.spidernet.io/network-resource-inject"
 ASKING = (ANNOTATION, SPIDERPOOL, SPIDERPOOL_NETWORK)

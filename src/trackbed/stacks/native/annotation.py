@@ -7,7 +7,8 @@
 Policies select by label only, so it takes that label for the second one to leave all other namespaces' pods alone. Each
 policy does the whole of its work at once: the API server calls policies in no order, and calls none again because
 another one, or a webhook, made it match; a pod that got its annotation so late is refused rather than run without
-rails. What asks for a rail already is left alone. In-process, no webhook: nothing of ours must run for pods to be
+rails. What asks for a rail already is left alone, and so is what names another Fabric, by trackbed.dev/fabric on pod or
+namespace: the webhook gives it that one's rails. In-process, no webhook: nothing of ours must run for pods to be
 admitted (KEP-3962; validation KEP-3488).
 """
 
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trackbed.plan.plan import Plan
+from trackbed.stacks.groups import FABRIC_LABEL
 from trackbed.stacks.native.choice import ANNOTATION, HAS, NONE, OWN, RAILS, complaint, is_sound, numbers
 from trackbed.stacks.objects import Manifest, manifest, without_none
 from trackbed.stacks.rails import OWN_PREFIX
@@ -78,12 +80,12 @@ spec: Object.spec{
     }]
   }"""
 _ASK = f"""\
-Object{{
+!variables.ours ? Object{{}} : Object{{
   {_SPEC}
 }}
 """
 _ANNOTATE_AND_ASK = f"""\
-Object{{
+!variables.ours ? Object{{}} : Object{{
   metadata: Object.metadata{{
     annotations: {{'{ANNOTATION}': variables.asked}}
   }},
@@ -114,9 +116,11 @@ def policies(plan: Plan) -> Iterator[Manifest]:
     """All policies, each with its binding. Validation comes first, so no moment has the one without the other."""
     yield _validating(plan)
     yield _binding("ValidatingAdmissionPolicyBinding", NAME, validationActions=["Deny"])
-    yield _mutating(NAME, _PODS, {"has-the-annotation": HAS, **_FREE}, _asking(plan, OWN), _ASK)
+    yield _mutating(
+        NAME, _PODS, {"has-the-annotation": HAS, **_names_no_other(plan), **_FREE}, _asking(plan, OWN), _ASK
+    )
     yield _binding("MutatingAdmissionPolicyBinding", NAME)
-    lacks = {"has-no-annotation": f"!({HAS})", **_FREE}
+    lacks = {"has-no-annotation": f"!({HAS})", **_names_no_other(plan), **_FREE}
     yield _mutating(DEFAULT, _PODS, lacks, _asking(plan, _FROM_NAMESPACE), _ANNOTATE_AND_ASK)
     labelled = {"namespaceSelector": {"matchLabels": {LABEL: LABELLED}}}
     yield _binding("MutatingAdmissionPolicyBinding", DEFAULT, matchResources=labelled)
@@ -126,6 +130,7 @@ def policies(plan: Plan) -> Iterator[Manifest]:
 
 def _asking(plan: Plan, asked: str) -> _Conditions:
     return {
+        "ours": _is_ours(plan),
         "all": numbers(plan),
         "asked": asked,
         "sound": is_sound(plan),
@@ -135,11 +140,26 @@ def _asking(plan: Plan, asked: str) -> _Conditions:
     }
 
 
+def _names_no_other(plan: Plan) -> _Conditions:
+    fabric = plan.common.fabric
+    named = f"object.metadata.?annotations['{FABRIC_LABEL}'].orValue('{fabric}')"
+    return {"names-no-other-fabric": f"{named} == '{fabric}'"}
+
+
+def _is_ours(plan: Plan) -> str:
+    """Whether a pod that names no other Fabric is one of this one: its own word comes before its namespace's."""
+    fabric = plan.common.fabric
+    named = f"namespaceObject.metadata.?annotations['{FABRIC_LABEL}'].orValue('{fabric}')"
+    return f"'{FABRIC_LABEL}' in object.metadata.?annotations.orValue({{}}) || {named} == '{fabric}'"
+
+
 def _validating(plan: Plan) -> Manifest:
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": _matched(_PODS, _NAMESPACES),
-        "matchConditions": _expressions({"has-the-annotation": HAS, "is-new": _IS_NEW, **_NO_MIRROR}),
+        "matchConditions": _expressions(
+            {"has-the-annotation": HAS, **_names_no_other(plan), "is-new": _IS_NEW, **_NO_MIRROR}
+        ),
         "variables": _expressions({"asked": OWN, "sound": is_sound(plan)}),
         "validations": [
             {"expression": "variables.sound", "messageExpression": complaint(plan)},
