@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
 
 from tests.admission.live import make_namespace, refusal
+from tests.admission.test_server import review
 from tests.admission.test_watching import SPEC, crd, eventually, own
 from tests.admission.values import pod
 from trackbed.admission.certificates import renewed
 from trackbed.cli.main import cli
 from trackbed.kube.client import Client, connect
+from trackbed.lab.kubernetes import build, control_plane
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 from trackbed.lab.ports import held_ports
+from trackbed.lab.processes import stop
 
 API = "admissionregistration.k8s.io/v1"
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -136,3 +145,26 @@ def test_a_folder_without_certificates_is_told(api_server: Path, client: Client,
     words = ["webhook", "--kubeconfig", str(api_server), "--certificates", str(tmp_path)]
     done = CliRunner().invoke(cli, words)
     assert (done.exit_code, f"cannot read {tmp_path}/tls.crt" in done.stderr) == (2, True), done.output
+
+
+def test_reviews_go_on_while_the_api_server_is_away(tmp_path: Path) -> None:
+    folder = tmp_path / "control-plane"
+    programs = build.binaries(CONTROL_PLANE, print)
+    with (
+        control_plane.running(folder, programs, whole=False) as kubeconfig,
+        connect(str(kubeconfig)) as client,
+    ):
+        make_namespace(client, "trackbed-system")
+        client.apply(crd("Fabric"))
+        eventually(client, own("Fabric", "train", SPEC))
+        with served(kubeconfig):
+            [*_, webhook] = client.get(API, KINDS[0], "trackbed")["webhooks"]
+            where = urlsplit(webhook["clientConfig"]["url"])
+            trust = ssl.create_default_context(cadata=b64decode(webhook["clientConfig"]["caBundle"]).decode())
+            stop([one for one in control_plane.processes(folder) if one.name == "kube-apiserver"])
+            assert where.port is not None
+            asked = http.client.HTTPSConnection("127.0.0.1", where.port, timeout=20, context=trust)
+            asked.request("POST", "/pods", review(pod(annotations={"trackbed.dev/rails": "all"})))
+            told = json.loads(asked.getresponse().read())["response"]
+            asked.close()
+    assert (told["allowed"], "added 2 networks, 2 resources" in told["warnings"][0]) == (True, True)
