@@ -47,6 +47,7 @@ UNSOUND = {
     "host bits": (document(**addressed("10.64.0.1/16")), "10.64.0.1/16 has host bits set, write 10.64.0.0/16"),
     "too small": (document(**addressed("10.64.0.0/26")), "of rail 0 has room for"),
     "a hostile name": (document(name="x/../y"), "metadata.name"),
+    "traffic classes that are one": (document(qos={"dscp": 48, "cnpDscp": 48}), "dscp and cnpDscp are both 48"),
     "an unknown stack": (document(kubernetes={"stack": "nativ"}), "no stack is called 'nativ'"),
     "a stack that cannot": (document(kubernetes={"stack": "dranet"}), "DRANET moves the ports themselves into pods"),
     "names that are twice there": (document(names={"network": "rail"}), "rail"),
@@ -139,5 +140,6 @@ def test_two_fabrics_share_no_network_and_no_resource() -> None:
     assert found is not None
     assert "Fabric other has network default/rail0 too; write other names.network [fabrics-share-network]" in found
     assert "Fabric other has resource rdma/rail0 too" in found
+    assert refusal(document(), fabrics={"train": fabric("train", "network-operator-macvlan", 2)}) is None
     unlike = document(names={"network": "train{rail}", "resource": "rdma/train{rail}"})
     assert refusal(unlike, fabrics={"other": other}) is None

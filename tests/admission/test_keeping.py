@@ -47,6 +47,14 @@ def test_a_secret_that_is_none_of_ours_is_made_one(space: Client) -> None:
     assert keep(space, SPACE, NAMES) == again
 
 
+def test_many_replicas_that_renew_at_once_hold_the_same(space: Client) -> None:
+    keep(space, SPACE, NAMES)
+    others = ("other.svc",)
+    with ThreadPoolExecutor(6) as pool:
+        held = list(pool.map(lambda _: keep(space, SPACE, others), range(6)))
+    assert set(held) == {keep(space, SPACE, others)}
+
+
 def webhooks(client: Client) -> list[dict[str, Any]]:
     return [one for kind in KINDS for one in client.get(API, kind, "trackbed")["webhooks"]]
 

@@ -27,8 +27,6 @@ def decide(request: Request, known: Known) -> Verdict:
         return Verdict()
     if held.annotations != before and (told := _wrong(held.annotations, known)):
         return Verdict(refusal=told)
-    if held.labels.get(LABEL) == LABELLED:
-        return Verdict()
     mapping(one, "metadata", "labels")[LABEL] = LABELLED
     return Verdict(tuple(difference(review.mapping(request.object), one)))
 
