@@ -29,7 +29,7 @@ _PINNED = "registering memory fails where the runtime's limit of locked memory i
 _IPC_LOCK = ("IPC_LOCK", "CAP_IPC_LOCK")
 
 
-def level_of(labels: Labels) -> Level:
+def level_of(labels: Labels[str, str]) -> Level:
     """The level of a namespace with these labels: privileged without the label; restricted where it says anything else.
 
     As the admission plugin PodSecurity reads it (KEP-2579). What an API server's own configuration has for namespaces

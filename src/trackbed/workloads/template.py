@@ -72,7 +72,7 @@ def items(parent: Mapping, key: str) -> list[Mapping]:
     return [_typed(one, MutableMapping, "mapping", key) for one in _typed(found, MutableSequence, "list", key)]
 
 
-_PLAIN = {MutableMapping: dict, MutableSequence: list}
+_PLAIN: dict[Any, type] = {MutableMapping: dict, MutableSequence: list}
 """What most of them are: to ask an abstract type takes ten times as long, and a review asks 200 times."""
 
 
