@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,7 +52,7 @@ class Webhook:
         show(self.tls, self.held.certificate + self.held.key)
         self._source, self._loop = source, asyncio.new_event_loop()
         self._ready, self._end = threading.Event(), asyncio.Event()
-        self.port = 0
+        self.port, self._stopped = 0, False
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
         self._thread.start()
         assert self._ready.wait(SECONDS)
@@ -66,11 +68,18 @@ class Webhook:
         return Where(url=f"https://127.0.0.1:{self.port}")
 
     def stop(self) -> None:
-        """Serve no more; the port answers nobody."""
+        """Serve no more; the port answers nobody. Doing it twice is fine."""
+        if self._stopped:
+            return
+        self._stopped = True
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
-        self._loop.close()
+        with warnings.catch_warnings():  # TLS may still wait for the API server to say goodbye
+            warnings.simplefilter("ignore", ResourceWarning)
+            self._loop.close()
+            del self._loop, self._thread, self._end
+            gc.collect()
 
 
 @contextmanager
@@ -86,8 +95,7 @@ def registered(client: Client, known: Known) -> Iterator[Webhook]:
             client.delete(
                 {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "trackbed"}}
             )
-        if webhook._thread.is_alive():  # noqa: SLF001 - a test may have stopped it before
-            webhook.stop()
+        webhook.stop()
 
 
 def await_called(client: Client) -> None:
