@@ -25,6 +25,7 @@ from tests.admission.values import fabric
 from trackbed.admission.certificates import Held, renewed
 from trackbed.admission.configuration import PODS
 from trackbed.admission.known import Known, Namespace
+from trackbed.admission.server import spare_reviews_the_collector
 
 RATE: Final = 1000
 _CONNECTIONS: Final = 8
@@ -70,6 +71,7 @@ def _cpu_s(server: Connection) -> float:
 def _serve(parent: Connection, held: Held) -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     known = Known({"train": fabric("train", "spiderpool", _RAILS)}, namespaces={"ml": Namespace()})
+    spare_reviews_the_collector()
     server = Webhook(Fixed(known=known), held)
     parent.send(server.port)
     while parent.recv() is not None:

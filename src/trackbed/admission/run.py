@@ -7,7 +7,6 @@ reviews under way are answered. The configurations stay: what asked for rails mu
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 
 from trackbed.admission.configuration import Where
 from trackbed.admission.keeping import keep, publish
-from trackbed.admission.server import CertificateError, serving, show, tls_context
+from trackbed.admission.server import CertificateError, serving, show, spare_reviews_the_collector, tls_context
 from trackbed.admission.watching import Watched
 from trackbed.kube.client import Client
 from trackbed.kube.errors import KubeError
@@ -58,7 +57,7 @@ async def run(client: Client, manner: Manner, ready: Callable[[int], None]) -> N
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     source, shown = Watched(client), _Shown(client, manner)
     source.known = await asyncio.to_thread(source.read)
-    gc.freeze()  # modules and plans stay: to look through them for garbage would hold reviews up for 30 ms each time
+    spare_reviews_the_collector()
     await shown.renew()
     async with serving(source, shown.tls, manner.host, manner.port) as port:
         await asyncio.to_thread(publish, client, manner.where, shown.bundle)
