@@ -20,6 +20,7 @@ from trackbed.admission.configuration import Where
 from trackbed.admission.keeping import SECRET
 from trackbed.admission.run import Manner, run
 from trackbed.kube.client import Client
+from trackbed.kube.live import connect
 
 API = "admissionregistration.k8s.io/v1"
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -45,7 +46,7 @@ def write(folder: Path) -> str:
     return held.certificate.decode()
 
 
-def while_it_runs(client: Client, manner: Manner, check: Callable[[int], None]) -> None:
+def while_it_runs(api_server: Path, client: Client, manner: Manner, check: Callable[[int], None]) -> None:
     """Run the webhook, check something of the port it serves, and have it end by a signal."""
     checks: list[asyncio.Task[None]] = []
 
@@ -54,14 +55,15 @@ def while_it_runs(client: Client, manner: Manner, check: Callable[[int], None]) 
         checks[0].add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGTERM))
 
     async def whole() -> None:
-        await asyncio.wait_for(run(client, manner, ready), SECONDS)
+        async with asyncio.timeout(SECONDS):
+            await run(connect(str(api_server)), client, manner, ready)
         await checks[0]
 
     asyncio.run(whole())
 
 
 def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
-    space: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api_server: Path, space: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "FILES_SECONDS", 0.01)
     first = write(tmp_path)
@@ -74,10 +76,12 @@ def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
         second = write(tmp_path)
         assert any(ssl.get_server_certificate(("127.0.0.1", port)) == second for _ in range(2000))
 
-    while_it_runs(space, Manner("127.0.0.1", 0, Where(SPACE, url="https://127.0.0.1:1"), tmp_path), check)
+    while_it_runs(api_server, space, Manner("127.0.0.1", 0, Where(SPACE, url="https://127.0.0.1:1"), tmp_path), check)
 
 
-def test_configurations_that_somebody_deletes_are_written_again(space: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configurations_that_somebody_deletes_are_written_again(
+    api_server: Path, space: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(program, "OWN_SECONDS", 0.01)
 
     def check(_: int) -> None:
@@ -85,13 +89,13 @@ def test_configurations_that_somebody_deletes_are_written_again(space: Client, m
         space.delete(one)
         assert any(space.find(API, KINDS[0], "trackbed") for _ in range(2000))
 
-    while_it_runs(space, Manner("127.0.0.1", 0, Where(SPACE, url="https://127.0.0.1:1")), check)
+    while_it_runs(api_server, space, Manner("127.0.0.1", 0, Where(SPACE, url="https://127.0.0.1:1")), check)
 
 
-def test_it_shows_what_its_secret_holds(space: Client) -> None:
+def test_it_shows_what_its_secret_holds(api_server: Path, space: Client) -> None:
     def check(port: int) -> None:
         secret = space.get("v1", "Secret", SECRET, SPACE)
         shown = ssl.get_server_certificate(("127.0.0.1", port))
         assert base64.b64decode(secret["data"]["tls.crt"]).decode() == shown
 
-    while_it_runs(space, Manner("127.0.0.1", 0, Where(SPACE)), check)
+    while_it_runs(api_server, space, Manner("127.0.0.1", 0, Where(SPACE)), check)

@@ -22,8 +22,9 @@ from click.testing import CliRunner
 
 from tests.admission.live import make_namespace, refusal
 from tests.admission.test_server import review
-from tests.admission.test_watching import SPEC, crd, eventually, own
+from tests.admission.test_watching import SPEC, own
 from tests.admission.values import pod
+from tests.kinds import installed
 from trackbed.admission.certificates import renewed
 from trackbed.cli.main import cli
 from trackbed.kube.client import Client, connect
@@ -40,18 +41,15 @@ SECONDS = 60.0
 @pytest.fixture
 def client(api_server: Path) -> Iterator[Client]:
     """A cluster with a Fabric, and without our webhook afterwards."""
-    kinds = [crd("Fabric"), crd("RailNode")]
     with connect(str(api_server)) as found:
         make_namespace(found, "trackbed-system")
         make_namespace(found, "default")
-        for one in kinds:
-            found.apply(one)
-        eventually(found, own("Fabric", "train", SPEC))
+        installed(found)
+        found.apply(own("Fabric", "train", SPEC))
         yield found
         for kind in KINDS:
             found.delete({"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}})
-        for one in (own("Fabric", "train", {}), *kinds):
-            found.delete(one)
+        found.delete(own("Fabric", "train", {}))
 
 
 @contextmanager
@@ -155,8 +153,8 @@ def test_reviews_go_on_while_the_api_server_is_away(tmp_path: Path) -> None:
         connect(str(kubeconfig)) as client,
     ):
         make_namespace(client, "trackbed-system")
-        client.apply(crd("Fabric"))
-        eventually(client, own("Fabric", "train", SPEC))
+        installed(client)
+        client.apply(own("Fabric", "train", SPEC))
         with served(kubeconfig):
             [*_, webhook] = client.get(API, KINDS[0], "trackbed")["webhooks"]
             where = urlsplit(webhook["clientConfig"]["url"])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.crds import installed
+from tests.kinds import installed
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES
 from trackbed.controller.run import Controller
 from trackbed.kube import live as kube

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.controller.crds import installed
+from tests.kinds import installed
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.conditions import Condition
 from trackbed.kube.crds import crds

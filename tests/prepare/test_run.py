@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.controller.crds import installed
+from tests.kinds import installed
 from trackbed.fleet.outcome import Outcome
 from trackbed.fleet.task import Verb
 from trackbed.kube import live as kube

@@ -38,6 +38,12 @@ _ASKS = {
     "expression": f"object.metadata.?annotations.orValue({{}}).exists(name, name in {list(ASKING)})",
 }
 _STAYS = {"name": "is-not-being-deleted", "expression": "!has(object.metadata.deletionTimestamp)"}
+_NEW_SLOT = {
+    "name": "gets-a-slot",
+    "expression": "oldObject == null || object.spec.fabric != oldObject.spec.fabric"
+    " || object.spec.slot != oldObject.spec.slot",
+}
+"""All else in a RailNode is the controller's, which must be able to work while the webhook is dead."""
 _NEW_SPEC = {"name": "says-something-new", "expression": "oldObject == null || object.spec != oldObject.spec"}
 
 
@@ -134,9 +140,9 @@ def _validating(client: _Client) -> Manifest:
             path,
             "Fail",
             rules=[_rule("trackbed.dev", "v1alpha1", name, "CREATE", "UPDATE")],
-            matchConditions=[_STAYS, _NEW_SPEC],
+            matchConditions=[_STAYS, new],
         )
-        for name, path in (("fabrics", FABRICS), ("railnodes", RAILNODES))
+        for name, path, new in (("fabrics", FABRICS, _NEW_SPEC), ("railnodes", RAILNODES, _NEW_SLOT))
     ]
     return manifest(API, "ValidatingWebhookConfiguration", NAME, webhooks=[*client.pods(PODS_LAST), *own])
 

@@ -14,9 +14,8 @@ from trackbed.admission.known import Known, Planned, Ranges
 from trackbed.admission.review import Request, Verdict
 from trackbed.plan.compute import plan
 from trackbed.plan.plan import NodePlan, Plan
-from trackbed.spec.check import check
 from trackbed.spec.fabric import Fabric
-from trackbed.spec.load import fabric_of
+from trackbed.spec.load import fabric_of_resource
 from trackbed.spec.problems import Problem, SpecError
 from trackbed.spec.ranges import text
 from trackbed.stacks import MODULES
@@ -52,9 +51,6 @@ def decide(request: Request, known: Known) -> Verdict:
 def prepared(one: Mapping[str, Any], slots: Mapping[str, int], ranges: Ranges) -> Planned:
     """A Fabric object as pods may ask for it. Raises SpecError with all that is wrong, places not filled in."""
     fabric, name = _modelled(one)
-    problems = list(check(fabric.spec))
-    if problems:
-        raise SpecError(problems)
     planned = plan(_beside(fabric, ranges), slots)
     if name not in MODULES:
         message = f"no stack is called {name!r}; there are {', '.join(MODULES)}"
@@ -67,8 +63,7 @@ def prepared(one: Mapping[str, Any], slots: Mapping[str, int], ranges: Ranges) -
 
 def _modelled(one: Mapping[str, Any]) -> tuple[Fabric, str]:
     """The Fabric and the name of its stack."""
-    head = {key: one.get(key) for key in ("apiVersion", "kind", "spec")}
-    fabric = fabric_of(head | {"metadata": {"name": _metadata(one).get("name")}})
+    fabric = fabric_of_resource(one)
     return fabric, fabric.spec.kubernetes.stack
 
 

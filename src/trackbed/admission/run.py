@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from trackbed.admission.server import CertificateError, serving, show, spare_rev
 from trackbed.admission.watching import Watched
 from trackbed.kube.client import Client
 from trackbed.kube.errors import KubeError
+from trackbed.kube.live import Live
+from trackbed.kube.serving import until_one_ends, until_told
 
 OWN_SECONDS = 600.0
 """How often we look whether our certificate is due, and write the configurations again: somebody may have changed them.
@@ -46,30 +47,26 @@ class Manner:
         return (host,) if host else self.where.names
 
 
-async def run(client: Client, manner: Manner, ready: Callable[[int], None]) -> None:
+async def run(live: Live, client: Client, manner: Manner, ready: Callable[[int], None]) -> None:
     """Serve until told to end; `ready` is called with the port once the API server has been told of us.
 
     Raises KubeError where the cluster cannot be read or written at the start, CertificateError, and OSError where the
     address cannot be listened on.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    source, shown = Watched(client), _Shown(client, manner)
-    source.known = await asyncio.to_thread(source.read)
+    source = Watched(live)
+    async with live:
+        await until_told(until_one_ends(source.follow(), _serve(source, client, manner, ready)))
+
+
+async def _serve(source: Watched, client: Client, manner: Manner, ready: Callable[[int], None]) -> None:
+    await source.begun()
     spare_reviews_the_collector()
+    shown = _Shown(client, manner)
     await shown.renew()
     async with serving(source, shown.tls, manner.host, manner.port) as port:
         await asyncio.to_thread(publish, client, manner.where, shown.bundle)
         ready(port)
-        tasks = [asyncio.create_task(work) for work in (source.follow(), shown.follow())]
-        ended = asyncio.create_task(stop.wait())
-        await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                raise outcome
+        await shown.follow()
 
 
 class _Shown:

@@ -54,6 +54,7 @@ def command(
     from trackbed.admission.server import CertificateError
     from trackbed.kube.client import connect
     from trackbed.kube.errors import ConfigurationError, KubeError
+    from trackbed.kube.live import connect as follow
 
     host, port = _address(listen)
     if url is not None and not url.startswith("https://"):
@@ -63,7 +64,8 @@ def command(
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:
         with connect(kubeconfig, context) as client:
-            asyncio.run(run(client, manner, lambda port: click.echo(f"serving reviews at {host}:{port}")))
+            live = follow(kubeconfig, context)
+            asyncio.run(run(live, client, manner, lambda port: click.echo(f"serving reviews at {host}:{port}")))
     except (ConfigurationError, CertificateError) as error:
         refuse(str(error))
     except KubeError as error:

@@ -18,7 +18,7 @@ from trackbed.kube.errors import KubeError
 from trackbed.kube.lease import Election
 from trackbed.kube.live import Live
 from trackbed.kube.reflector import Reflector
-from trackbed.kube.serving import until_told
+from trackbed.kube.serving import until_one_ends, until_told
 
 LEASE = "trackbed-controller"
 SETTLE_SECONDS = 0.2
@@ -46,19 +46,11 @@ async def control(live: Live, namespace: str, who: str, tell: Tell) -> None:
     election = Election(live, namespace, LEASE, who)
     await election.won(tell)
     tell(f"{who} leads")
-    work = asyncio.create_task(Controller(live, namespace, tell).run())
-    hold = asyncio.create_task(election.hold(tell))
     try:
-        await asyncio.wait({work, hold}, return_when=asyncio.FIRST_COMPLETED)
+        await until_one_ends(Controller(live, namespace, tell).run(), election.hold(tell))
     finally:
-        for task in (work, hold):
-            task.cancel()
-        done = await asyncio.gather(work, hold, return_exceptions=True)
         with suppress(KubeError):
             await election.release()
-    for one in done:
-        if isinstance(one, Exception):
-            raise one
     tell(f"{who} leads no more")
 
 

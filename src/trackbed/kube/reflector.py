@@ -30,6 +30,7 @@ PAGE = 500
 WATCH_SECONDS = 240
 """How long a server keeps a stream; a random part more, so that not all end at once."""
 GONE = 410
+_NOT_FOUND = 404
 LONGEST_PAUSE_SECONDS = 30.0
 
 
@@ -102,9 +103,19 @@ class Reflector(Generic[_Kind]):
                 troubles = 0
                 await self._follow(version)
             except KubeError as error:
-                tell(str(error))
+                if isinstance(error, RefusedError) and error.status == _NOT_FOUND:
+                    self._none()
+                else:
+                    tell(str(error))
                 troubles += 1
                 await asyncio.sleep(pause_seconds(troubles))
+
+    def _none(self) -> None:
+        """The server has no such kind: there is nothing of it, and it is asked again now and then."""
+        if self.objects or not self.synced.is_set():
+            self.objects = {}
+            self._changed()
+        self.synced.set()
 
     def wrote(self, raw: dict[str, object]) -> None:
         """Take note of what a write came back with, so that the next look sees it; what the watch has passed is old."""

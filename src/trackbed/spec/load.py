@@ -80,8 +80,10 @@ def fabric_of_resource(one: Mapping[str, Any]) -> Fabric:
 
     An API server hands out numbers and booleans; the models read a file's text, and both must mean the same.
     """
+    metadata = one.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
     wanted = {key: one.get(key) for key in ("apiVersion", "kind")}
-    fabric = fabric_of({**wanted, "metadata": {"name": one["metadata"]["name"]}, "spec": _as_text(one.get("spec"))})
+    fabric = fabric_of({**wanted, "metadata": {"name": name}, "spec": _as_text(one.get("spec"))})
     if wrong := list(check(fabric.spec)):
         raise SpecError(wrong)
     return fabric
