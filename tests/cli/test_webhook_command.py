@@ -89,8 +89,8 @@ def until_given(client: Client) -> list[str]:
 def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: Client) -> None:
     with served(api_server) as process:
         assert until_given(client) == ["rdma/rail0", "rdma/rail1"]
-        renumbered = SPEC | {"addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.1/16"}}
-        assert "has host bits set" in refusal(client, own("Fabric", "other", renumbered))
+        small = SPEC | {"addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/29"}}
+        assert "has room for 0 nodes" in refusal(client, own("Fabric", "other", small))
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 0
         assert process.stdout is not None

@@ -53,9 +53,15 @@ async def run(live: Live, client: Client, manner: Manner, ready: Callable[[int],
     Raises KubeError where the cluster cannot be read or written at the start, CertificateError, and OSError where the
     address cannot be listened on.
     """
+    await asyncio.to_thread(_reach, client)
     source = Watched(live)
     async with live:
         await until_told(until_one_ends(source.follow(), _serve(source, client, manner, ready)))
+
+
+def _reach(client: Client) -> None:
+    """Whether anybody answers: who follows a cluster would wait for one that is not there."""
+    log.debug("API server %s", client.version)
 
 
 async def _serve(source: Watched, client: Client, manner: Manner, ready: Callable[[int], None]) -> None:
