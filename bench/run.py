@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The benchmark's one program: `bench/run.py [plan|cli|stacks|attach|fleet|webhook|all] [options]`."""
+"""The benchmark's one program: `bench/run.py [plan|cli|stacks|attach|fleet|webhook|control|all] [options]`."""
 
 import argparse
 import contextlib
@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import (
     attach,
+    control,
     figures,
     fleet,
     goals,
@@ -47,6 +48,8 @@ def main() -> int:
         found += stacks.stacks(options.stack)
     if options.what == "webhook":  # for a quiet machine
         found += webhook.webhook()
+    if options.what == "control":  # for a quiet machine
+        found += control.control()
     if options.what == "fleet":  # for a quiet machine, and root
         found += fleet.fleet()
     if options.what in ("attach", "all"):
@@ -64,7 +67,10 @@ def _may_be_none(figure: figures.Figure) -> bool:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Trackbed against its goals, its floor and today's programs.")
     parser.add_argument(
-        "what", nargs="?", default="all", choices=("plan", "cli", "stacks", "attach", "fleet", "webhook", "all")
+        "what",
+        nargs="?",
+        default="all",
+        choices=("plan", "cli", "stacks", "attach", "fleet", "webhook", "control", "all"),
     )
     parser.add_argument("-o", dest="output", default="text", choices=("text", "json"), help="how to print")
     parser.add_argument("--runs", type=_positive, default=5, help="plan: runs of the whole command (%(default)s)")

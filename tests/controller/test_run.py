@@ -108,6 +108,15 @@ class Ground:
             pytest.fail(f"{name} is not {wanted}: {rolled}; {self.told}")
         return str(rolled.get("message", ""))
 
+    async def gone(self, name: str) -> None:
+        """Wait until a node has no RailNode any more."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while (await self.live.get(RAILNODES, dict[str, Any], fieldSelector=f"metadata.name={name}"))["items"]:
+                    pass
+        except TimeoutError:
+            pytest.fail(f"{name} still has a RailNode; {self.told}")
+
     async def slots(self) -> dict[str, int]:
         """The lock that the cluster keeps."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/trackbed-lock-{self.name}"
@@ -233,9 +242,9 @@ def test_pods_leave_by_eviction_and_the_one_that_stays_is_named(kubeconfig: str)
         await here.live.create(path, {**budget, "spec": {"maxUnavailable": 0, "selector": selector}})
         await here.fabric(only)
         message = ""
-        while "1 pods left" not in message:
+        while "1 pod left" not in message:
             message = await here.stage(only, "Draining")
-        assert message.startswith(f"1 pods left: default/{here.name}-stays: Cannot evict pod")
+        assert message.startswith(f"1 pod left: default/{here.name}-stays: Cannot evict pod")
         assert not here.agents.hosts[only].changes
         await here.live.delete(f"{path}/{here.name}")
         await here.complete()
@@ -294,3 +303,35 @@ def test_reboots_happen_once_and_only_where_allowed(kubeconfig: str) -> None:
         assert here.agents.hosts[only].boot == 2
 
     scene(kubeconfig, act, Agents(reboots=lambda _: True))
+
+
+def test_a_node_that_left_gives_its_slot_free_after_a_while(kubeconfig: str) -> None:
+    async def act(here: Ground) -> None:
+        for name in here.nodes(2):
+            await here.node(name)
+        await here.fabric(f"{here.name}-[0-1]", {"keepSlotsHours": 0})
+        await here.complete()
+        await here.fabric(f"{here.name}-1", {"keepSlotsHours": 0})
+        await here.gone(here.nodes(1)[0])
+        assert await here.slots() == {f"{here.name}-1": 1}
+        await here.fabric(f"{here.name}-1,{here.name}-new", {"keepSlotsHours": 0})
+        await here.until(lambda s: s.get("absent") == 1)
+        assert await here.slots() == {f"{here.name}-1": 1, f"{here.name}-new": 0}
+
+    scene(kubeconfig, act)
+
+
+def test_a_deleted_fabric_lets_go_of_its_nodes_and_keeps_their_addresses(kubeconfig: str) -> None:
+    async def act(here: Ground) -> None:
+        (only,) = here.nodes(1)
+        await here.node(only)
+        await here.fabric(only)
+        await here.stage(only, "Failed")
+        assert TAINT in await here.taints(only)
+        await here.live.delete(f"{FABRICS}/{here.name}")
+        await here.gone(only)
+        assert TAINT not in await here.taints(only)
+        assert await here.slots() == {only: 0}
+        await here.fabric(only)
+
+    scene(kubeconfig, act, Agents(fails=lambda _: True))

@@ -18,12 +18,12 @@ from trackbed.kube import live as kube
 from trackbed.kube.client import connect
 from trackbed.kube.conditions import find
 from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, KIND, PREPARED, RailNodeSpec, RailNodeStatus
+from trackbed.kube.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.plan.compute import plan
 from trackbed.plan.plan import NodePlan
 from trackbed.plan.wire import write_node
 from trackbed.prepare.host import Host
-from trackbed.prepare.run import PATH, Preparer
+from trackbed.prepare.run import Preparer
 from trackbed.spec.load import load
 
 FABRIC = Path(__file__).parents[2] / "examples" / "shared-subnet.yaml"

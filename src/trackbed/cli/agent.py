@@ -265,7 +265,8 @@ def _show(found: dict[str, Any]) -> None:
 @command.command("prepare")
 @click.option("--node", "name", envvar="NODE_NAME", required=True, help="Name of this node in the cluster; $NODE_NAME.")
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: by the pod's own account.")
-def prepare(name: str, kubeconfig: str | None) -> None:
+@_socket_option
+def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
     """Make this node's host what its RailNode says, and say what it is; in a privileged pod with hostPID.
 
     The host is compared whenever its RailNode changes, and every ten minutes; it is changed only while the controller
@@ -289,4 +290,4 @@ def prepare(name: str, kubeconfig: str | None) -> None:
         live = connect(kubeconfig)
     except ConfigurationError as error:
         refuse(str(error))
-    asyncio.run(serve(live, name, BOOT_ID.read_text().strip()))
+    asyncio.run(serve(live, name, BOOT_ID.read_text().strip(), socket_file))

@@ -52,7 +52,7 @@ class Actor:
         marks: dict[str, str | None] = {SINCE: now()}
         if not node.spec.unschedulable:
             marks[CORDONED] = ""
-        await self._node(one, marks, {"taints": taints, "unschedulable": True})
+        await _write(self._live, self._nodes, node, marks, {"taints": taints, "unschedulable": True})
 
     guard = begin
     """Somebody took the taint from a node that is being changed: it gets it back."""
@@ -80,13 +80,13 @@ class Actor:
         if _rail(one).spec.may_change:
             done = {"mayChange": None, "mayReboot": None, "changingSince": None, "reboots": None}
             await self._railnode(one, {**done, "changedGeneration": self._generation})
-        await self._free(one)
+        await free(self._live, self._nodes, one.node)
 
     async def leave(self, one: Standing) -> None:
         """Note since when the Fabric names the node no longer, and let go of it; the host stays as it is."""
         done = {"mayChange": None, "mayReboot": None, "changingSince": None, "reboots": None}
         await self._railnode(one, {**done, "leftAt": _rail(one).spec.left_at or now()})
-        await self._free(one)
+        await free(self._live, self._nodes, one.node)
 
     async def forget(self, one: Standing) -> None:
         """Delete the RailNode of a node whose slot is free again."""
@@ -97,15 +97,6 @@ class Actor:
         plan = self._wanted.document(one.name)
         return {"generation": self._generation, "plan": plan, "planHash": one.wanted.digest}
 
-    async def _free(self, one: Standing) -> None:
-        node = one.node
-        if node is None or not (node.begun or node.metadata.annotations.cordoned is not None):
-            return
-        taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != TAINT]
-        ours = node.metadata.annotations.cordoned is not None
-        spec: dict[str, Any] = {"taints": taints or None}
-        await self._node(one, {SINCE: None, CORDONED: None}, {**spec, **({"unschedulable": None} if ours else {})})
-
     async def _railnode(
         self, one: Standing, spec: Mapping[str, Any], marks: Mapping[str, str | None] | None = None
     ) -> None:
@@ -113,9 +104,30 @@ class Actor:
         change = {"metadata": metadata, "spec": dict(spec)}
         self._railnodes.wrote(await self._live.merge(f"{RAILNODES}/{one.name}", change))
 
-    async def _node(self, one: Standing, marks: Mapping[str, str | None], spec: Mapping[str, Any]) -> None:
-        metadata = {"resourceVersion": _node(one).metadata.resourceVersion, "annotations": dict(marks)}
-        self._nodes.wrote(await self._live.merge(f"{NODES}/{one.name}", {"metadata": metadata, "spec": dict(spec)}))
+
+async def free(live: Live, nodes: Reflector[Node], node: Node | None) -> None:
+    """Take taint and cordon from a node, as far as they are ours."""
+    if node is None or not (node.begun or node.metadata.annotations.cordoned is not None):
+        return
+    taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != TAINT]
+    spec: dict[str, Any] = {"taints": taints or None}
+    if node.metadata.annotations.cordoned is not None:
+        spec["unschedulable"] = None
+    await _write(live, nodes, node, {SINCE: None, CORDONED: None}, spec)
+
+
+async def let_go(live: Live, nodes: Reflector[Node], rail: RailNode, node: Node | None) -> bool:
+    """Delete the RailNode of a Fabric that is no more, and free its node. Raises KubeError."""
+    await free(live, nodes, node)
+    await live.delete(f"{RAILNODES}/{rail.metadata.name}")
+    return True
+
+
+async def _write(
+    live: Live, nodes: Reflector[Node], node: Node, marks: Mapping[str, str | None], spec: Mapping[str, Any]
+) -> None:
+    metadata = {"resourceVersion": node.metadata.resourceVersion, "annotations": dict(marks)}
+    nodes.wrote(await live.merge(f"{NODES}/{node.metadata.name}", {"metadata": metadata, "spec": dict(spec)}))
 
 
 def _rail(one: Standing) -> RailNode:

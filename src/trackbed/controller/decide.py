@@ -93,7 +93,7 @@ def _room(placed: Sequence[Placed], rules: Rules, counts: Mapping[Stage, int]) -
     if rules.paused:
         return 0, f"paused: rollout.paused, or annotation {PAUSED}"
     if failed > rules.failures:
-        return 0, f"{failed} nodes failed, {rules.failures} may (rollout.maxFailures): {_first(placed)}"
+        return 0, f"{counted(failed)} failed, {rules.failures} may (rollout.maxFailures): {_first(placed)}"
     if failed and proved < rules.canary:
         return 0, f"a canary failed: {_first(placed)}"
     unavailable = sum(one.standing.unavailable for one in placed)
@@ -101,6 +101,11 @@ def _room(placed: Sequence[Placed], rules: Rules, counts: Mapping[Stage, int]) -
     if proved < rules.canary:
         room = min(room, rules.canary - proved - sum(one.stage in IN_PROGRESS for one in placed))
     return max(room, 0), ""
+
+
+def counted(nodes: int) -> str:
+    """So many nodes, in words."""
+    return f"{nodes} node{'' if nodes == 1 else 's'}"
 
 
 def _first(placed: Sequence[Placed]) -> str:

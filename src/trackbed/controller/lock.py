@@ -36,14 +36,14 @@ class _Stored(msgspec.Struct):
 
 
 class KeptLock:
-    """The lock of one Fabric; what was read or written last is in `nodes`."""
+    """The lock of one Fabric; what was read or written last is in `nodes`, of which version in `version`."""
 
     def __init__(self, live: Live, namespace: str, fabric: str) -> None:
         self.nodes: Mapping[str, int] = {}
         self._live, self._fabric = live, fabric
         self._metadata = {"name": f"trackbed-lock-{fabric}", "namespace": namespace}
         self._all = f"/api/v1/namespaces/{namespace}/configmaps"
-        self._version = ""
+        self.version = ""
 
     async def read(self) -> None:
         """Read it; where there is none yet it is empty. Raises KubeError, and SpecError for one that cannot be read."""
@@ -52,18 +52,18 @@ class KeptLock:
         except RefusedError as error:
             if error.status != _NOT_FOUND:
                 raise
-            self.nodes, self._version = {}, ""
+            self.nodes, self.version = {}, ""
             return
         self.nodes = load_lock(stored.data.text.encode(), f"ConfigMap {self._metadata['name']}").nodes
-        self._version = stored.metadata.resourceVersion
+        self.version = stored.metadata.resourceVersion
 
     async def write(self, nodes: Mapping[str, int]) -> None:
         """Write it over what was read last. RefusedError with status 409 where somebody else wrote meanwhile."""
         data = {_KEY: document(self._fabric, nodes)}
         one: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata, "data": data}
-        if self._version:
-            versioned = {**self._metadata, "resourceVersion": self._version}
+        if self.version:
+            versioned = {**self._metadata, "resourceVersion": self.version}
             stored = await self._live.replace(f"{self._all}/{self._metadata['name']}", {**one, "metadata": versioned})
         else:
             stored = await self._live.create(self._all, one)
-        self.nodes, self._version = dict(nodes), stored["metadata"]["resourceVersion"]
+        self.nodes, self.version = dict(nodes), stored["metadata"]["resourceVersion"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from trackbed.kube import railnode
 from trackbed.kube.conditions import Condition
 from trackbed.kube.railnode import FABRIC_LABEL, PAUSED, RETRY, TAINT, FabricStatus
 
@@ -18,7 +19,7 @@ ROLLBACK = "trackbed.dev/rollback"
 """Annotation on a Fabric: the generation that is not wanted; the last good one is carried out until the next."""
 
 FABRICS = "/apis/trackbed.dev/v1alpha1/fabrics"
-RAILNODES = "/apis/trackbed.dev/v1alpha1/railnodes"
+RAILNODES = railnode.PATH
 NODES = "/api/v1/nodes"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trackbed.controller.decide import Decision, Placed
+from trackbed.controller.decide import Decision, Placed, counted
 from trackbed.controller.objects import Fabric
 from trackbed.controller.stage import IN_PROGRESS, Rules, Stage
 from trackbed.kube.conditions import Condition, Status, find, put
@@ -22,20 +22,24 @@ _TITLES: Mapping[Stage, str] = {Stage.STRANDED: Stage.REBOOTING}
 _LONGEST_MESSAGE = 1024
 
 
-def rolled(one: Placed, rules: Rules, left: tuple[str, ...], now: str) -> dict[str, Any] | None:
+def rolled(one: Placed, left: tuple[str, ...], now: str) -> dict[str, Any] | None:
     """The RailNode's status to apply; None where it says so already, or the stage lasts for a moment only."""
     rail = one.standing.rail
     if rail is None or one.stage in _UNTOLD:
         return None
     old = find(rail.status.conditions, ROLLED)
     status: Status = "True" if one.stage is Stage.SOUND else "False"
-    why = f"{len(left)} pods left: {left[0]}" if one.stage is Stage.DRAINING and left else one.why
-    new = Condition(ROLLED, status, _TITLES.get(one.stage, one.stage), why[:_LONGEST_MESSAGE], "", rules.generation)
+    why = _left(left) if one.stage is Stage.DRAINING and left else one.why
+    new = Condition(ROLLED, status, _TITLES.get(one.stage, one.stage), why[:_LONGEST_MESSAGE])
     if msgspec.structs.replace(new, last_transition_time=old.last_transition_time) == old:
         return None
     (told,) = put([old] if old.last_transition_time else [], new, now)
     kind = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": one.standing.name}}
     return {**kind, "status": {"conditions": [msgspec.to_builtins(told)]}}
+
+
+def _left(pods: tuple[str, ...]) -> str:
+    return f"{len(pods)} pod{'s' if len(pods) > 1 else ''} left: {pods[0]}"
 
 
 def fabric_status(fabric: Fabric, decision: Decision, rules: Rules, now: str) -> FabricStatus:
@@ -75,7 +79,7 @@ def _progress(decision: Decision, rules: Rules, *, done: bool) -> Condition:
     failed = decision.counts.get(Stage.FAILED, 0)
     rest = sum(decision.counts.values()) - failed - decision.counts.get(Stage.SOUND, 0)
     if failed and rest == decision.counts.get(Stage.ABSENT, 0):
-        return Condition(PROGRESSING, "False", "Failed", f"{failed} nodes failed: kubectl get railnodes")
+        return Condition(PROGRESSING, "False", "Failed", f"{counted(failed)} failed: kubectl get railnodes")
     return Condition(PROGRESSING, "True", "Rolling")
 
 

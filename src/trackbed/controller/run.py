@@ -11,9 +11,11 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
+from trackbed.controller.act import let_go
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Fabric, Node, RailNode
-from trackbed.controller.site import Site
+from trackbed.controller.site import Site, together
 from trackbed.kube.errors import KubeError
 from trackbed.kube.lease import Election
 from trackbed.kube.live import Live
@@ -98,7 +100,21 @@ class Controller:
                 self._tell(f"fabric {name}: one look took {took:.1f} s")
         for gone in self._sites.keys() - self._fabrics.objects.keys():
             del self._sites[gone]
+        waits.append(await self._orphans())
         return min(waits)
+
+    async def _orphans(self) -> float:
+        """Let go of nodes whose Fabric was deleted; the lock stays, so it would get them back as they were."""
+        left = [one for one in self._railnodes.objects.values() if one.spec.fabric not in self._fabrics.objects]
+        nodes = self._nodes.objects
+        try:
+            await together(
+                [partial(let_go, self._live, self._nodes, one, nodes.get(one.metadata.name)) for one in left]
+            )
+        except KubeError as error:
+            self._tell(f"nodes of no Fabric: {error}")
+            return _AGAIN_SECONDS
+        return 60.0
 
     def _site(self, name: str) -> Site:
         return Site(self._live, self._railnodes, self._nodes, self._namespace, name)

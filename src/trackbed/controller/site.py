@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -36,6 +36,10 @@ AT_ONCE = 32
 """Requests under way at a time."""
 DRAIN_SECONDS = 5.0
 """Pods of a node are asked to leave no more often."""
+AGAIN_SECONDS = 5.0
+"""What went wrong is tried again no earlier."""
+QUIET_SECONDS = 60.0
+"""A look that nothing has caused: some time may be over."""
 REPORT_SECONDS = 1.0
 UNSURE_SECONDS = 60.0
 """A server ends a request after so long at the latest (kube-apiserver --request-timeout)."""
@@ -68,26 +72,24 @@ class Site:
         except SpecError as error:
             why = "; ".join(problem.message for problem in error.problems)
             await self._status(fabric, report.refused(fabric, why, now()))
-            return 60.0
+            return QUIET_SECONDS
         told = rules(fabric, model, len(wanted.nodes))
         decision = decide(self._standings(wanted), told, datetime.now(UTC))
         actor = Actor(self._live, self._railnodes, self._nodes, wanted, told.generation)
-        acted = await self._act(decision, actor, tell)
-        waits = await self._report(fabric, decision, told)
-        return min(waits, 0.1 if acted else DRAIN_SECONDS if self._drains else 60.0)
+        again = await self._act(decision, actor, tell)
+        return min(again, await self._report(fabric, decision, told, tell))
 
     async def _plan(self, fabric: Fabric) -> tuple[Model, Slices]:
         """The Fabric's model and plan, made anew for a new generation or lock. Raises SpecError, KubeError."""
         if not self._lock_read:
             await self._lock.read()
             self._lock_read = True
-        key = (fabric.metadata.generation, fabric.metadata.annotations.rollback, id(self._lock.nodes))
-        if self._planned is None or self._planned[0] != key:
+        of = (fabric.metadata.generation, fabric.metadata.annotations.rollback)
+        if self._planned is None or self._planned[0] != (*of, self._lock.version):
             model = model_of(await self._wanted(fabric))
             found = slices(model, self._lock.nodes)
-            await self._keep(found)
-            key = (fabric.metadata.generation, fabric.metadata.annotations.rollback, id(self._lock.nodes))
-            self._planned = (key, model, found)
+            await self._keep(found.lock)
+            self._planned = ((*of, self._lock.version), model, found)
         return self._planned[1], self._planned[2]
 
     async def _wanted(self, fabric: Fabric) -> Fabric:
@@ -97,11 +99,12 @@ class Site:
         spec = await self._revisions.before(fabric.metadata.generation)
         return fabric if spec is None else msgspec.structs.replace(fabric, spec=spec)
 
-    async def _keep(self, found: Slices) -> None:
-        if found.lock == self._lock.nodes:
+    async def _keep(self, lock: Mapping[str, int]) -> None:
+        """Have the cluster keep this lock. Raises KubeError."""
+        if lock == self._lock.nodes:
             return
         try:
-            await self._lock.write(found.lock)
+            await self._lock.write(lock)
         except RefusedError:
             self._lock_read = False  # somebody else wrote it: read it anew
             raise
@@ -117,35 +120,37 @@ class Site:
             if rail.spec.fabric == self._name and name not in wanted.nodes:
                 yield Standing(name, None, rail, nodes.get(name))
 
-    async def _act(self, decision: Decision, actor: Actor, tell: Tell) -> bool:
-        """Do what was decided; whether anything was."""
+    async def _act(self, decision: Decision, actor: Actor, tell: Tell) -> float:
+        """Do what was decided; seconds after which there may be more to do."""
         standings = {one.standing.name: one.standing for one in decision.placed}
         draining = {name for verb, name in decision.moves if verb == "drain"}
         self._drains = {name: told for name, told in self._drains.items() if name in draining}
         due = time.monotonic() - DRAIN_SECONDS
         moves = [(v, n) for v, n in decision.moves if v != "drain" or self._drains.get(n, (0.0,))[0] < due]
-        await together([partial(self._do, verb, standings[name], actor, tell) for verb, name in moves])
-        return bool(moves)
+        if gone := {name for verb, name in moves if verb == "forget"}:
+            await self._keep({name: slot for name, slot in self._lock.nodes.items() if name not in gone})
+        done = await together([partial(self._do, verb, standings[name], actor, tell) for verb, name in moves])
+        if not all(done):
+            return AGAIN_SECONDS
+        return 0.0 if moves else DRAIN_SECONDS if self._drains else QUIET_SECONDS
 
-    async def _do(self, verb: Verb, one: Standing, actor: Actor, tell: Tell) -> None:
+    async def _do(self, verb: Verb, one: Standing, actor: Actor, tell: Tell) -> bool:
+        """Do one thing to one node; False where that went wrong and is to be tried again after a while."""
         try:
             if verb == "drain":
                 self._drains[one.name] = (time.monotonic(), await actor.drain(one))
             else:
                 await getattr(actor, verb)(one)
-            if verb == "forget":
-                await self._lock.write({name: slot for name, slot in self._lock.nodes.items() if name != one.name})
-        except RefusedError as error:
-            if error.status not in _MOVED_ON:
-                tell(f"{verb} {one.name}: {error}")
-        except UnreachableError as error:
-            if verb == "begin":
+        except KubeError as error:
+            if isinstance(error, RefusedError) and error.status in _MOVED_ON:
+                return True
+            if isinstance(error, UnreachableError) and verb == "begin":
                 self._unsure[one.name] = time.monotonic() + UNSURE_SECONDS
             tell(f"{verb} {one.name}: {error}")
-        except KubeError as error:
-            tell(f"{verb} {one.name}: {error}")
+            return False
+        return True
 
-    async def _report(self, fabric: Fabric, decision: Decision, told: Rules) -> float:
+    async def _report(self, fabric: Fabric, decision: Decision, told: Rules, tell: Tell) -> float:
         """Tell the objects how it stands, no more often than once in a while; seconds until there is more to tell."""
         wait = self._reported + REPORT_SECONDS - time.monotonic()
         if wait > 0:
@@ -157,21 +162,26 @@ class Site:
         changed = len(stays) < len(decision.placed)
         self._told = fresh
         left = {name: who for name, (_, who) in self._drains.items()}
-        writes = [w for one in stays if (w := report.rolled(one, told, left.get(one.standing.name, ()), at))]
-        await together([partial(self._rolled, one) for one in writes])
+        writes = [w for one in stays if (w := report.rolled(one, left.get(one.standing.name, ()), at))]
+        told_all = all(await together([partial(self._rolled, one, tell) for one in writes]))
         status = report.fabric_status(fabric, decision, told, at)
         if status.good_generation != fabric.status.good_generation and fabric.metadata.annotations.rollback is None:
             await self._revisions.keep(fabric)
         await self._status(fabric, status)
-        return REPORT_SECONDS if changed or writes else 60.0
+        if not told_all:
+            return AGAIN_SECONDS
+        return REPORT_SECONDS if changed or writes else QUIET_SECONDS
 
-    async def _rolled(self, one: dict[str, Any]) -> None:
+    async def _rolled(self, one: dict[str, Any], tell: Tell) -> bool:
+        name = one["metadata"]["name"]
         try:
-            path = f"{RAILNODES}/{one['metadata']['name']}/status"
-            self._railnodes.wrote(await self._live.apply(path, one, MANAGER))
-        except RefusedError as error:
-            if error.status not in _MOVED_ON:
-                raise
+            self._railnodes.wrote(await self._live.apply(f"{RAILNODES}/{name}/status", one, MANAGER))
+        except KubeError as error:
+            if isinstance(error, RefusedError) and error.status in _MOVED_ON:
+                return True
+            tell(f"status of {name}: {error}")
+            return False
+        return True
 
     async def _status(self, fabric: Fabric, status: FabricStatus) -> None:
         if status == fabric.status:
@@ -181,12 +191,12 @@ class Site:
         await self._live.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
 
 
-async def together(work: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Do it all, a bounded number at a time, in order of beginning."""
+async def together(work: Sequence[Callable[[], Awaitable[bool]]]) -> list[bool]:
+    """Do it all, a bounded number at a time, in order of beginning; what each said."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(do: Callable[[], Awaitable[None]]) -> None:
+    async def one(do: Callable[[], Awaitable[bool]]) -> bool:
         async with gate:
-            await do()
+            return await do()
 
-    await asyncio.gather(*(one(do) for do in work))
+    return await asyncio.gather(*(one(do) for do in work))

@@ -17,6 +17,7 @@ from trackbed.kube.conditions import Condition
 
 API_VERSION = "trackbed.dev/v1alpha1"
 KIND = "RailNode"
+PATH = "/apis/trackbed.dev/v1alpha1/railnodes"
 
 PREPARED = "Prepared"
 """The condition that a node's agent keeps: whether the host is as the plan in `spec` has it."""

@@ -25,17 +25,17 @@ from trackbed.fleet.outcome import Outcome
 from trackbed.kube.conditions import Condition, put
 from trackbed.kube.errors import KubeError
 from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, KIND, PREPARED, RailNodeSpec, RailNodeStatus
+from trackbed.kube.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.kube.reflector import Reflector
-from trackbed.kube.serving import until_told
+from trackbed.kube.serving import until_one_ends, until_told
 from trackbed.kube.times import now
 from trackbed.plan.plan import NodePlan
 from trackbed.plan.wire import read_node
+from trackbed.prepare.allocations import publish
 from trackbed.prepare.host import Host
 from trackbed.prepare.judge import Next, after_apply, after_look, differences
 from trackbed.spec.problems import SpecError
 
-PATH = "/apis/trackbed.dev/v1alpha1/railnodes"
 MANAGER = "trackbed-agent"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 CHECK_SECONDS = 600.0
@@ -49,10 +49,11 @@ Tell = Callable[[str], None]
 _log = logging.getLogger(__name__)
 
 
-async def serve(live: Live, name: str, boot: str) -> None:
-    """Do it until SIGTERM or SIGINT; `name` is this node's, `boot` the one it is in."""
+async def serve(live: Live, name: str, boot: str, socket: Path) -> None:
+    """Do it until SIGTERM or SIGINT; `name` is this node's, `boot` the one it is in, at `socket` the rails' agent."""
+    preparing = Preparer(live, name, Host(), boot, _log.info).run()
     async with live:
-        await until_told(Preparer(live, name, Host(), boot, _log.info).run())
+        await until_told(until_one_ends(preparing, publish(live, name, socket, _log.info)))
 
 
 class _Meta(msgspec.Struct, frozen=True):

@@ -46,6 +46,8 @@ class Agents:
     """Whether a change of this node needs a reboot."""
     fails: Callable[[str], bool] = lambda _: False
     """Whether a change of this node fails."""
+    prepared: bool = False
+    """Whether hosts are as planned from the beginning."""
     hosts: dict[str, Host] = field(default_factory=dict)
     _told: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -88,7 +90,7 @@ class Agents:
     def status(self, rail: RailNode) -> RailNodeStatus:
         """What a host's agent does about its RailNode, and then says of it."""
         name, spec = rail.metadata.name, rail.spec
-        host = self.hosts.setdefault(name, Host())
+        host = self.hosts.setdefault(name, Host(spec.plan_hash if self.prepared else ""))
         condition, needs = self._do(name, host, rail)
         said = put([one for one in rail.status.conditions if one.type == PREPARED], condition, now())
         return RailNodeStatus(spec.plan_hash, f"boot-{host.boot}", needs, said)
