@@ -9,7 +9,7 @@ import msgspec
 
 from trackbed.kube import railnode
 from trackbed.kube.conditions import Condition
-from trackbed.kube.railnode import FABRIC_LABEL, PAUSED, RETRY, TAINT, FabricStatus
+from trackbed.kube.railnode import FABRIC_LABEL, PAUSED, RETRY, TAINT, FabricStatus, RailNodeSlice
 
 CORDONED = "trackbed.dev/cordoned"
 """Annotation on a Node that the controller cordoned: only then does it uncordon it."""
@@ -95,21 +95,6 @@ class Node(msgspec.Struct, frozen=True):
     def unavailable(self) -> bool:
         """Whether it takes no pods now, for whatever reason."""
         return self.begun or self.spec.unschedulable or not self.ready
-
-
-class RailNodeSlice(msgspec.Struct, frozen=True, rename="camel"):
-    """What a RailNode says its node shall be, without the plan itself."""
-
-    fabric: str
-    slot: int
-    generation: int = 0
-    plan_hash: str = ""
-    may_change: bool = False
-    may_reboot: str = ""
-    changing_since: str = ""
-    changed_generation: int = 0
-    reboots: int = 0
-    left_at: str = ""
 
 
 class _RailNodeStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -35,8 +35,8 @@ RETRY = "trackbed.dev/retry"
 """Annotation on a RailNode that failed: try once more. The controller takes it away."""
 
 
-class RailNodeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What the node shall be."""
+class RailNodeSlice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the node shall be, without the plan itself: all that a controller of 10,000 nodes holds of each."""
 
     fabric: str
     """Name of the Fabric it belongs to."""
@@ -44,8 +44,6 @@ class RailNodeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """Its number in the fabric, from which all its addresses follow; never given to another node."""
     generation: int = 0
     """Generation of the Fabric that `plan` comes from."""
-    plan: dict[str, Any] = msgspec.field(default_factory=dict)
-    """The node's slice of the plan, as in /etc/trackbed/node.json."""
     plan_hash: str = ""
     """A digest of `plan`."""
     may_change: bool = False
@@ -60,6 +58,13 @@ class RailNodeSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """Reboots allowed since `changingSince`."""
     left_at: str = ""
     """Since when the Fabric names this node no longer (RFC 3339); its slot is kept for a while."""
+
+
+class RailNodeSpec(RailNodeSlice, frozen=True):
+    """What the node shall be."""
+
+    plan: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The node's slice of the plan, as in /etc/trackbed/node.json."""
 
 
 class Difference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
