@@ -274,6 +274,17 @@ def test_nodes_that_are_down_anyway_count() -> None:
     assert begun(turn(nodes, rules)) == ["n0"]
 
 
+def test_no_room_for_anybody_is_told_with_who_takes_it() -> None:
+    nodes, rules = world(4, unavailable=1, canary=0, failures=4)
+    nodes[2].ready = False
+    told = turn(nodes, rules).halted
+    assert told == "1 node unavailable, 1 may be (rollout.maxUnavailable): n2 is Held: its kubelet is not ready; m"
+    nodes[2].ready = True
+    assert begun(turn(nodes, rules)) == ["n0"]
+    assert turn(nodes, rules).halted == "", "what has begun makes room by itself"
+    assert turn(*world(1, unavailable=0)).halted == "0 nodes unavailable, 0 may be (rollout.maxUnavailable)"
+
+
 def test_a_failed_canary_stops_everything_and_says_why() -> None:
     nodes, rules = world(8, unavailable=4, canary=1, failures=5)
     nodes[0].fails = True

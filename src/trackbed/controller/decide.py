@@ -96,11 +96,23 @@ def _room(placed: Sequence[Placed], rules: Rules, counts: Mapping[Stage, int]) -
         return 0, f"{counted(failed)} failed, {rules.failures} may (rollout.maxFailures): {_first(placed)}"
     if failed and proved < rules.canary:
         return 0, f"a canary failed: {_first(placed)}"
-    unavailable = sum(one.standing.unavailable for one in placed)
-    room = rules.unavailable - unavailable
+    unavailable = [one for one in placed if one.standing.unavailable]
+    begun = sum(one.stage in IN_PROGRESS for one in placed)
+    room = rules.unavailable - len(unavailable)
+    if room <= 0 and not begun:
+        return 0, _full(unavailable, rules)
     if proved < rules.canary:
-        room = min(room, rules.canary - proved - sum(one.stage in IN_PROGRESS for one in placed))
+        room = min(room, rules.canary - proved - begun)
     return max(room, 0), ""
+
+
+def _full(unavailable: Sequence[Placed], rules: Rules) -> str:
+    """Why there is no room for any node, and none will be by itself."""
+    told = f"{counted(len(unavailable))} unavailable, {rules.unavailable} may be (rollout.maxUnavailable)"
+    if not unavailable:
+        return told
+    one = min(unavailable, key=_slot)
+    return f"{told}: {one.standing.name} is {one.stage}{f': {one.why}' if one.why else ''}"
 
 
 def counted(nodes: int) -> str:

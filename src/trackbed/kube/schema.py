@@ -31,9 +31,10 @@ def _struct(told: msgspec.inspect.StructType) -> Schema:
     required = [field.encode_name for field in told.fields if field.required]
     return {
         "type": "object",
+        "description": words((told.cls.__doc__ or "").strip()),
         **({"required": required} if required else {}),
         "properties": {
-            field.encode_name: {"description": words(about[field.name]), **_of(field.type)} for field in told.fields
+            field.encode_name: {**_of(field.type), "description": words(about[field.name])} for field in told.fields
         },
     }
 

@@ -91,7 +91,7 @@ def _merged(variants: list[Schema], beside: Schema) -> Schema:
     """One mapping of all variants' fields; rules say which field goes with which scheme, and within which bounds."""
     schemes = {variant["properties"]["scheme"]["enum"][0]: variant["properties"] for variant in variants}
     names = {name: None for fields in schemes.values() for name in fields if name != "scheme"}
-    fields = {name: [own[name] for own in schemes.values() if name in own] for name in names}
+    fields = {name: {scheme: own[name] for scheme, own in schemes.items() if name in own} for name in names}
     rules = [rule for name in names for rule in _rules(name, schemes)]
     scheme = {"type": "string", "enum": list(schemes), "description": "How a rail's range is dealt out."}
     return {
@@ -103,14 +103,15 @@ def _merged(variants: list[Schema], beside: Schema) -> Schema:
     }
 
 
-def _widest(found: list[Schema]) -> Schema:
-    """A field as the first variant has it, with the bounds of all."""
-    bounds: Schema = {}
+def _widest(of: dict[str, Schema]) -> Schema:
+    """A field as the first scheme has it, with the bounds of all, and what each says of it."""
+    found, bounds = list(of.values()), {}
     if "minimum" in found[0]:
         bounds["minimum"] = min(one["minimum"] for one in found)
         bounds["maximum"] = max(one["maximum"] for one in found)
-    about = " ".join(dict.fromkeys(one["description"] for one in found))
-    return {**found[0], **bounds, "description": about}
+    texts_ = dict.fromkeys(one["description"] for one in found)
+    each = " ".join(f"{scheme}: {one['description']}" for scheme, one in of.items())
+    return {**found[0], **bounds, "description": each if len(texts_) > 1 else found[0]["description"]}
 
 
 def _rules(name: str, schemes: dict[str, Schema]) -> Iterator[dict[str, str]]:
