@@ -57,7 +57,7 @@ WANTED = Slice(0, 0, "new")
     ("wanted", "rail_", "node_", "at", "expected", "why"),
     [
         (WANTED, None, node(), START, Stage.NEW, ""),
-        (WANTED, rail(fabric="other"), node(), START, Stage.FAILED, "fabric other has this node; take it out there"),
+        (WANTED, rail(fabric="other"), node(), START, Stage.TAKEN, "fabric other has this node; take it out there"),
         (WANTED, rail(planHash="old"), node(), START, Stage.OUTDATED, ""),
         (WANTED, rail(leftAt=STAMP), node(), START, Stage.OUTDATED, ""),
         (WANTED, rail(), None, START, Stage.ABSENT, "the cluster has no such node"),

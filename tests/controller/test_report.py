@@ -83,7 +83,13 @@ def test_a_fabric_counts_its_nodes_and_says_how_it_goes_on() -> None:
     status, said = progress(SOUND, ABSENT)
     assert (status.sound, status.absent, status.good_generation, said) == (1, 1, 3, "False Complete ")
     status, said = progress(SOUND, FAILED, failures=1, canary=0)
-    assert (status.failed, said) == (1, "False Failed 1 node failed: kubectl get railnodes")
+    assert (status.failed, said) == (
+        1,
+        "False Failed 1 node failed: n2: m; mend it, then kubectl annotate railnode n0 trackbed.dev/retry=",
+    )
+    taken = Standing("n4", WANTED, rail(fabric="other"), node())
+    assert progress(SOUND, taken)[1].startswith("False Failed 1 node failed: n4: fabric other has this node")
+    assert rolled(Placed(taken, Stage.TAKEN, ""), (), NOW) is None
     assert progress(WAITING, FAILED, failures=0, canary=0)[1].startswith("False Halted 1 node failed, 0 may")
     assert progress(WAITING, paused=True)[1].startswith("False Paused paused: rollout.paused")
 

@@ -117,6 +117,12 @@ class Ground:
         except TimeoutError:
             pytest.fail(f"{name} still has a RailNode; {self.told}")
 
+    async def events(self, name: str) -> list[str]:
+        """Reasons of the events about a RailNode, in order."""
+        path = "/apis/events.k8s.io/v1/namespaces/default/events"
+        found = (await self.live.get(path, dict[str, Any], fieldSelector=f"regarding.name={name}"))["items"]
+        return [one["reason"] for one in sorted(found, key=lambda one: str(one["eventTime"]))]
+
     async def slots(self) -> dict[str, int]:
         """The lock that the cluster keeps."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/trackbed-lock-{self.name}"
@@ -301,6 +307,7 @@ def test_reboots_happen_once_and_only_where_allowed(kubeconfig: str) -> None:
         await here.fabric(only, {"reboots": 1})
         await here.complete()
         assert here.agents.hosts[only].boot == 2
+        assert await here.events(only) == ["Preparing", "Failed", "Rebooting", "Sound"]
 
     scene(kubeconfig, act, Agents(reboots=lambda _: True))
 

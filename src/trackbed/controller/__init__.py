@@ -5,6 +5,7 @@
     stage       where one node stands, and why: a function of what the cluster says of it
     decide      what to do next with all nodes: a function of their stages
     act         one thing done to one node, only if nobody else was there first
+    events      what is told of it where people look
     drain       pods asked to leave
     run         all of it, for as long as this process leads
 

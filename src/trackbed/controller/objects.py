@@ -40,6 +40,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str
     resourceVersion: str  # noqa: N815 - as `kube.reflector.Meta` has it
+    uid: str = ""
     generation: int = 0
     labels: _Labels = _Labels()
     annotations: _Annotations = _Annotations()

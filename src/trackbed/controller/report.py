@@ -15,9 +15,9 @@ from trackbed.kube.railnode import API_VERSION, KIND, ROLLED, FabricStatus
 
 ACCEPTED, PROGRESSING, READY = "Accepted", "Progressing", "Ready"
 _UNTOLD = frozenset(
-    {Stage.NEW, Stage.OUTDATED, Stage.CHECKING, Stage.FINISHING, Stage.RETRYING, Stage.LEAVING, Stage.GONE}
+    {Stage.NEW, Stage.OUTDATED, Stage.CHECKING, Stage.FINISHING, Stage.RETRYING, Stage.LEAVING, Stage.GONE, Stage.TAKEN}
 )
-"""Stages that last for a moment: nobody could read of them in time."""
+"""Stages that last for a moment, so nobody could read of them in time; and one of a RailNode that is another's."""
 _TITLES: Mapping[Stage, str] = {Stage.STRANDED: Stage.REBOOTING}
 _LONGEST_MESSAGE = 1024
 
@@ -38,6 +38,12 @@ def rolled(one: Placed, left: tuple[str, ...], now: str) -> dict[str, Any] | Non
     return {**kind, "status": {"conditions": [msgspec.to_builtins(told)]}}
 
 
+def is_news(one: Placed) -> bool:
+    """Whether a RailNode does not say yet at which stage it is."""
+    rail = one.standing.rail
+    return rail is not None and find(rail.status.conditions, ROLLED).reason != _TITLES.get(one.stage, one.stage)
+
+
 def _left(pods: tuple[str, ...]) -> str:
     return f"{len(pods)} pod{'s' if len(pods) > 1 else ''} left: {pods[0]}"
 
@@ -46,7 +52,7 @@ def fabric_status(fabric: Fabric, decision: Decision, rules: Rules, now: str) ->
     """The status of a Fabric that is carried out."""
     counts = decision.counts
     total = sum(counts.values())
-    sound, absent, failed = (counts.get(stage, 0) for stage in (Stage.SOUND, Stage.ABSENT, Stage.FAILED))
+    sound, absent, failed = counts.get(Stage.SOUND, 0), counts.get(Stage.ABSENT, 0), len(_failures(decision))
     changing = sum(counts.get(stage, 0) for stage in IN_PROGRESS)
     done = sound + absent == total
     good = rules.generation if done and sound else fabric.status.good_generation
@@ -70,16 +76,21 @@ def refused(fabric: Fabric, why: str, now: str) -> FabricStatus:
     return msgspec.structs.replace(fabric.status, conditions=conditions)
 
 
+def _failures(decision: Decision) -> list[Placed]:
+    return [one for one in decision.placed if one.stage in {Stage.FAILED, Stage.TAKEN}]
+
+
 def _progress(decision: Decision, rules: Rules, *, done: bool) -> Condition:
     if done:
         return Condition(PROGRESSING, "False", "Complete")
     if decision.halted:
         reason = "Paused" if rules.paused else "Halted"
         return Condition(PROGRESSING, "False", reason, decision.halted[:_LONGEST_MESSAGE])
-    failed = decision.counts.get(Stage.FAILED, 0)
-    rest = sum(decision.counts.values()) - failed - decision.counts.get(Stage.SOUND, 0)
+    failed = _failures(decision)
+    rest = sum(decision.counts.values()) - len(failed) - decision.counts.get(Stage.SOUND, 0)
     if failed and rest == decision.counts.get(Stage.ABSENT, 0):
-        return Condition(PROGRESSING, "False", "Failed", f"{counted(failed)} failed: kubectl get railnodes")
+        told = f"{counted(len(failed))} failed: {failed[0].standing.name}: {failed[0].why}"
+        return Condition(PROGRESSING, "False", "Failed", told[:_LONGEST_MESSAGE])
     return Condition(PROGRESSING, "True", "Rolling")
 
 

@@ -17,7 +17,9 @@ import msgspec
 
 from trackbed.controller import report
 from trackbed.controller.act import Actor
-from trackbed.controller.decide import Decision, Verb, decide
+from trackbed.controller.decide import Decision, Placed, Verb, decide
+from trackbed.controller.events import DEEDS
+from trackbed.controller.events import tell as tell_event
 from trackbed.controller.lock import KeptLock
 from trackbed.controller.objects import FABRICS, RAILNODES, Fabric, Node, RailNode
 from trackbed.controller.revisions import Revisions
@@ -141,6 +143,8 @@ class Site:
                 self._drains[one.name] = (time.monotonic(), await actor.drain(one))
             else:
                 await getattr(actor, verb)(one)
+            if verb in DEEDS and one.rail is not None:
+                await tell_event(self._live, one.rail, *DEEDS[verb])
         except KubeError as error:
             if isinstance(error, RefusedError) and error.status in _MOVED_ON:
                 return True
@@ -164,6 +168,9 @@ class Site:
         left = {name: who for name, (_, who) in self._drains.items()}
         writes = [w for one in stays if (w := report.rolled(one, left.get(one.standing.name, ()), at))]
         told_all = all(await together([partial(self._rolled, one, tell) for one in writes]))
+        await together(
+            [partial(self._failed, one) for one in stays if one.stage is Stage.FAILED and report.is_news(one)]
+        )
         status = report.fabric_status(fabric, decision, told, at)
         if status.good_generation != fabric.status.good_generation and fabric.metadata.annotations.rollback is None:
             await self._revisions.keep(fabric)
@@ -181,6 +188,11 @@ class Site:
                 return True
             tell(f"status of {name}: {error}")
             return False
+        return True
+
+    async def _failed(self, one: Placed) -> bool:
+        assert one.standing.rail is not None  # noqa: S101 - what failed is there
+        await tell_event(self._live, one.standing.rail, "Failed", one.why, "Warning")
         return True
 
     async def _status(self, fabric: Fabric, status: FabricStatus) -> None:

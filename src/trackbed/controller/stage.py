@@ -44,6 +44,8 @@ class Stage(StrEnum):
     REBOOTING = "Rebooting"
     FINISHING = "Finishing"
     FAILED = "Failed"
+    TAKEN = "Taken"
+    """Another Fabric has it: nothing is done to it, and nothing told in its RailNode."""
     RETRYING = "Retrying"
     LEAVING = "Leaving"
     LEFT = "Left"
@@ -103,7 +105,7 @@ def stage(one: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:  # n
     if rail is None:
         return Stage.NEW, ""
     if rail.spec.fabric != rules.fabric:
-        return Stage.FAILED, f"fabric {rail.spec.fabric} has this node; take it out there, and wait or delete RailNode"
+        return Stage.TAKEN, f"fabric {rail.spec.fabric} has this node; take it out there, and wait or delete RailNode"
     if rail.spec.plan_hash != wanted.digest or rail.spec.left_at:
         return Stage.OUTDATED, ""
     if node is None:
