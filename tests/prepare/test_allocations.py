@@ -60,6 +60,7 @@ def agent(path: Path, status: dict[str, Any]) -> Iterator[None]:
                 except OSError:
                     return
                 with asker:
+                    asker.recv(4096)
                     asker.sendall(len(body).to_bytes(4, "big") + b"\0" + body)
 
         thread = threading.Thread(target=serve, daemon=True)

@@ -1,0 +1,26 @@
+"""What a roll-out would do, asked of a real API server; what cannot be asked yet is told so."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from trackbed.kube.applyset import ApplySet
+from trackbed.kube.client import Object, connect
+from trackbed.kube.preview import preview
+from trackbed.kube.rollout import Manner
+from trackbed.stacks.install.steps import Apply
+
+
+def test_what_lacks_its_namespace_or_its_kind_is_created_once_that_is_there(api_server: Path) -> None:
+    absent = f"absent-{secrets.token_hex(4)}"
+    config: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": absent}}
+    unknown: Object = {"apiVersion": f"{absent}.dev/v1", "kind": "Thing", "metadata": {"name": "b"}}
+    step = Apply("", "x", [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": absent}}, config, unknown])
+    with connect(str(api_server)) as client:
+        found = list(preview(client, ApplySet(f"set-{absent}", "default"), Manner("test"), [step]))
+    assert [(one.what, one.outcome) for one in found] == [
+        (f"Namespace {absent}", "created"),
+        (f"ConfigMap a in {absent}", "created, once its namespace is there"),
+        ("Thing b", "created, once its kind is there"),
+    ]
