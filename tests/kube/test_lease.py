@@ -21,7 +21,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("trackbed.kube.lease.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("trackbed.kube.lease.monotonic", lambda: self.now)
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ DEADLINE_SECONDS + REQUEST_SECONDS <= LEASE_SECONDS.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from time import monotonic
 
 import msgspec
 
@@ -48,13 +48,13 @@ class Election:
     def __init__(self, live: Live, namespace: str, name: str, who: str) -> None:
         self._live, self._who, self._name, self._namespace = live, who, name, namespace
         self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._seen = ("", time.monotonic())
+        self._seen = ("", monotonic())
         self._renewed = 0.0
 
     @property
     def leads(self) -> bool:
         """Whether it may still act: the last renewal is not too long ago."""
-        return bool(self._renewed) and time.monotonic() - self._renewed < DEADLINE_SECONDS
+        return bool(self._renewed) and monotonic() - self._renewed < DEADLINE_SECONDS
 
     async def won(self, tell: Callable[[str], None]) -> None:
         """Wait until this candidate leads."""
@@ -66,7 +66,7 @@ class Election:
         while self.leads:
             await asyncio.sleep(RENEW_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._renewed + DEADLINE_SECONDS - time.monotonic()):
+                async with asyncio.timeout(self._renewed + DEADLINE_SECONDS - monotonic()):
                     await self._try(tell)
 
     async def release(self) -> None:
@@ -81,7 +81,7 @@ class Election:
 
     async def _try(self, tell: Callable[[str], None]) -> bool:
         """Take or renew it if that is possible now."""
-        begun = time.monotonic()
+        begun = monotonic()
         try:
             done = await self._take()
         except RefusedError as error:
@@ -104,9 +104,9 @@ class Election:
             return True
         version = lease.metadata.resourceVersion
         if version != self._seen[0]:
-            self._seen = (version, time.monotonic())
+            self._seen = (version, monotonic())
         holder = lease.spec.holder_identity or ""
-        if holder not in {"", self._who} and time.monotonic() - self._seen[1] < LEASE_SECONDS:
+        if holder not in {"", self._who} and monotonic() - self._seen[1] < LEASE_SECONDS:
             return False
         moves = (lease.spec.lease_transitions or 0) + (holder != self._who)
         await self._live.merge(f"{self._all}/{self._name}", _versioned(lease, self._held(moves, holder)))
