@@ -95,7 +95,7 @@ def test_the_cluster_is_known_whole(filled: Client, api_server: Path) -> None:
         assert {node.name: node.slot for node in planned.plan.nodes}["gpu-0"] == 3
         assert "has room for" in known.broken["full"]
         assert known.broken["services"].startswith("service range 10.0.0.0/24 overlaps")
-        assert known.slots["train"] == {"gpu-0": 3}
+        assert known.slots["train"]["gpu-0"] == 3
         space = known.namespaces["read"]
         assert (space.annotations["trackbed.dev/rails"], space.labels["team"]) == ("2", "a")
         assert known.ranges.services == (parse_range("10.0.0.0/24"),)

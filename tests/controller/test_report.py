@@ -13,7 +13,7 @@ from trackbed.controller.objects import Fabric
 from trackbed.controller.report import fabric_status, refused, rolled
 from trackbed.controller.stage import Stage, Standing
 from trackbed.kube.conditions import Condition, find
-from trackbed.kube.railnode import FabricStatus
+from trackbed.kube.fabric import FabricStatus
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -34,7 +34,7 @@ def told(one: Placed, *left: str) -> Condition | None:
         (Stage.WAITING, "8 differ", (), "False Waiting 8 differ"),
         (Stage.DRAINING, "", ("a/b: no",), "False Draining 1 pod left: a/b: no"),
         (Stage.DRAINING, "", ("a/b: no", "c"), "False Draining 2 pods left: a/b: no"),
-        (Stage.STRANDED, "kernel", (), "False Rebooting kernel"),
+        (Stage.NEEDS_REBOOT, "kernel", (), "False Rebooting kernel"),
         (Stage.FAILED, "x" * 5000, (), f"False Failed {'x' * 1024}"),
     ],
 )

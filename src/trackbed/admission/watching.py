@@ -16,9 +16,9 @@ import msgspec
 
 from trackbed.admission.fabrics import prepared
 from trackbed.admission.known import Known, Namespace, Planned, Ranges
+from trackbed.kube import fabric, railnode
 from trackbed.kube.errors import KubeError, RefusedError
 from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION
 from trackbed.kube.reflector import Reflector
 from trackbed.spec.problems import SpecError
 from trackbed.spec.ranges import Range, parse_range
@@ -103,8 +103,8 @@ class Watched:
     def __init__(self, live: Live) -> None:
         self._live = live
         self._changed, self._begun = asyncio.Event(), asyncio.Event()
-        self._fabrics = Reflector(live, "/apis/trackbed.dev/v1alpha1/fabrics", _Fabric, self._changed.set)
-        self._railnodes = Reflector(live, "/apis/trackbed.dev/v1alpha1/railnodes", _RailNode, self._changed.set)
+        self._fabrics = Reflector(live, fabric.PATH, _Fabric, self._changed.set)
+        self._railnodes = Reflector(live, railnode.PATH, _RailNode, self._changed.set)
         self._spaces = Reflector(live, _NAMESPACES, _Space, self._changed.set)
         self._nodes = Reflector(live, "/api/v1/nodes", _Node, self._changed.set)
         self._services = Reflector(live, "/apis/networking.k8s.io/v1/servicecidrs", _Services, self._changed.set)
@@ -179,7 +179,7 @@ class Watched:
         name, of = one.metadata.name, (bytes(one.spec), slots, ranges)
         held = self._made.get(name)
         if held is None or held[0] != of:
-            document = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}}
+            document = {"apiVersion": railnode.API_VERSION, "kind": "Fabric", "metadata": {"name": name}}
             try:
                 found: Planned | str = prepared({**document, "spec": msgspec.json.decode(one.spec)}, slots, ranges)
             except SpecError as error:

@@ -11,14 +11,15 @@ from trackbed.controller.decide import Decision, Placed, counted
 from trackbed.controller.objects import Fabric
 from trackbed.controller.stage import IN_PROGRESS, Rules, Stage
 from trackbed.kube.conditions import Condition, Status, find, put
-from trackbed.kube.railnode import API_VERSION, KIND, ROLLED, FabricStatus
+from trackbed.kube.fabric import FabricStatus
+from trackbed.kube.railnode import API_VERSION, KIND, ROLLED
 
 ACCEPTED, PROGRESSING, READY = "Accepted", "Progressing", "Ready"
 _UNTOLD = frozenset(
     {Stage.NEW, Stage.OUTDATED, Stage.CHECKING, Stage.FINISHING, Stage.RETRYING, Stage.LEAVING, Stage.GONE, Stage.TAKEN}
 )
 """Stages that last for a moment, so nobody could read of them in time; and one of a RailNode that is another's."""
-_TITLES: Mapping[Stage, str] = {Stage.STRANDED: Stage.REBOOTING}
+_TITLES: Mapping[Stage, str] = {Stage.NEEDS_REBOOT: Stage.REBOOTING}
 _LONGEST_MESSAGE = 1024
 
 

@@ -26,8 +26,9 @@ from trackbed.controller.revisions import Revisions
 from trackbed.controller.slices import Slices, model_of, rules, slices
 from trackbed.controller.stage import Rules, Stage, Standing
 from trackbed.kube.errors import KubeError, RefusedError, UnreachableError
+from trackbed.kube.fabric import FabricStatus
 from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, FabricStatus
+from trackbed.kube.railnode import API_VERSION
 from trackbed.kube.reflector import Reflector
 from trackbed.kube.times import now
 from trackbed.spec.fabric import Fabric as Model

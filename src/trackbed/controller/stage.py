@@ -39,8 +39,8 @@ class Stage(StrEnum):
     HELD = "Held"
     DRAINING = "Draining"
     CHANGING = "Changing"
-    STRANDED = "Stranded"
-    """Its controller would count it as rebooting, but nobody has allowed that boot to end yet."""
+    NEEDS_REBOOT = "NeedsReboot"
+    """Only a reboot helps, and the boot that it is in may not end yet."""
     REBOOTING = "Rebooting"
     FINISHING = "Finishing"
     FAILED = "Failed"
@@ -53,7 +53,7 @@ class Stage(StrEnum):
 
 
 IN_PROGRESS = frozenset(
-    {Stage.DRAINING, Stage.CHANGING, Stage.STRANDED, Stage.REBOOTING, Stage.FINISHING, Stage.RETRYING}
+    {Stage.DRAINING, Stage.CHANGING, Stage.NEEDS_REBOOT, Stage.REBOOTING, Stage.FINISHING, Stage.RETRYING}
 )
 """Stages of a node that has begun and may still come to its end by itself."""
 
@@ -150,7 +150,7 @@ def _changing(rail: RailNode, rules: Rules, now: datetime, *, seen: bool) -> tup
     if rail.spec.reboots >= rules.reboots:
         count = f"it asks for another reboot after {rail.spec.reboots} (rollout.reboots)"
         return Stage.FAILED, f"{count}: {told.message}; mend it, then {_retry(rail)}"
-    return Stage.STRANDED, told.message
+    return Stage.NEEDS_REBOOT, told.message
 
 
 def _draining(node: Node, rules: Rules, now: datetime) -> tuple[Stage, str]:

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.kube.railnode import PREPARED, ROLLED, FabricStatus, RailNodeSpec, RailNodeStatus
+from trackbed.kube.fabric import FabricStatus
+from trackbed.kube.railnode import PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
 from trackbed.kube.schema import schema
 from trackbed.spec.schema import fabric_spec
 from trackbed.stacks.manifest_yaml import documents

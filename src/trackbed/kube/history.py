@@ -36,7 +36,7 @@ _SET, _RUN = "trackbed.dev/set", "trackbed.dev/run"
 _MOST = ETCD_BYTES - (64 << 10)
 """Bytes of data that fit beside names and managed fields."""
 _PRESET = 2
-"""Of xz: 12,500 nodes' pools and rules of 8 rails are 7.5 MB, and 0.16 MB packed."""
+"""Of xz: quick. At 6, pools and rules of 12,500 nodes with 8 rails (7.5 MB) were 0.16 MB; at 2 nobody measured."""
 _NOT_FOUND = 404
 
 

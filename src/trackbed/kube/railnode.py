@@ -104,26 +104,3 @@ class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     """What is not as planned; the first few."""
     allocations: tuple[Allocation, ...] = ()
     """Pods with rails."""
-
-
-class FabricStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How far a Fabric has come in its cluster."""
-
-    observed_generation: int = 0
-    """The generation of the Fabric that all of this is about."""
-    nodes: int = 0
-    """Nodes the Fabric names."""
-    sound: int = 0
-    """Nodes that are as planned and take pods."""
-    changing: int = 0
-    """Nodes that are being drained, changed or rebooted."""
-    waiting: int = 0
-    """Nodes that must change and have not begun."""
-    failed: int = 0
-    """Nodes that did not get there; they take no pods."""
-    absent: int = 0
-    """Nodes that the cluster does not have."""
-    good_generation: int = 0
-    """The last generation with which all nodes were sound."""
-    conditions: tuple[Condition, ...] = ()
-    """Ready, Progressing, Accepted."""

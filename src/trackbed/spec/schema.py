@@ -109,9 +109,9 @@ def _widest(of: dict[str, Schema]) -> Schema:
     if "minimum" in found[0]:
         bounds["minimum"] = min(one["minimum"] for one in found)
         bounds["maximum"] = max(one["maximum"] for one in found)
-    texts_ = dict.fromkeys(one["description"] for one in found)
+    alike = len({one["description"] for one in found}) == 1
     each = " ".join(f"{scheme}: {one['description']}" for scheme, one in of.items())
-    return {**found[0], **bounds, "description": each if len(texts_) > 1 else found[0]["description"]}
+    return {**found[0], **bounds, "description": found[0]["description"] if alike else each}
 
 
 def _rules(name: str, schemes: dict[str, Schema]) -> Iterator[dict[str, str]]:
