@@ -242,6 +242,8 @@ def test_pods_leave_by_eviction_and_the_one_that_stays_is_named(kubeconfig: str)
         await here.node(only)
         await _pod(here, "goes", only)
         await _pod(here, "stays", only, labels={"app": here.name})
+        await _pod(here, "tolerates-all", only, tolerations=[{"operator": "Exists"}])
+        await _pod(here, "ours", only, tolerations=[{"key": TAINT, "operator": "Exists"}])
         selector = {"matchLabels": {"app": here.name}}
         budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": here.name}}
         path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -255,15 +257,30 @@ def test_pods_leave_by_eviction_and_the_one_that_stays_is_named(kubeconfig: str)
         await here.live.delete(f"{path}/{here.name}")
         await here.complete()
         assert here.agents.hosts[only].changes == 1
+        assert await _pods_of(here) == {"ours"}  # it says by name that it may be there meanwhile
+        await here.live.delete(f"/api/v1/namespaces/default/pods/{here.name}-ours")
 
     scene(kubeconfig, act)
 
 
-async def _pod(here: Ground, name: str, node: str, labels: dict[str, str] | None = None) -> None:
+async def _pods_of(here: Ground) -> set[str]:
+    found = await here.live.get("/api/v1/namespaces/default/pods", dict[str, Any])
+    names = (one["metadata"]["name"] for one in found["items"])
+    return {name.removeprefix(f"{here.name}-") for name in names if name.startswith(f"{here.name}-")}
+
+
+async def _pod(
+    here: Ground,
+    name: str,
+    node: str,
+    labels: dict[str, str] | None = None,
+    tolerations: list[dict[str, str]] | None = None,
+) -> None:
     """A running pod on a node; without a kubelet it is gone as soon as it is deleted with no grace."""
     metadata = {"name": f"{here.name}-{name}", "namespace": "default", "labels": labels or {}}
     spec = {
         "nodeName": node,
+        "tolerations": tolerations or [],
         "terminationGracePeriodSeconds": 0,
         "containers": [{"name": "c", "image": "i"}],
         "automountServiceAccountToken": False,

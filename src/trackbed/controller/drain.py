@@ -1,7 +1,8 @@
 """Pods asked to leave a node, by eviction (policy/v1), so that every PodDisruptionBudget is respected.
 
 Pods of a DaemonSet and mirrors of static pods stay, as with `kubectl drain`: they would come back at once, or cannot
-go. Finished pods are no hindrance.
+go. So does a pod that tolerates our taint by name: it says that it may be there while the node is prepared, as this
+controller itself must where all nodes are prepared at once. Finished pods are no hindrance.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import msgspec
 
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
+from trackbed.kube.railnode import TAINT
 
 _MIRROR = "kubernetes.io/config.mirror"
 _NOT_FOUND, _BUDGET = 404, 429
@@ -32,12 +34,21 @@ class _Meta(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
 
 
+class _Toleration(msgspec.Struct):
+    key: str = ""
+
+
+class _Spec(msgspec.Struct):
+    tolerations: tuple[_Toleration, ...] = ()
+
+
 class _Status(msgspec.Struct):
     phase: str = ""
 
 
 class _Pod(msgspec.Struct):
     metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -54,7 +65,8 @@ async def leave_node(live: Live, node: str) -> tuple[str, ...]:
 
 def _hinders(pod: _Pod) -> bool:
     owned = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
-    return not (owned or pod.metadata.annotations.mirror is not None or pod.status.phase in _ENDED)
+    stays = any(one.key == TAINT for one in pod.spec.tolerations)
+    return not (owned or stays or pod.metadata.annotations.mirror is not None or pod.status.phase in _ENDED)
 
 
 async def _evict(live: Live, pod: _Pod) -> str:
