@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import KubeError
 from trackbed.lab.kubernetes import build, control_plane, images, node
-from trackbed.lab.kubernetes.agent_image import agent
+from trackbed.lab.kubernetes.own_image import own
 from trackbed.lab.kubernetes.preload import preload
 from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE, SHIM
 from trackbed.lab.vm import lab
@@ -113,7 +113,7 @@ def _stores(folder: Path, parts: Parts, programs: Path, shims: Path) -> Path:
     wanted = (
         images.pause(programs / "pause", node.PAUSE),
         images.tools(parts.tools, TOOLS),
-        agent(parts.tools, AGENT, shims / SHIM[0].name),
+        own(parts.tools, AGENT, shims / SHIM[0].name),
     )
     archives = [folder / f"{number}.tar" for number in range(len(wanted))]
     for path, image in zip(archives, wanted, strict=True):

@@ -2,7 +2,7 @@
 
     pause     one static program: the first container of every pod
     tools     busybox, iproute2, rdma-core and perftest with the libraries they need, for workloads
-    agent     Python and Trackbed (module agent_image)
+    own       Python and Trackbed (module own_image)
 
 An archive is a tar of an image layout (OCI Image Format 1.1, image-layout.md) with one image of one layer; the same
 content gives the same bytes.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.test_images import unpacked
-from trackbed.lab.kubernetes import agent_image, images
+from trackbed.lab.kubernetes import images, own_image
 from trackbed.lab.kubernetes.images import ImageError
 
 CHROOT = shutil.which("chroot") or "/usr/sbin/chroot"
@@ -18,20 +18,21 @@ NAME = "lab.trackbed.dev/agent:1"
 
 @pytest.mark.needs("root")
 def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
-    config = unpacked(images.archive(agent_image.agent(tmp_path, NAME, Path("/bin/true"))), tmp_path / "root")
+    config = unpacked(images.archive(own_image.own(tmp_path, NAME, Path("/bin/true"))), tmp_path / "root")
     assert config["name"] == NAME
-    for words in (["agent", "run", "--help"], ["agent", "status", "--socket", "/none.sock"]):
+    for words in (["agent", "run", "--help"], ["controller", "--help"], ["agent", "status", "--socket", "/none.sock"]):
         argv = [CHROOT, str(tmp_path / "root"), "/usr/bin/trackbed", *words]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env={})
         assert "Traceback" not in done.stderr
         assert done.returncode == (0 if "--help" in words else 3), done
     everything = "import trackbed.agent.run, trackbed.agent.kubelet.plugin, trackbed.agent.kubelet.pods"
+    everything += "; import trackbed.controller.run, trackbed.admission.run, trackbed.prepare.run"
     start = f"import sys; sys.path.append('/usr/lib/trackbed'); {everything}"
-    argv = [CHROOT, str(tmp_path / "root"), f"/usr/bin/{agent_image.PYTHON}", "-IS", "-c", start]
+    argv = [CHROOT, str(tmp_path / "root"), f"/usr/bin/{own_image.PYTHON}", "-IS", "-c", start]
     subprocess.run(argv, timeout=60, check=True, env={})
 
 
 def test_a_package_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_image, "PACKAGES", ("no-such-package",))
-    with pytest.raises(ImageError, match="the agent needs no-such-package, which is not installed here"):
-        agent_image.agent(tmp_path, NAME, Path("/bin/true"))
+    monkeypatch.setattr(own_image, "PACKAGES", ("no-such-package",))
+    with pytest.raises(ImageError, match="the image needs no-such-package, which is not installed here"):
+        own_image.own(tmp_path, NAME, Path("/bin/true"))

@@ -1,28 +1,31 @@
-"""The agent's image: a Python, what of its library an agent can need, Trackbed as it is installed.
+"""Trackbed's image: a Python with its library, what controller, webhook and agents import, Trackbed as it is installed.
 
 The system's own Python is taken where it is of the version that runs here, since it is stripped: every megabyte is
 hashed twice by an emulated processor.
 
 Modules go in compiled, as Python has them in its cache: nothing is compiled again in a container that cannot write.
-What has no cache of its own age goes in as its source.
+What cannot be compiled goes in as its source.
 """
 
 from __future__ import annotations
 
+import compileall
 import importlib.util
+import re
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import trackbed
 from trackbed.agent.install import BUILT
 from trackbed.lab.kubernetes.images import Image, ImageError, libraries
+from trackbed.lab.vm.parts import program
 
-PACKAGES = ("click", "grpcio", "msgspec", "pyyaml", "typing_extensions")
-"""Distributions that the agent imports."""
+PACKAGES = ("aiohttp", "click", "cryptography", "grpcio", "lightkube", "msgspec", "pydantic", "pyyaml", "ruamel.yaml")
+"""Distributions that its programs import, each with those that it requires."""
 
 _LEFT_OUT = frozenset(
     {
@@ -30,8 +33,8 @@ _LEFT_OUT = frozenset(
         *("site-packages", "dist-packages", "__pycache__", "distutils", "unittest", "lab"),
     }
 )
-_UNUSED = ("_tkinter.", "_sqlite3.", "_ssl.", "_hashlib.", "_codecs_", "_curses", "_test", "_ctypes_test.", "_xx")
-"""Beginnings of names of what is native and no agent needs, with the libraries that it would bring."""
+_UNUSED = ("_tkinter.", "_sqlite3.", "_codecs_", "_curses", "_test", "_ctypes_test.", "_xx")
+"""Beginnings of names of what is native and nobody needs, with the libraries that it would bring."""
 
 _CACHE_HEAD = struct.Struct("<4xII")  # importlib._bootstrap_external: magic, flags, time of the source
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -39,17 +42,19 @@ _LIBRARY = f"usr/lib/{PYTHON}"
 _OURS = "usr/lib/trackbed"
 _START = f"#!/usr/bin/{PYTHON} -IS\nimport sys\n\nsys.path.append('/{_OURS}')\n"
 _START += "from trackbed.cli.main import main\n\nmain()\n"
+_USERS = "root:x:0:0::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n"
 
 
-def agent(root: Path, name: str, shim: Path) -> Image:
+def own(root: Path, name: str, shim: Path) -> Image:
     """The image; libraries below `root`, else this machine's; `shim` is the CNI executable. Raises ImageError."""
-    program, library = _python()
-    files = {f"usr/bin/{PYTHON}": program, **_standard_library(library), **_packages(), **_ourselves(shim)}
+    python, library = _python()
+    programs = {f"usr/bin/{PYTHON}": python, "usr/bin/nsenter": program(root, "nsenter").resolve()}
+    files = {**programs, **_standard_library(library), **_packages(), **_ourselves(shim)}
     native = [path for path in files.values() if ".so" in path.name]
     return Image(
         name,
-        {**libraries([program, *native], root), **files},
-        {"usr/bin/trackbed": _START, "etc/passwd": "root:x:0:0::/:/bin/false\n"},
+        {**libraries([*programs.values(), *native], root), **files},
+        {"usr/bin/trackbed": _START, "etc/passwd": _USERS},
         {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"},
         ("/usr/bin/trackbed",),
     )
@@ -76,15 +81,47 @@ def _ourselves(shim: Path) -> dict[str, Path]:
 
 def _packages() -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for one in PACKAGES:
-        try:
-            listed = distribution(one).files or []
-        except PackageNotFoundError as error:
-            raise ImageError(f"the agent needs {one}, which is not installed here") from error
+    for one in _required(PACKAGES):
+        listed = one.files or []
         for top in sorted({path.parts[0] for path in listed if not path.parts[0].startswith((".", "__pycache__"))}):
-            place = Path(str(distribution(one).locate_file(top)))
+            place = Path(str(one.locate_file(top)))
             found |= {f"{_OURS}/{inside}": path for inside, path in _below(place)}
     return found
+
+
+def _required(names: Sequence[str]) -> list[Distribution]:
+    """Distributions by name, and all that they require here. Raises ImageError."""
+    found: dict[str, Distribution] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = _installed(name)
+            waiting += _needs(found[name])
+    return list(found.values())
+
+
+def _needs(one: Distribution) -> Iterator[str]:
+    """What a distribution requires: what stands under a condition (PEP 508) only if it is installed, extras not."""
+    for line in one.requires or []:
+        name, condition = re.split(r"(?![\w.-])", line, maxsplit=1)[0], line.partition(";")[2]
+        if "extra" not in condition and (not condition or _is_here(name)):
+            yield name
+
+
+def _is_here(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _installed(name: str) -> Distribution:
+    try:
+        return distribution(name)
+    except PackageNotFoundError as error:
+        raise ImageError(f"the image needs {name}, which is not installed here") from error
 
 
 def _below(place: Path) -> Iterator[tuple[str, Path]]:
@@ -95,7 +132,8 @@ def _below(place: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _modules(base: Path) -> Iterator[tuple[str, Path]]:
-    """Everything below a folder but for what no agent needs."""
+    """Everything below a folder but for what nobody needs; compiled first, where that folder may be written to."""
+    compileall.compile_dir(base, quiet=2)
     for path in sorted(base.rglob("*")):
         inside = path.relative_to(base)
         if path.is_file() and not _LEFT_OUT & set(inside.parts) and not path.name.startswith(_UNUSED):
