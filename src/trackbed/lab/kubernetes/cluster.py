@@ -89,7 +89,9 @@ def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]
         try:
             nodes = [node.Node(*one, shape.servers, programs, joined) for one in _numbered(shape)]
             wanted = lab.Wanted(parts, shape, _files(folder, nodes), {_STORES: stores.result()})
-            return Cluster(kubeconfig, lab.up(servers(folder), wanted, say))
+            there = lab.up(servers(folder), wanted, say)
+            control_plane.open_gateway(folder, servers(folder))
+            return Cluster(kubeconfig, there)
         except BaseException:
             down(folder)
             raise

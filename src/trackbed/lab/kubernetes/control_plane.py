@@ -18,6 +18,7 @@ import secrets
 import shutil
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -29,6 +30,7 @@ from typing import Any
 
 import msgspec
 
+from trackbed.lab.kubernetes import gateway, node
 from trackbed.lab.kubernetes.build import locked
 from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 from trackbed.lab.ports import held_ports
@@ -40,7 +42,15 @@ READY_SECONDS = 120.0
 _RECORD, _FRESH = "processes.json", ".processes.json"
 _NODES = "nodes"
 _SECRETS = ("kubeconfig", "controller-manager.kubeconfig", "scheduler.kubeconfig", "tokens.csv", "key.pem", "cert.pem")
-_LEFT = {"servers", _FRESH, *(f"{program.name}.log" for program in CONTROL_PLANE)}  # what `down` leaves in a folder
+_LEFT = {
+    "servers",
+    _FRESH,
+    "gateway.log",
+    gateway.PODS,
+    gateway.API,
+    gateway.EGRESS,
+    *(f"{program.name}.log" for program in CONTROL_PLANE),
+}  # what `down` leaves in a folder
 
 _USERS = {
     "admin": ("trackbed-admin", "system:masters"),
@@ -142,6 +152,14 @@ def down(folder: Path) -> int:
     return len(living)
 
 
+def open_gateway(folder: Path, servers: Path) -> None:
+    """Join the control plane in `folder` with its nodes, the lab in `servers`. Raises ControlPlaneError."""
+    words = [sys.executable, "-m", "trackbed.lab.kubernetes.gateway", str(folder), str(servers)]
+    started = start("gateway", words, folder, stays=True)
+    _record(folder, [*processes(folder), started])
+    _await([started], (folder / gateway.PODS).is_socket)
+
+
 def node_kubeconfig(folder: Path, name: str) -> str:
     """The text of the kubeconfig with which an emulated server's kubelet asks the API server in `folder`."""
     return (folder / _NODES / name).read_text()
@@ -177,6 +195,7 @@ def _prepare(place: _Place, nodes: Sequence[str]) -> None:
     lines = [f'{tokens[user]},{name},{user},"{group}"\n' for user, (name, group) in users.items()]
     _private(folder / "tokens.csv", "".join(lines))
     _certificate(place)
+    (folder / gateway.EGRESS).write_text(json.dumps(gateway.CONFIGURATION))
     for user, token in tokens.items():
         if user in nodes:
             path, url = folder / _NODES / user, f"https://{GATEWAY}:{place.api}"
@@ -187,7 +206,8 @@ def _prepare(place: _Place, nodes: Sequence[str]) -> None:
 
 def _certificate(place: _Place) -> None:
     """key.pem and cert.pem, which is its own authority; the key signs service account tokens too."""
-    argv = [str(place.programs / "generate_cert"), "--host", f"127.0.0.1,{GATEWAY}", "--ecdsa-curve", "P256", "--ca"]
+    hosts = f"127.0.0.1,{GATEWAY},{node.SERVICE}"
+    argv = [str(place.programs / "generate_cert"), "--host", hosts, "--ecdsa-curve", "P256", "--ca"]
     subprocess.run(argv, cwd=place.folder, check=True, capture_output=True, timeout=60)  # noqa: S603 - built here
     (place.folder / "key.pem").chmod(0o600)
 
@@ -241,13 +261,15 @@ def _api_server(place: _Place) -> list[str]:
         "--bind-address=127.0.0.1",
         "--tls-cert-file=cert.pem",
         "--tls-private-key-file=key.pem",
-        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--service-cluster-ip-range={node.SERVICES}",
         "--authorization-mode=Node,RBAC",
         "--token-auth-file=tokens.csv",
         "--service-account-issuer=https://kubernetes.default.svc",
         "--service-account-key-file=cert.pem",
         "--service-account-signing-key-file=key.pem",
         "--allow-privileged",
+        f"--egress-selector-config-file={gateway.EGRESS}",
+        "--enable-aggregator-routing",  # webhooks are called at their endpoints: nothing leads to a Service's address
     ]
 
 

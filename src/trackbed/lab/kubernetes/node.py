@@ -20,6 +20,11 @@ from trackbed.lab.vm.machine import cluster_mac
 CLUSTER = "cluster0"
 """The interface in the cluster's network."""
 
+GATEWAY = "192.168.250.1"
+"""Where nodes send what is for a Service (module gateway)."""
+SERVICES, SERVICE = "10.0.0.0/24", "10.0.0.1"
+"""The addresses of Services, and that of `kubernetes`, by which pods ask the API server."""
+
 PAUSE = "lab.trackbed.dev/pause:1"
 """The image of every pod's first container."""
 
@@ -76,11 +81,9 @@ def files(node: Node, kubeconfig: str) -> Mapping[str, Text]:
 
 
 def _network(node: Node) -> str:
-    routes = "".join(
-        f"[Route]\nDestination={pod_range(other)}\nGateway={address(other)}\n"
-        for other in range(node.count)
-        if other != node.number
-    )
+    ways = {pod_range(other): address(other) for other in range(node.count) if other != node.number}
+    ways[SERVICES] = GATEWAY
+    routes = "".join(f"[Route]\nDestination={to}\nGateway={by}\n" for to, by in ways.items())
     return _NETWORK.format(name=CLUSTER, address=address(node.number)) + routes
 
 

@@ -95,7 +95,8 @@ def serve(shape: Shape) -> None:
     selector = selectors.DefaultSelector()
     segments = []
     for number in range(shape.segments):
-        ports = {server: opened(socket_path(server, number, "sw")) for server in range(shape.servers)}
+        count = shape.servers + (number == shape.rails)  # in the cluster's network one more: its way out
+        ports = {server: opened(socket_path(server, number, "sw")) for server in range(count)}
         segment = Segment({one: sender(ours, socket_path(one, number, "vm")) for one, ours in ports.items()})
         segments.append(segment)
         for server, ours in ports.items():
