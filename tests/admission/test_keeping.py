@@ -78,3 +78,19 @@ def test_a_bundle_that_another_writes_stays(space: Client) -> None:
     publish(space, Where(SPACE), None)
     assert {one["clientConfig"]["caBundle"] for one in webhooks(space)} == {theirs}
     assert MANAGER in {one["manager"] for one in space.get(API, KINDS[0], "trackbed")["metadata"]["managedFields"]}
+
+
+@pytest.mark.parametrize(
+    ("bundle", "annotations"),
+    [
+        pytest.param(None, {"cert-manager.io/inject-ca-from": f"{SPACE}/trackbed-webhook"}, id="another's"),
+        pytest.param(b"ours", {}, id="our own"),
+    ],
+)
+def test_cert_managers_injector_is_asked_for_an_authority_that_is_not_ours(
+    space: Client, bundle: bytes | None, annotations: dict[str, str]
+) -> None:
+    publish(space, Where(SPACE), None)
+    publish(space, Where(SPACE), bundle)
+    told = [space.get(API, kind, "trackbed")["metadata"].get("annotations", {}) for kind in KINDS]
+    assert told == [annotations] * 2

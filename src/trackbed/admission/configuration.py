@@ -24,6 +24,8 @@ API = "admissionregistration.k8s.io/v1"
 NAME = "trackbed"
 NAMESPACE = "trackbed-system"
 SERVICE = "trackbed-webhook"
+INJECTED = "cert-manager.io/inject-ca-from"
+"""Annotation by which cert-manager's CA injector is asked for an authority: namespace and name of a Certificate."""
 TIMEOUT_SECONDS = 3
 """How long the API server waits: a review takes a millisecond, and pods of opted-in namespaces wait for it."""
 PODS, PODS_LAST, NAMESPACES, FABRICS, RAILNODES = "/pods", "/pods/last", "/namespaces", "/fabrics", "/railnodes"
@@ -63,7 +65,11 @@ class Where(msgspec.Struct, frozen=True):
 
 
 def configurations(where: Where, bundle: bytes | None) -> tuple[Manifest, Manifest]:
-    """Both objects. `bundle` holds the authorities to trust as PEM; None leaves that field to who else writes it."""
+    """Both objects. `bundle` holds the authorities to trust as PEM.
+
+    None leaves that field to cert-manager's CA injector, which is asked for the authority of the Certificate that is
+    called as our Service is.
+    """
     client = _Client(where, bundle)
     return _mutating(client), _validating(client)
 
@@ -89,6 +95,11 @@ class _Client(msgspec.Struct, frozen=True):
         service = {"namespace": where.namespace, "name": where.service, "path": path, "port": 443}
         reached = {"url": f"{where.url}{path}"} if where.url else {"service": service}
         return without_none(caBundle=self.bundle) | reached
+
+    def object(self, kind: str, webhooks: list[dict[str, Any]]) -> Manifest:
+        """One of both configurations."""
+        injected = {INJECTED: f"{self.where.namespace}/{self.where.service}"} if self.bundle is None else None
+        return manifest(API, kind, NAME, annotations=injected, webhooks=webhooks)
 
     def pods(self, path: str, **more: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - fields of a webhook
         """The two for pods: of namespaces that asked, and of all others."""
@@ -130,7 +141,7 @@ def _mutating(client: _Client) -> Manifest:
         reinvocationPolicy="IfNeeded",
     )
     webhooks = [*client.pods(PODS, reinvocationPolicy="IfNeeded"), namespaces]
-    return manifest(API, "MutatingWebhookConfiguration", NAME, webhooks=webhooks)
+    return client.object("MutatingWebhookConfiguration", webhooks)
 
 
 def _validating(client: _Client) -> Manifest:
@@ -144,7 +155,7 @@ def _validating(client: _Client) -> Manifest:
         )
         for name, path, new in (("fabrics", FABRICS, _NEW_SPEC), ("railnodes", RAILNODES, _NEW_SLOT))
     ]
-    return manifest(API, "ValidatingWebhookConfiguration", NAME, webhooks=[*client.pods(PODS_LAST), *own])
+    return client.object("ValidatingWebhookConfiguration", [*client.pods(PODS_LAST), *own])
 
 
 def _rule(group: str, version: str, resource: str, *operations: str) -> dict[str, Any]:
