@@ -18,7 +18,7 @@ import pytest
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import RefusedError, UnknownKindError
 from trackbed.lab.kubernetes import build, control_plane, crds
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE, HELM
 
 ROOT = Path(__file__).parents[1]
 MODULES = Path(__file__).parent / "crds"
@@ -39,6 +39,12 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     programs = build.binaries(CONTROL_PLANE, print)
     with control_plane.running(tmp_path_factory.mktemp("control-plane"), programs, whole=False) as kubeconfig:
         yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def helm() -> str:
+    """The program helm, built once."""
+    return str(build.binaries(HELM, print) / "helm")
 
 
 @pytest.fixture(scope="session")

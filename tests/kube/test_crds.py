@@ -65,7 +65,7 @@ def refusal(client: Client, one: Object) -> str:
 
 
 def test_the_chart_has_the_definitions_that_the_models_give() -> None:
-    assert (ROOT / "charts/trackbed/crds/crds.yaml").read_text() == "".join(documents(crds()))
+    assert (ROOT / "charts/trackbed/files/crds.yaml").read_text() == "".join(documents(crds()))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])

@@ -15,8 +15,6 @@ import pytest
 
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.helm import Helm, HelmError
-from trackbed.lab.kubernetes import build
-from trackbed.lab.kubernetes.programs import HELM
 from trackbed.stacks.install.steps import Install
 from trackbed.stacks.releases import ChartSource
 from trackbed.stacks.stack import Chart
@@ -82,12 +80,6 @@ spec:
       automountServiceAccountToken: false
       containers: [{name: main, image: example.com/x}]
 """
-
-
-@pytest.fixture(scope="session")
-def helm() -> str:
-    """The program, built once."""
-    return str(build.binaries(HELM, print) / "helm")
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ COMMANDS = {
     "agent": ("agent", "Run the node agent that gives pods their rails."),
     "controller": ("controller", "Carry every Fabric of a cluster out, node by node."),
     "webhook": ("webhook", "Run the admission webhook that puts rails on pods."),
+    "uninstall": ("uninstall", "Take away what controller and webhook left in a cluster."),
     "lab": ("lab", "Stand up a whole fabric in network namespaces."),
     "faults": ("faults", "List the faults that doctor knows."),
 }

@@ -15,15 +15,17 @@ from trackbed.stacks.access import Access
 from trackbed.stacks.native.annotation import RESOURCE, policies
 from trackbed.stacks.native.daemon import NAME, NAMESPACE, daemon_set, namespace, service_account
 from trackbed.stacks.rails import OWN_PREFIX, resource, resources
+from trackbed.stacks.releases import release
 from trackbed.stacks.stack import ROLLED_OUT, Offered, Stack, Stage, Until, Wait
 
+COMPONENT = "trackbed"
 READY_SECONDS = 1800
 """A new version comes to all nodes in ten rounds, each of which pulls an image."""
 
 
 def _stages(plan: Plan) -> Iterator[Stage]:
     yield Stage("namespace", (namespace(), service_account()))
-    yield Stage("agent", (daemon_set(plan),))
+    yield Stage("agent", (daemon_set(release(plan, COMPONENT).images["agent"]),))
     yield Stage("annotation", policies(plan), _until(plan))
 
 

@@ -5,20 +5,21 @@ waits. It asks no API server, so it has no role and no token. docs/reference/age
 
 No probes: the agent serves a unix socket, which a kubelet cannot ask, and starting a Python for each question would
 cost more than the agent itself. It ends when something it cannot survive happens, and is started again.
+
+The chart's DaemonSet is this one: scripts/docs writes it to charts/trackbed/files/agent.yaml.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
-from trackbed.plan.plan import Plan
+from trackbed.stacks.manifest_yaml import documents
 from trackbed.stacks.objects import Manifest, manifest, without_none
-from trackbed.stacks.releases import release
 
 NAMESPACE = "trackbed-system"
 NAME = "trackbed-agent"
-COMPONENT = "trackbed"
 _LABELS = {"app.kubernetes.io/name": NAME}
 
 
@@ -88,17 +89,17 @@ def service_account() -> Manifest:
     return manifest("v1", "ServiceAccount", NAME, NAMESPACE, automountServiceAccountToken=False)
 
 
-def daemon_set(plan: Plan) -> Manifest:
+def daemon_set(image: str) -> Manifest:
     """The agent. A new version comes to a tenth of the nodes at a time: only pods that start meanwhile wait."""
     spec = {
         "selector": {"matchLabels": _LABELS},
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
-        "template": {"metadata": {"labels": _LABELS}, "spec": _pod(plan)},
+        "template": {"metadata": {"labels": _LABELS}, "spec": _pod(image)},
     }
     return manifest("apps/v1", "DaemonSet", NAME, NAMESPACE, labels=_LABELS, spec=spec)
 
 
-def _pod(plan: Plan) -> dict[str, Any]:
+def _pod(image: str) -> dict[str, Any]:
     return {
         "serviceAccountName": NAME,
         "automountServiceAccountToken": False,
@@ -114,15 +115,15 @@ def _pod(plan: Plan) -> dict[str, Any]:
             "seccompProfile": {"type": "RuntimeDefault"},
             "seLinuxOptions": {"type": "spc_t"},  # where SELinux is on, other types may not touch the host's folders
         },
-        "containers": [_container(plan)],
+        "containers": [_container(image)],
         "volumes": [{"name": one.name, "hostPath": {"path": one.path, "type": one.type}} for one in MOUNTS],
     }
 
 
-def _container(plan: Plan) -> dict[str, Any]:
+def _container(image: str) -> dict[str, Any]:
     return {
         "name": "agent",
-        "image": release(plan, COMPONENT).images["agent"],
+        "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": list(_COMMAND),
         # No limit of CPU: pods wait for the agent while they start, and a throttled one delays them all.
@@ -143,3 +144,7 @@ def _mounted(one: Mount) -> dict[str, Any]:
         readOnly=one.read_only or None,
         mountPropagation=one.propagation,
     )
+
+
+if __name__ == "__main__":  # scripts/docs
+    sys.stdout.writelines(documents([daemon_set("")]))

@@ -1,0 +1,46 @@
+"""`trackbed uninstall`: takes away what controller and webhook left in a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from trackbed.cli.options import refuse
+
+
+@click.command("uninstall")
+@click.option("--namespace", default="trackbed-system", show_default=True, help="Where controller and webhook were.")
+@click.option("--keep-fabrics", is_flag=True, help="Leave Fabrics, their locks and their kinds.")
+@click.option(
+    "--keep-locks", is_flag=True, help="Leave the locks: the same Fabric then gives the same addresses again."
+)
+@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
+@click.option("--context", help="Context of the kubeconfig. Default: its current one.")
+def command(namespace: str, keep_fabrics: bool, keep_locks: bool, kubeconfig: str | None, context: str | None) -> None:
+    """Take away what controller and webhook made in a cluster, once both are gone; `helm uninstall` runs it by itself.
+
+    Deletes the webhook configurations, Fabrics and RailNodes, takes taint and cordon from nodes that were being
+    prepared, and deletes what the programs kept. Hosts keep their settings: `trackbed apply --undo` on a host puts
+    them back. Exits with 2 while the programs are installed, and with 3 when the cluster did not answer or refused.
+
+    \b
+    Examples:
+      trackbed uninstall
+      trackbed uninstall --namespace rails --keep-locks
+    """
+    import asyncio
+
+    from trackbed.controller.uninstall import Keep, StillRunsError, uninstall
+    from trackbed.kube.errors import ConfigurationError, KubeError
+    from trackbed.kube.live import connect
+
+    async def done() -> None:
+        async with connect(kubeconfig, context) as live:
+            await uninstall(live, namespace, Keep(keep_fabrics, keep_locks), click.echo)
+
+    try:
+        asyncio.run(done())
+    except (ConfigurationError, StillRunsError) as error:
+        refuse(str(error))
+    except KubeError as error:
+        click.echo(f"trackbed: {error}", err=True)
+        raise SystemExit(3) from error

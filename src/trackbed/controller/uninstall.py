@@ -1,0 +1,158 @@
+"""Takes away what controller and webhook made in a cluster, once neither is installed any more.
+
+    webhook configurations       first: with nobody to ask, they would keep pods from starting
+    Fabrics                      unless they shall stay
+    taints, cordons, RailNodes   nodes that were being prepared take pods again; their hosts stay as they are
+    Secrets, Lease, locks        what the programs kept in their namespace
+    definitions                  last, with the Fabrics
+
+Doing it twice is fine, and so is going on where another one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from trackbed.admission import configuration
+from trackbed.admission.keeping import SECRET
+from trackbed.controller.act import free
+from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Node
+from trackbed.controller.run import LEASE
+from trackbed.controller.site import together
+from trackbed.kube.errors import RefusedError
+from trackbed.kube.live import Live
+from trackbed.kube.railnode import FABRIC_LABEL
+from trackbed.kube.reflector import Reflector
+
+PROGRAMS = frozenset({"trackbed-controller", "trackbed-webhook"})
+"""Deployments that would make it all again."""
+TRIES = 10
+"""Times that others, its kubelet above all, may write a node between our look and our write."""
+_ADMISSION = f"/apis/{configuration.API}"
+_CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_KINDS = ("railnodes.trackbed.dev", "fabrics.trackbed.dev")
+_LOCK = "trackbed-lock-"
+_SECRETS = (SECRET, "trackbed-webhook-authority", "trackbed-webhook-tls")
+"""Ours, and those that cert-manager makes for the chart and leaves behind."""
+_NOT_FOUND, _CONFLICT = 404, 409
+
+
+class StillRunsError(Exception):
+    """The programs are still installed; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What stays."""
+
+    fabrics: bool = False
+    """Fabrics, their locks and both kinds."""
+    locks: bool = False
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    deletion_timestamp: str | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta
+
+
+class _All(msgspec.Struct):
+    items: list[_Named] | None = None
+
+
+class _Nodes(msgspec.Struct):
+    items: list[Node] | None = None
+
+
+async def uninstall(live: Live, namespace: str, keep: Keep, tell: Callable[[str], None]) -> None:
+    """Take it all away. Raises StillRunsError before the first change, KubeError."""
+    await _refuse_while_installed(live, namespace)
+    await _delete_all(live, [f"{_ADMISSION}/{kind}/{configuration.NAME}" for kind in _CONFIGURATIONS], tell)
+    if not keep.fabrics:
+        await _delete_all(live, await _below(live, FABRICS), tell)
+    await _free_all(live)
+    await _delete_all(live, await _below(live, RAILNODES), tell)
+    await _delete_all(live, [path async for path in _kept(live, namespace, keep)], tell)
+    if not keep.fabrics:
+        await _delete_all(live, [f"{_DEFINITIONS}/{kind}" for kind in _KINDS], tell)
+
+
+async def _refuse_while_installed(live: Live, namespace: str) -> None:
+    told = await live.get(f"/apis/apps/v1/namespaces/{namespace}/deployments", _All)
+    installed = {one.metadata.name for one in told.items or () if not one.metadata.deletion_timestamp}
+    for name in sorted(PROGRAMS & installed):
+        raise StillRunsError(
+            f"Deployment {name} in {namespace} would make everything anew: `helm uninstall` takes it away, "
+            "and then does what this command does"
+        )
+
+
+async def _free_all(live: Live) -> None:
+    """Take taint and cordon from every node, as far as they are ours."""
+    told = await live.get(NODES, _Nodes)
+    await together([partial(_free, live, node) for node in told.items or ()])
+
+
+async def _free(live: Live, node: Node) -> bool:
+    nodes = Reflector(live, NODES, Node, lambda: None)  # takes note of writes; nobody follows it
+    for _ in range(TRIES - 1):
+        try:
+            await free(live, nodes, node)
+        except RefusedError as error:
+            if error.status == _NOT_FOUND:
+                return True
+            if error.status != _CONFLICT:
+                raise
+            node = await live.get(f"{NODES}/{node.metadata.name}", Node)
+        else:
+            return True
+    await free(live, nodes, node)
+    return True
+
+
+async def _kept(live: Live, namespace: str, keep: Keep) -> AsyncIterator[str]:
+    """Paths of what the programs keep in their namespace."""
+    core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
+    for name in _SECRETS:
+        yield f"{core}/secrets/{name}"
+    yield f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
+    for path in await _below(live, f"{apps}/controllerrevisions", labelSelector=FABRIC_LABEL):
+        yield path
+    if not (keep.locks or keep.fabrics):
+        for path in await _below(live, f"{core}/configmaps"):
+            if path.rpartition("/")[2].startswith(_LOCK):
+                yield path
+
+
+async def _below(live: Live, path: str, **chosen: str) -> list[str]:
+    """Paths of all objects of a kind; none where the server has no such kind."""
+    try:
+        told = await live.get(path, _All, **chosen)
+    except RefusedError as error:
+        if error.status != _NOT_FOUND:
+            raise
+        return []
+    return [f"{path}/{one.metadata.name}" for one in told.items or ()]
+
+
+async def _delete_all(live: Live, paths: list[str], tell: Callable[[str], None]) -> None:
+    await together([partial(_delete, live, path, tell) for path in paths])
+
+
+async def _delete(live: Live, path: str, tell: Callable[[str], None]) -> bool:
+    try:
+        await live.delete(path)
+    except RefusedError as error:
+        if error.status != _NOT_FOUND:
+            raise
+        return False
+    tell(f"deleted {'/'.join(path.split('/')[-2:])}")
+    return True

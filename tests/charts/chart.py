@@ -1,0 +1,72 @@
+"""The chart: what helm makes of it, and what it says in its own files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trackbed.kube.client import Object
+
+CHART = Path(__file__).parents[2] / "charts" / "trackbed"
+NAMESPACE = "trackbed-system"
+RELEASE = "rails"
+VERSION = "1.36.3"
+
+EVERYTHING: dict[str, Any] = {
+    "image": {"digest": f"sha256:{'0' * 64}"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "controller": {
+        "replicas": 3,
+        "nodeSelector": {"site/role": "services"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {"nodeAffinity": {}},
+    },
+    "webhook": {"hostNetwork": True, "port": 9443, "metricsPort": 9080, "url": "https://10.0.0.1:9443"},
+    "prepare": {"nodeSelector": {"site/gpu": "true"}, "affinity": {"nodeAffinity": {}}},
+    "agent": {"nodeSelector": {"site/gpu": "true"}, "affinity": {"nodeAffinity": {}}},
+    "networkPolicy": {"apiServerPorts": [443, 6443]},
+    "monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+    "uninstall": {"keepLocks": True},
+}
+"""Every value that changes what is rendered, cert-manager's aside: its kinds are not on the tests' API server."""
+NOTHING: dict[str, Any] = {
+    "crds": {"enabled": False},
+    "webhook": {"enabled": False},
+    "agent": {"enabled": False},
+    "networkPolicy": {"enabled": False},
+}
+"""Nothing that can be left out."""
+
+
+def run(program: str, *words: str, values: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run helm; `values` go by standard input."""
+    given = ["--values", "-"] if values is not None else []
+    text = json.dumps(values or {})
+    return subprocess.run(
+        [program, *words, *given], input=text, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def rendered(program: str, values: dict[str, Any] | None = None, version: str = VERSION) -> list[Object]:
+    """All objects of a release, those of hooks included."""
+    words = ("template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--kube-version", version)
+    done = run(program, *words, values=values or {})
+    assert not done.returncode, done.stderr
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def only(objects: list[Object], kind: str, name: str) -> Object:
+    """The one object of a kind and name."""
+    [found] = [one for one in objects if (one["kind"], one["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+@cache
+def metadata() -> dict[str, Any]:
+    """Chart.yaml."""
+    return dict(yaml.safe_load((CHART / "Chart.yaml").read_text()))
