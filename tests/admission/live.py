@@ -20,6 +20,7 @@ from trackbed.admission.known import Known, Namespace, namespace_of
 from trackbed.admission.server import serving, show, tls_context
 from trackbed.kube.client import Client, Object
 from trackbed.kube.errors import RefusedError
+from trackbed.kube.listening import Address
 
 SECONDS = 30.0
 """How long the API server may take to know a webhook; it takes less than one."""
@@ -58,7 +59,7 @@ class Webhook:
         assert self._ready.wait(SECONDS)
 
     async def _serve(self) -> None:
-        async with serving(self._source, self.tls, "127.0.0.1", self.port) as self.port:
+        async with serving(self._source, self.tls, Address("127.0.0.1", self.port)) as self.port:
             self._ready.set()
             await self._end.wait()
 

@@ -20,6 +20,7 @@ from trackbed.admission.configuration import Where
 from trackbed.admission.keeping import SECRET
 from trackbed.admission.run import Manner, run
 from trackbed.kube.client import Client
+from trackbed.kube.listening import Address
 from trackbed.kube.live import connect
 
 API = "admissionregistration.k8s.io/v1"
@@ -76,7 +77,9 @@ def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
         second = write(tmp_path)
         assert any(ssl.get_server_certificate(("127.0.0.1", port)) == second for _ in range(2000))
 
-    while_it_runs(api_server, space, Manner("127.0.0.1", 0, Where(SPACE, url="https://127.0.0.1:1"), tmp_path), check)
+    while_it_runs(
+        api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1"), tmp_path), check
+    )
 
 
 def test_configurations_that_somebody_deletes_are_written_again(
@@ -89,7 +92,7 @@ def test_configurations_that_somebody_deletes_are_written_again(
         space.delete(one)
         assert any(space.find(API, KINDS[0], "trackbed") for _ in range(2000))
 
-    while_it_runs(api_server, space, Manner("127.0.0.1", 0, Where(SPACE, url="https://127.0.0.1:1")), check)
+    while_it_runs(api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1")), check)
 
 
 def test_it_shows_what_its_secret_holds(api_server: Path, space: Client) -> None:
@@ -98,4 +101,4 @@ def test_it_shows_what_its_secret_holds(api_server: Path, space: Client) -> None
         shown = ssl.get_server_certificate(("127.0.0.1", port))
         assert base64.b64decode(secret["data"]["tls.crt"]).decode() == shown
 
-    while_it_runs(api_server, space, Manner("127.0.0.1", 0, Where(SPACE)), check)
+    while_it_runs(api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE)), check)

@@ -117,6 +117,8 @@ def test_a_certificate_of_others_is_shown_and_their_bundle_left_alone(
 
 WRONG = {
     "no port": (["--listen", "localhost"], 2, "--listen localhost: write HOST:PORT"),
+    "an IPv6 address without brackets": (["--listen", "::1:8443"], 2, "--listen ::1:8443: write HOST:PORT, for"),
+    "a port that is none": (["--listen", "[::1]:65536"], 2, "--listen [::1]:65536: write HOST:PORT"),
     "no https": (["--url", "http://x"], 2, "--url http://x: the API server calls webhooks by https only"),
     "no kubeconfig": (["--kubeconfig", "/nonexistent"], 2, "no usable kubeconfig"),
 }
@@ -136,6 +138,12 @@ def test_a_cluster_that_does_not_answer_ends_it_with_3(api_server: Path, tmp_pat
     there.write_text(text[:at] + str(port) + text[text.index('"', at) :])
     done = CliRunner().invoke(cli, ["webhook", "--kubeconfig", str(there)])
     assert (done.exit_code, "no answer from" in done.stderr) == (3, True), done.output
+
+
+def test_an_address_of_another_machine_is_told(api_server: Path, client: Client) -> None:
+    assert client.version
+    done = CliRunner().invoke(cli, ["webhook", "--kubeconfig", str(api_server), "--listen", "192.0.2.1:8443"])
+    assert (done.exit_code, "cannot serve at 192.0.2.1:8443: " in done.stderr) == (2, True), done.output
 
 
 def test_a_folder_without_certificates_is_told(api_server: Path, client: Client, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from trackbed.admission.server import CertificateError, serving, show, spare_rev
 from trackbed.admission.watching import Watched
 from trackbed.kube.client import Client
 from trackbed.kube.errors import KubeError
+from trackbed.kube.listening import Address
 from trackbed.kube.live import Live
 from trackbed.kube.serving import until_one_ends, until_told
 
@@ -35,8 +36,7 @@ log = logging.getLogger(__name__)
 class Manner:
     """Where to listen, how the API server reaches us, and the folder with tls.crt and tls.key if another makes them."""
 
-    host: str
-    port: int
+    at: Address
     where: Where
     certificates: Path | None = None
 
@@ -50,8 +50,7 @@ class Manner:
 async def run(live: Live, client: Client, manner: Manner, ready: Callable[[int], None]) -> None:
     """Serve until told to end; `ready` is called with the port once the API server has been told of us.
 
-    Raises KubeError where the cluster cannot be read or written at the start, CertificateError, and OSError where the
-    address cannot be listened on.
+    Raises KubeError where the cluster cannot be read or written at the start, CertificateError and ListenError.
     """
     await asyncio.to_thread(_reach, client)
     source = Watched(live)
@@ -69,7 +68,7 @@ async def _serve(source: Watched, client: Client, manner: Manner, ready: Callabl
     spare_reviews_the_collector()
     shown = _Shown(client, manner)
     await shown.renew()
-    async with serving(source, shown.tls, manner.host, manner.port) as port:
+    async with serving(source, shown.tls, manner.at) as port:
         await asyncio.to_thread(publish, client, manner.where, shown.bundle)
         ready(port)
         await shown.follow()

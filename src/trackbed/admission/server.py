@@ -15,8 +15,8 @@ import gc
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol
 
@@ -26,15 +26,12 @@ from trackbed.admission import configuration, fabrics, namespaces, pods, railnod
 from trackbed.admission.known import Known, Namespace
 from trackbed.admission.review import Request, ReviewError, Verdict, answer, read
 from trackbed.kube.errors import KubeError
+from trackbed.kube.listening import Address, listening
 
 BODY_BYTES = 3 << 20
 """The API server itself takes no larger request."""
 REVIEW_SECONDS = 2.0
 """What a review may take; the API server waits a second longer."""
-STOP_SECONDS = 5.0
-"""What reviews under way get to end."""
-KEEP_SECONDS = 300.0
-"""How long an idle connection stays; the API server closes its own after 90."""
 
 _COLLECTOR_OBJECTS = 20_000
 
@@ -59,19 +56,9 @@ class Source(Protocol):
 Decide = Callable[[Request, Known], Awaitable[Verdict]]
 
 
-@asynccontextmanager
-async def serving(source: Source, tls: ssl.SSLContext, host: str, port: int) -> AsyncIterator[int]:
-    """Serve until the block ends; yields the port. OSError where it cannot be listened on."""
-    runner = web.AppRunner(
-        application(source), access_log=None, keepalive_timeout=KEEP_SECONDS, shutdown_timeout=STOP_SECONDS
-    )
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+def serving(source: Source, tls: ssl.SSLContext, at: Address) -> AbstractAsyncContextManager[int]:
+    """Serve reviews until the block ends; yields the port. Raises ListenError."""
+    return listening(application(source), at, tls)
 
 
 def application(source: Source) -> web.Application:

@@ -6,12 +6,14 @@ import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from trackbed.kube.listening import Address
     from trackbed.plan.plan import NodePlan, Plan
     from trackbed.spec.load import Loaded
     from trackbed.spec.problems import Problem
@@ -60,6 +62,28 @@ def output_option(*forms: str) -> Callable[[_Command], _Command]:
         show_default=True,
         help="Form of the output.",
     )
+
+
+def listen_option(name: str, about: str, default: str | None = None) -> Callable[[_Command], _Command]:
+    """--NAME HOST:PORT: where to listen; `:8080` is all addresses of both families. None where nothing is given."""
+    return click.option(
+        name, default=default, show_default=default is not None, metavar="HOST:PORT", callback=_address, help=about
+    )
+
+
+def _address(_: click.Context, option: click.Parameter, text: str | None) -> Address | None:
+    from trackbed.kube.listening import Address
+
+    if text is None:
+        return None
+    try:
+        found = urlsplit(f"//{text}")
+        port = found.port if found.netloc == text else None
+    except ValueError:
+        port = None
+    if port is None:
+        refuse(f"{option.opts[0]} {text}: write HOST:PORT, for example 10.0.0.1:8443, [::1]:8443, or :8443 for all")
+    return Address(found.hostname, port)
 
 
 folder_option = click.option(

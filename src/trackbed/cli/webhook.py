@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import refuse
+from trackbed.cli.options import listen_option, refuse
+
+if TYPE_CHECKING:
+    from trackbed.kube.listening import Address
 
 
 @click.command("webhook")
-@click.option("--listen", default="[::]:8443", show_default=True, metavar="HOST:PORT", help="Where to serve.")
+@listen_option("--listen", "Where to serve; without HOST at all addresses.", ":8443")
 @click.option("--namespace", default="trackbed-system", show_default=True, help="Our own; its pods are never reviewed.")
 @click.option("--service", default="trackbed-webhook", show_default=True, help="Service by which we are called.")
 @click.option(
@@ -26,7 +31,7 @@ from trackbed.cli.options import refuse
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
 @click.option("--context", help="Context of the kubeconfig. Default: its current one.")
 def command(
-    listen: str,
+    listen: Address,
     namespace: str,
     service: str,
     url: str | None,
@@ -54,29 +59,24 @@ def command(
     from trackbed.admission.server import CertificateError
     from trackbed.kube.client import connect
     from trackbed.kube.errors import ConfigurationError, KubeError
+    from trackbed.kube.listening import ListenError
     from trackbed.kube.live import connect as follow
 
-    host, port = _address(listen)
     if url is not None and not url.startswith("https://"):
         refuse(f"--url {url}: the API server calls webhooks by https only")
-    manner = Manner(host, port, Where(namespace, service, url.rstrip("/") if url else None), certificates)
+    manner = Manner(listen, Where(namespace, service, url.rstrip("/") if url else None), certificates)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:
         with connect(kubeconfig, context) as client:
             live = follow(kubeconfig, context)
-            asyncio.run(run(live, client, manner, lambda port: click.echo(f"serving reviews at {host}:{port}")))
-    except (ConfigurationError, CertificateError) as error:
+            asyncio.run(run(live, client, manner, partial(_told, listen)))
+    except (ConfigurationError, CertificateError, ListenError) as error:
         refuse(str(error))
     except KubeError as error:
         click.echo(f"trackbed: {error}", err=True)
         raise SystemExit(3) from error
-    except OSError as error:
-        refuse(f"cannot serve at {listen}: {error.strerror}")
 
 
-def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        refuse(f"--listen {listen}: write HOST:PORT, for example 0.0.0.0:8443 or [::]:8443")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+def _told(at: Address, port: int) -> None:
+    click.echo(f"serving reviews at {at._replace(port=port)}")
