@@ -82,7 +82,7 @@ WANTED = Slice(0, 0, "new")
         (WANTED, rail(mayChange=True, prepared="Failed", annotations={RETRY: ""}), node(begun=True), START,
          Stage.RETRYING, ""),
         (WANTED, rail(mayChange=True, changingSince=STAMP), node(begun=True), START + HOUR, Stage.FAILED,
-         "not prepared 60 minutes after it was drained: m; then kubectl annotate"),
+         "not prepared 60 minutes after it was drained or told to reboot: m; then kubectl annotate"),
         (WANTED, rail(mayChange=True, needsReboot=True), node(begun=True), START, Stage.NEEDS_REBOOT, "m"),
         (WANTED, rail(mayChange=True, needsReboot=True, mayReboot="first"), node(begun=True), START,
          Stage.REBOOTING, "m"),
@@ -109,6 +109,47 @@ def test_a_node_that_was_cordoned_by_the_controller_is_not_held() -> None:
     assert stage(Standing("n0", WANTED, rail(), held), RULES, START)[0] is Stage.DRAINING
 
 
+OTHERS = "NodeMaintenance disk has it in maintenance (broken)"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rail_", "node_", "at", "expected", "why"),
+    [
+        (WANTED, rail(), node(), START, Stage.HELD, f"{OTHERS}; m"),
+        (WANTED, rail(prepared="AsPlanned"), node(), START, Stage.SOUND, ""),
+        (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START, Stage.HELD, OTHERS),
+        (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START + HOUR, Stage.EXTENDED, OTHERS),
+        (WANTED, rail(mayChange=True), node(begun=True), START, Stage.CHANGING, "m"),
+        (WANTED, rail(mayChange=True, needsReboot=True), node(begun=True), START, Stage.HELD, f"{OTHERS}; m"),
+        (WANTED, rail(mayChange=True, needsReboot=True, changingSince=STAMP), node(begun=True), START + HOUR,
+         Stage.HELD, f"{OTHERS}; m"),
+        (WANTED, rail(mayChange=True, needsReboot=True, mayReboot="first"), node(begun=True), START,
+         Stage.REBOOTING, "m"),
+        (WANTED, rail(mayChange=True, prepared="Failed"), node(begun=True), START, Stage.FAILED, "m; mend it"),
+        (WANTED, rail(prepared="AsPlanned"), node(begun=True), START, Stage.HELD, OTHERS),
+        (None, rail(), node(begun=True), START, Stage.HELD, OTHERS),
+        (None, rail(leftAt=STAMP), node(), START, Stage.LEFT, "its addresses are kept"),
+    ],
+)  # fmt: skip
+def test_a_node_that_others_have_in_maintenance_ends_its_step_and_goes_no_further(  # noqa: PLR0913, PLR0917 - a row
+    wanted: Slice | None, rail_: RailNode, node_: Node, at: datetime, expected: Stage, why: str
+) -> None:
+    found, told = stage(Standing("n0", wanted, rail_, node_, maintenance=OTHERS), RULES, at)
+    assert found is expected
+    assert told.startswith(why)
+
+
+def test_a_node_that_drains_when_others_are_done_has_its_full_time_again() -> None:
+    late = node(f"{SINCE}={STAMP}", begun=True)
+    one = Standing("n0", WANTED, rail(), late, maintenance=OTHERS)
+    assert decide([one], RULES, START + HOUR).moves == (("begin", "n0"),), "which stamps it anew"
+
+
+def test_a_reboot_that_waited_longer_than_a_node_may_take_is_allowed_in_the_end() -> None:
+    one = Standing("n0", WANTED, rail(mayChange=True, needsReboot=True, changingSince=STAMP), node(begun=True))
+    assert decide([one], RULES, START + HOUR).moves == (("reboot", "n0"),)
+
+
 def test_a_taint_that_somebody_took_away_comes_back() -> None:
     one = Standing("n0", WANTED, rail(mayChange=True), node())
     assert decide([one], RULES, START).moves == (("guard", "n0"),)
@@ -123,6 +164,8 @@ class Simulated:
     needs_reboot: bool = False
     fails: bool = False
     ready: bool = True
+    others: bool = False
+    """Whether others have it in maintenance."""
     pods: int = 0
     exists: bool = False
     sent: str = ""
@@ -150,7 +193,8 @@ class Simulated:
         more = {"mayReboot": self.may_reboot, "changedGeneration": self.changed}
         status = {"observedHash": self.observed, "boot": f"b{self.boot}", "needsReboot": needs}
         made = rail(prepared=reason, **spec, **more, **status) if self.exists else None
-        return Standing(self.name, self.own, made, node(begun=self.begun, ready=self.ready))
+        held = OTHERS if self.others else ""
+        return Standing(self.name, self.own, made, node(begun=self.begun, ready=self.ready), maintenance=held)
 
     def agent(self) -> None:
         """What the node's agent does when it gets round to it."""
@@ -177,9 +221,11 @@ class Simulated:
         elif verb in {"begin", "guard"}:
             self.begun = True
         elif verb == "drain":
+            assert not self.others, "changed below the hands of others"
             self.pods = max(0, self.pods - 1)
             self.may_change = not self.pods
         elif verb == "reboot":
+            assert not self.others, "rebooted below the hands of others"
             self.may_reboot, self.reboots = f"b{self.boot}", self.reboots + 1
         else:
             assert verb == "finish"
@@ -188,7 +234,7 @@ class Simulated:
 
 
 def unavailable(nodes: list[Simulated]) -> int:
-    return sum(one.begun or not one.ready for one in nodes)
+    return sum(one.begun or not one.ready or one.others for one in nodes)
 
 
 @given(st.data())
@@ -202,15 +248,17 @@ def test_whatever_happens_no_more_than_allowed_are_begun_and_all_come_to_their_e
     rules = replace_rules(unavailable=draw(st.integers(1, 4)), canary=draw(st.integers(0, 2)))
     for _ in range(draw(st.integers(0, 60))):
         chosen = nodes[draw(st.integers(0, count - 1))]
-        event = data.draw(st.sampled_from(["agent", "controller", "controller", "ready", "part"]))
+        event = data.draw(st.sampled_from(["agent", "controller", "controller", "ready", "others", "part"]))
         if event == "agent":
             chosen.agent()
         elif event == "ready":
             chosen.ready = not chosen.ready
+        elif event == "others":
+            chosen.others = not chosen.others
         else:
             turn(nodes, rules, only=chosen.name if event == "part" else None)
     for one in nodes:
-        one.ready = True
+        one.ready, one.others = True, False
     for _ in range(count * 30):
         turn(nodes, rules)
         for one in nodes:
@@ -272,6 +320,12 @@ def test_nodes_that_are_down_anyway_count() -> None:
     nodes, rules = world(8, unavailable=3, canary=0)
     nodes[6].ready = nodes[7].ready = False
     assert begun(turn(nodes, rules)) == ["n0"]
+
+
+def test_nodes_that_others_have_in_maintenance_count() -> None:
+    nodes, rules = world(8, unavailable=3, canary=0)
+    nodes[0].others = nodes[7].others = True
+    assert begun(turn(nodes, rules)) == ["n1"]
 
 
 def test_no_room_for_anybody_is_told_with_who_takes_it() -> None:

@@ -139,6 +139,30 @@ def test_what_is_no_event_is_told_and_outlived() -> None:
     assert "the server's answer is not what Kubernetes answers" in told[0]
 
 
+def test_an_optional_kind_that_may_not_be_read_is_done_without_and_told_of_once() -> None:
+    no = RefusedError(403, "Forbidden", "list is not allowed", "x")
+
+    async def act(kept: Kept) -> None:
+        await kept.reflector.synced.wait()
+        await kept.until({"a"})
+
+    told = watched(Scripted(no, no, no, ["a"]), "x", act, optional=True)
+    assert told == ["goes on without x: x: list is not allowed (403 Forbidden)"]
+
+
+def test_rights_that_are_lost_for_a_moment_leave_what_was_read() -> None:
+    no = RefusedError(403, "Forbidden", "list is not allowed", "x")
+
+    async def act(kept: Kept) -> None:
+        await kept.until({"a"})
+        while not kept.told:
+            await kept.until({"a"})
+            await asyncio.sleep(0)
+        await kept.until({"a", "b"})
+
+    watched(Scripted(["a"], no, no, ["a", "b"]), "x", act, optional=True)
+
+
 def test_a_write_is_seen_at_once_and_an_old_one_never() -> None:
     async def act(kept: Kept) -> None:
         await kept.until({"a"})

@@ -66,9 +66,10 @@ class Actor:
         return left
 
     async def reboot(self, one: Standing) -> None:
-        """Let the agent end the boot that it reports."""
+        """Let the agent end the boot that it reports; its time begins anew."""
         rail = _rail(one)
-        await self._railnode(one, {"mayReboot": rail.status.boot, "reboots": rail.spec.reboots + 1})
+        allowed = {"mayReboot": rail.status.boot, "reboots": rail.spec.reboots + 1, "changingSince": now()}
+        await self._railnode(one, allowed)
 
     async def retry(self, one: Standing) -> None:
         """Let the agent of a failed node try anew."""

@@ -27,6 +27,7 @@ _VERBS: Mapping[Stage, Verb] = {
     Stage.NEW: "create",
     Stage.OUTDATED: "send",
     Stage.DRAINING: "drain",
+    Stage.EXTENDED: "begin",
     Stage.NEEDS_REBOOT: "reboot",
     Stage.FINISHING: "finish",
     Stage.RETRYING: "retry",

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 
 from trackbed.controller.act import let_go
+from trackbed.controller.maintenance import Maintenance
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Fabric, Node, RailNode
 from trackbed.controller.site import Site, together
 from trackbed.kube.errors import KubeError
@@ -65,14 +66,16 @@ class Controller:
         self._fabrics = Reflector(live, FABRICS, Fabric, self._changed.set)
         self._railnodes = Reflector(live, RAILNODES, RailNode, self._changed.set)
         self._nodes = Reflector(live, NODES, Node, self._changed.set)
+        self._maintenance = Maintenance(live, self._changed.set)
         self._sites: dict[str, Site] = {}
 
     async def run(self) -> None:
         """Keep looking, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for one in (self._fabrics, self._railnodes, self._nodes):
+            kinds = (self._fabrics, self._railnodes, self._nodes, *self._maintenance.kinds)
+            for one in kinds:
                 group.create_task(one.run(self._tell))
-            for one in (self._fabrics, self._railnodes, self._nodes):
+            for one in kinds:
                 await one.synced.wait()
             group.create_task(self._loop())
 
@@ -92,7 +95,7 @@ class Controller:
             site = self._sites.get(name) or self._sites.setdefault(name, self._site(name))
             begun = time.monotonic()
             try:
-                waits.append(await site.look(fabric, self._tell))
+                waits.append(await site.look(fabric, self._maintenance.nodes(), self._tell))
             except KubeError as error:
                 self._tell(f"fabric {name}: {error}")
                 waits.append(_AGAIN_SECONDS)
@@ -105,8 +108,9 @@ class Controller:
 
     async def _orphans(self) -> float:
         """Let go of nodes whose Fabric was deleted; the lock stays, so it would get them back as they were."""
-        left = [one for one in self._railnodes.objects.values() if one.spec.fabric not in self._fabrics.objects]
-        nodes = self._nodes.objects
+        kept, nodes = self._maintenance.nodes(), self._nodes.objects
+        rails = (one for one in self._railnodes.objects.values() if one.metadata.name not in kept)
+        left = [one for one in rails if one.spec.fabric not in self._fabrics.objects]
         try:
             await together(
                 [partial(let_go, self._live, self._nodes, one, nodes.get(one.metadata.name)) for one in left]

@@ -68,8 +68,11 @@ class Site:
         self._told: dict[str, tuple[Stage, str]] = {}
         self._reported = 0.0
 
-    async def look(self, fabric: Fabric, tell: Tell) -> float:
-        """Look at everything and do what is next; seconds after which to look again if nothing changes."""
+    async def look(self, fabric: Fabric, maintenance: Mapping[str, str], tell: Tell) -> float:
+        """Look at everything and do what is next; seconds after which to look again if nothing changes.
+
+        `maintenance` has the nodes that others have in maintenance, and why.
+        """
         try:
             model, wanted = await self._plan(fabric)
         except SpecError as error:
@@ -77,7 +80,7 @@ class Site:
             await self._status(fabric, report.refused(fabric, why, now()))
             return QUIET_SECONDS
         told = rules(fabric, model, len(wanted.nodes))
-        decision = decide(self._standings(wanted), told, datetime.now(UTC))
+        decision = decide(self._standings(wanted, maintenance), told, datetime.now(UTC))
         actor = Actor(self._live, self._railnodes, self._nodes, wanted, told.generation)
         again = await self._act(decision, actor, tell)
         return min(again, await self._report(fabric, decision, told, tell))
@@ -112,16 +115,16 @@ class Site:
             self._lock_read = False  # somebody else wrote it: read it anew
             raise
 
-    def _standings(self, wanted: Slices) -> Iterator[Standing]:
+    def _standings(self, wanted: Slices, maintenance: Mapping[str, str]) -> Iterator[Standing]:
         """All nodes that the Fabric or a RailNode of it names."""
         rails, nodes = self._railnodes.objects, self._nodes.objects
         soon = time.monotonic()
         self._unsure = {name: until for name, until in self._unsure.items() if until > soon}
         for name, own in wanted.nodes.items():
-            yield Standing(name, own, rails.get(name), nodes.get(name), name in self._unsure)
+            yield Standing(name, own, rails.get(name), nodes.get(name), name in self._unsure, maintenance.get(name, ""))
         for name, rail in rails.items():
             if rail.spec.fabric == self._name and name not in wanted.nodes:
-                yield Standing(name, None, rail, nodes.get(name))
+                yield Standing(name, None, rail, nodes.get(name), maintenance=maintenance.get(name, ""))
 
     async def _act(self, decision: Decision, actor: Actor, tell: Tell) -> float:
         """Do what was decided; seconds after which there may be more to do."""

@@ -37,6 +37,8 @@ class Stage(StrEnum):
     SOUND = "Sound"
     WAITING = "Waiting"
     HELD = "Held"
+    EXTENDED = "Extended"
+    """Others have it, and its time to drain is over: it gets as much again."""
     DRAINING = "Draining"
     CHANGING = "Changing"
     NEEDS_REBOOT = "NeedsReboot"
@@ -75,11 +77,13 @@ class Standing(NamedTuple):
     node: Node | None
     unsure: bool = False
     """Whether a write to the Node got no answer, so that it may have begun already."""
+    maintenance: str = ""
+    """Why others have it in maintenance; empty where they do not."""
 
     @property
     def unavailable(self) -> bool:
         """Whether the node takes no pods now, or may not."""
-        return self.node is not None and (self.node.unavailable or self.unsure)
+        return self.node is not None and (self.node.unavailable or self.unsure or bool(self.maintenance))
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -113,56 +117,76 @@ def stage(one: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:  # n
     seen = rail.status.observed_hash == wanted.digest
     prepared = find(rail.status.conditions, PREPARED)
     if seen and prepared.status == "True":
-        return (Stage.FINISHING if node.begun or rail.spec.may_change else Stage.SOUND), ""
+        return _as_planned(one, rail, node)
     if rail.spec.may_change:
-        return _changing(rail, rules, now, seen=seen)
+        found, why = _changing(rail, rules, now, seen=seen)
+        return _alone(one, found, why) if found is Stage.NEEDS_REBOOT else (found, why)
     if not seen:
         return Stage.CHECKING, "its agent has not compared it with the plan yet"
     if node.begun:
-        return _draining(node, rules, now)
-    return _waiting(rail, node, prepared.message)
+        return _draining(one, node, rules, now)
+    return _waiting(one, rail, node, prepared.message)
+
+
+def _alone(one: Standing, found: Stage, why: str) -> tuple[Stage, str]:
+    """A stage whose next step waits for those who have the node in maintenance."""
+    return (Stage.HELD, "; ".join(filter(None, (one.maintenance, why)))) if one.maintenance else (found, why)
+
+
+def _as_planned(one: Standing, rail: RailNode, node: Node) -> tuple[Stage, str]:
+    if node.begun or rail.spec.may_change:
+        return _alone(one, Stage.FINISHING, "")
+    return Stage.SOUND, ""
 
 
 def _left(one: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:
     rail = one.rail
     assert rail is not None  # noqa: S101 - a node that neither Fabric nor RailNode names is not looked at
     if not rail.spec.left_at or (one.node and one.node.begun):
-        return Stage.LEAVING, ""
+        return _alone(one, Stage.LEAVING, "")
     if _age(rail.spec.left_at, now) > rules.keep_seconds:
         return Stage.GONE, ""
     return Stage.LEFT, f"its addresses are kept for it until {rules.keep_seconds // 3600} h after {rail.spec.left_at}"
 
 
-def _changing(rail: RailNode, rules: Rules, now: datetime, *, seen: bool) -> tuple[Stage, str]:  # noqa: PLR0911 - as stage
+def _changing(rail: RailNode, rules: Rules, now: datetime, *, seen: bool) -> tuple[Stage, str]:
     """A node that is drained and in its agent's hands."""
     told = find(rail.status.conditions, PREPARED)
     if rail.metadata.annotations.retry is not None:
         return Stage.RETRYING, ""
     if seen and told.reason == FAILED:
         return Stage.FAILED, f"{told.message}; mend it, then {_retry(rail)}"
+    reboots = seen and rail.status.needs_reboot
+    if reboots and rail.spec.may_reboot != rail.status.boot:
+        return _needs_reboot(rail, rules, told.message)
     if _age(rail.spec.changing_since, now) > rules.node_seconds:
-        since = f"not prepared {rules.node_seconds // 60} minutes after it was drained"
+        since = f"not prepared {rules.node_seconds // 60} minutes after it was drained or told to reboot"
         return Stage.FAILED, f"{since}: {told.message or 'its agent says nothing'}; then {_retry(rail)}"
-    if not (seen and rail.status.needs_reboot):
-        return Stage.CHANGING, told.message
-    if rail.spec.may_reboot == rail.status.boot:
-        return Stage.REBOOTING, told.message
+    return Stage.REBOOTING if reboots else Stage.CHANGING, told.message
+
+
+def _needs_reboot(rail: RailNode, rules: Rules, message: str) -> tuple[Stage, str]:
     if rail.spec.reboots >= rules.reboots:
         count = f"it asks for another reboot after {rail.spec.reboots} (rollout.reboots)"
-        return Stage.FAILED, f"{count}: {told.message}; mend it, then {_retry(rail)}"
-    return Stage.NEEDS_REBOOT, told.message
+        return Stage.FAILED, f"{count}: {message}; mend it, then {_retry(rail)}"
+    return Stage.NEEDS_REBOOT, message
 
 
-def _draining(node: Node, rules: Rules, now: datetime) -> tuple[Stage, str]:
+def _draining(one: Standing, node: Node, rules: Rules, now: datetime) -> tuple[Stage, str]:
     since = node.metadata.annotations.since
-    if since and _age(since, now) > rules.drain_seconds:
+    late = bool(since) and _age(since or "", now) > rules.drain_seconds
+    if one.maintenance:
+        return Stage.EXTENDED if late else Stage.HELD, one.maintenance
+    if late:
         return Stage.FAILED, f"pods did not leave within {rules.drain_seconds // 60} minutes (rollout.drainMinutes)"
     return Stage.DRAINING, ""
 
 
-def _waiting(rail: RailNode, node: Node, message: str) -> tuple[Stage, str]:
+def _waiting(one: Standing, rail: RailNode, node: Node, message: str) -> tuple[Stage, str]:
     if node.metadata.annotations.paused is not None or rail.metadata.annotations.paused is not None:
         return Stage.HELD, f"somebody has paused it; {message}"
+    if one.maintenance:
+        return Stage.HELD, f"{one.maintenance}; {message}"
     if node.cordoned_by_others:
         return Stage.HELD, f"somebody has cordoned it; {message}"
     if not node.ready:

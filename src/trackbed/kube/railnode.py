@@ -51,11 +51,11 @@ class RailNodeSlice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     may_reboot: str = ""
     """The boot (as in status.boot) that the agent may end with a reboot."""
     changing_since: str = ""
-    """Since when `mayChange` is true (RFC 3339)."""
+    """Since when `mayChange` is true, or since the last reboot that was allowed (RFC 3339)."""
     changed_generation: int = 0
     """Generation of the Fabric with which the node was changed last."""
     reboots: int = 0
-    """Reboots allowed since `changingSince`."""
+    """Reboots allowed since `mayChange` is true."""
     left_at: str = ""
     """Since when the Fabric names this node no longer (RFC 3339); its slot is kept for a while."""
 

@@ -30,7 +30,7 @@ PAGE = 500
 WATCH_SECONDS = 240
 """How long a server keeps a stream; a random part more, so that not all end at once."""
 GONE = 410
-_NOT_FOUND = 404
+_FORBIDDEN, _NOT_FOUND = 403, 404
 LONGEST_PAUSE_SECONDS = 30.0
 
 
@@ -82,10 +82,20 @@ class _Status(msgspec.Struct):
 
 
 class Reflector(Generic[_Kind]):
-    """All objects at a path, or the one of a name, decoded as `shape`; `changed` is called after each change."""
+    """All objects at a path, or the one of a name, decoded as `shape`; `changed` is called after each change.
 
-    def __init__(
-        self, live: Live, path: str, shape: type[_Kind], changed: Callable[[], None], *, name: str = ""
+    Of an `optional` kind that this user may not read there is nothing, which is told once.
+    """
+
+    def __init__(  # noqa: PLR0913 - the last two are seldom given
+        self,
+        live: Live,
+        path: str,
+        shape: type[_Kind],
+        changed: Callable[[], None],
+        *,
+        name: str = "",
+        optional: bool = False,
     ) -> None:
         self.objects: dict[str, _Kind] = {}
         self.synced = asyncio.Event()
@@ -93,6 +103,7 @@ class Reflector(Generic[_Kind]):
         self._live, self._path, self._shape, self._changed = live, path, shape, changed
         self._chosen = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._seen = 0
+        self._optional, self._forbidden = optional, False
 
     async def run(self, tell: Callable[[str], None]) -> None:
         """Keep `objects` as the server has them, until cancelled; troubles are told and outlived."""
@@ -100,11 +111,13 @@ class Reflector(Generic[_Kind]):
         while True:
             try:
                 version = await self._list()
-                troubles = 0
+                troubles, self._forbidden = 0, False
                 await self._follow(version)
             except KubeError as error:
                 if isinstance(error, RefusedError) and error.status == _NOT_FOUND:
                     self._none()
+                elif self._optional and isinstance(error, RefusedError) and error.status == _FORBIDDEN:
+                    self._may_not(error, tell)
                 else:
                     tell(str(error))
                 troubles += 1
@@ -115,6 +128,13 @@ class Reflector(Generic[_Kind]):
         if self.objects or not self.synced.is_set():
             self.objects = {}
             self._changed()
+        self.synced.set()
+
+    def _may_not(self, error: RefusedError, tell: Callable[[str], None]) -> None:
+        """Do without; what was read before stays, for a server that just starts may refuse what it will allow."""
+        if not self._forbidden:
+            tell(f"goes on without {self._path}: {error}")
+        self._forbidden = True
         self.synced.set()
 
     def wrote(self, raw: dict[str, object]) -> None:

@@ -54,7 +54,7 @@ class Rollout(Model):
     drain_minutes: int = Field(default=60, ge=1, le=10_080)
     """How long a node's pods may take to leave (PodDisruptionBudgets may keep them) until it counts as failed."""
     node_minutes: int = Field(default=60, ge=1, le=1440)
-    """How long a drained node may take, reboots included, until it counts as failed."""
+    """How long a drained node may take until it counts as failed; with each reboot it gets as long again."""
     keep_slots_hours: int = Field(default=168, ge=0, le=87_600)
     """How long a node that left the Fabric keeps its addresses."""
     paused: bool = False
