@@ -41,7 +41,17 @@ READY_SECONDS = 120.0
 
 _RECORD, _FRESH = "processes.json", ".processes.json"
 _NODES = "nodes"
-_SECRETS = ("kubeconfig", "controller-manager.kubeconfig", "scheduler.kubeconfig", "tokens.csv", "key.pem", "cert.pem")
+_SECRETS = (
+    gateway.EGRESS,
+    gateway.PODS,
+    gateway.API,
+    "kubeconfig",
+    "controller-manager.kubeconfig",
+    "scheduler.kubeconfig",
+    "tokens.csv",
+    "key.pem",
+    "cert.pem",
+)
 _LEFT = {
     "servers",
     _FRESH,
