@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -24,6 +25,7 @@ from tests.admission.live import make_namespace, refusal
 from tests.admission.test_server import review
 from tests.admission.test_watching import SPEC, own
 from tests.admission.values import pod
+from tests.cli.test_controller_command import asked
 from tests.kinds import installed
 from trackbed.admission.certificates import renewed
 from trackbed.cli.main import cli
@@ -87,8 +89,17 @@ def until_given(client: Client) -> list[str]:
 
 
 def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: Client) -> None:
-    with served(api_server) as process:
+    with held_ports(1) as (port,):
+        watched = f"127.0.0.1:{port}"
+    with served(api_server, "--metrics", watched) as process:
         assert until_given(client) == ["rdma/rail0", "rdma/rail1"]
+        assert asked(f"http://{watched}/readyz") == "200 ok\n"
+        numbers = asked(f"http://{watched}/metrics")
+        assert 'trackbed_review_duration_seconds_count{path="/pods",verdict="changed"} ' in numbers
+        (ends,) = re.findall(r"^trackbed_certificate_expiry_timestamp_seconds (\S+)$", numbers, re.MULTILINE)
+        assert 89 < (float(ends) - time.time()) / 86400 < 90
+        kinds = re.findall(r'^trackbed_watch_heard_timestamp_seconds\{kind="(\w+)"\} [1-9]', numbers, re.MULTILINE)
+        assert sorted(kinds) == ["fabrics", "namespaces", "nodes", "railnodes", "servicecidrs"]
         small = SPEC | {"addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/29"}}
         assert "has room for 0 nodes" in refusal(client, own("Fabric", "other", small))
         process.send_signal(signal.SIGTERM)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from tests.kinds import installed
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES
@@ -154,6 +155,11 @@ async def _ground(kubeconfig: str, agents: Agents) -> AsyncIterator[Ground]:
                 await live.delete(f"{RAILNODES}/{name['metadata']['name']}")
 
 
+def counted(name: str, fabric: str, **labels: str) -> float | None:
+    """What a metric says of a fabric."""
+    return REGISTRY.get_sample_value(f"trackbed_{name}", {"fabric": fabric, **labels})
+
+
 def scene(kubeconfig: str, act: Callable[[Ground], Awaitable[None]], agents: Agents | None = None) -> None:
     async def run() -> None:
         async with _ground(kubeconfig, agents or Agents()) as here:
@@ -176,6 +182,7 @@ def test_a_fabric_is_carried_out_and_nobody_is_renumbered_by_the_next(kubeconfig
         await here.complete()
         after = await here.slots()
         assert after == {**before, f"{here.name}-a": 3}
+        assert [counted("nodes", here.name, stage=stage) for stage in ("Sound", "Left")] == [3, 1]
         assert "its addresses are kept for it until 168 h after" in await here.stage(f"{here.name}-1", "Left")
 
     scene(kubeconfig, act)
@@ -209,10 +216,12 @@ def test_a_failed_canary_halts_and_a_retry_goes_on(kubeconfig: str) -> None:
         )
         assert (status["failed"], status["waiting"]) == (1, 2)
         assert TAINT in await here.taints(here.nodes(1)[0])
+        assert counted("fabric_halted", here.name) == 1
         broken.clear()
         retry = {"metadata": {"annotations": {"trackbed.dev/retry": ""}}}
         await here.live.merge(f"{RAILNODES}/{here.nodes(1)[0]}", retry)
         assert (await here.complete())["sound"] == 3
+        assert counted("fabric_halted", here.name) == 0
 
     scene(kubeconfig, act, Agents(fails=broken.__contains__))
 
@@ -254,6 +263,7 @@ def test_pods_leave_by_eviction_and_the_one_that_stays_is_named(kubeconfig: str)
             message = await here.stage(only, "Draining")
         assert message.startswith(f"1 pod left: default/{here.name}-stays: Cannot evict pod")
         assert not here.agents.hosts[only].changes
+        assert (REGISTRY.get_sample_value("trackbed_evictions_refused_total") or 0) > 0
         await here.live.delete(f"{path}/{here.name}")
         await here.complete()
         assert here.agents.hosts[only].changes == 1
@@ -311,6 +321,7 @@ def test_a_fabric_that_cannot_be_planned_says_why_and_changes_nothing(kubeconfig
         status = await here.until(lambda s: s.get("Accepted", {}).get("status") == "False")
         assert "has room for 0 nodes, 1 are wanted; take a larger range" in status["Accepted"]["message"]
         assert here.agents.hosts[only].applied == good
+        assert counted("fabric_accepted", here.name) == 0
 
     scene(kubeconfig, act)
 
@@ -324,6 +335,7 @@ def test_reboots_happen_once_and_only_where_allowed(kubeconfig: str) -> None:
         await here.fabric(only, {"reboots": 1})
         await here.complete()
         assert here.agents.hosts[only].boot == 2
+        assert (counted("node_failures_total", here.name), counted("reboots_total", here.name)) == (1, 1)
         assert await here.events(only) == ["Preparing", "Failed", "Rebooting", "Sound"]
 
     scene(kubeconfig, act, Agents(reboots=lambda _: True))
@@ -354,6 +366,7 @@ def test_a_deleted_fabric_lets_go_of_its_nodes_and_keeps_their_addresses(kubecon
         assert TAINT in await here.taints(only)
         await here.live.delete(f"{FABRICS}/{here.name}")
         await here.gone(only)
+        assert counted("fabric_accepted", here.name) is None
         assert TAINT not in await here.taints(only)
         assert await here.slots() == {only: 0}
         await here.fabric(only)

@@ -10,17 +10,28 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from trackbed.admission.certificates import expiry
 from trackbed.admission.configuration import Where
 from trackbed.admission.keeping import keep, publish
-from trackbed.admission.server import CertificateError, serving, show, spare_reviews_the_collector, tls_context
+from trackbed.admission.metrics import CERTIFICATE_EXPIRY
+from trackbed.admission.server import (
+    CertificateError,
+    serving,
+    show,
+    spare_reviews_the_collector,
+    tls_context,
+    trouble,
+)
 from trackbed.admission.watching import Watched
 from trackbed.kube.client import Client
 from trackbed.kube.errors import KubeError
 from trackbed.kube.listening import Address
 from trackbed.kube.live import Live
+from trackbed.kube.observed import observed
 from trackbed.kube.serving import until_one_ends, until_told
 
 OWN_SECONDS = 600.0
@@ -34,11 +45,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """Where to listen, how the API server reaches us, and the folder with tls.crt and tls.key if another makes them."""
+    """Where to listen, how we are called, the folder of certificates that others make, and where to be watched."""
 
     at: Address
     where: Where
     certificates: Path | None = None
+    metrics: Address | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,7 +66,7 @@ async def run(live: Live, client: Client, manner: Manner, ready: Callable[[int],
     """
     await asyncio.to_thread(_reach, client)
     source = Watched(live)
-    async with live:
+    async with live, observed(manner.metrics, partial(trouble, source)):
         await until_told(until_one_ends(source.follow(), _serve(source, client, manner, ready)))
 
 
@@ -95,6 +107,7 @@ class _Shown:
         if pem != self._loaded:
             show(self.tls, pem)
             self._loaded = pem
+            CERTIFICATE_EXPIRY.set(expiry(pem).timestamp())
         return before != self.bundle
 
     async def follow(self) -> None:

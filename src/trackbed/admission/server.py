@@ -15,6 +15,7 @@ import gc
 import logging
 import os
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -24,9 +25,11 @@ from aiohttp import web
 
 from trackbed.admission import configuration, fabrics, namespaces, pods, railnodes
 from trackbed.admission.known import Known, Namespace
+from trackbed.admission.metrics import REVIEWS, Outcome, outcome_of
 from trackbed.admission.review import Request, ReviewError, Verdict, answer, read
 from trackbed.kube.errors import KubeError
 from trackbed.kube.listening import Address, listening
+from trackbed.kube.observed import add_health
 
 BODY_BYTES = 3 << 20
 """The API server itself takes no larger request."""
@@ -72,9 +75,8 @@ def application(source: Source) -> web.Application:
         configuration.RAILNODES: _now(railnodes.decide),
     }
     for path, decide in reviews.items():
-        app.router.add_post(path, partial(_review, source, decide))
-    app.router.add_get("/healthz", _alive)
-    app.router.add_get("/readyz", partial(_ready, source))
+        app.router.add_post(path, partial(_review, source, decide, path))
+    add_health(app, partial(trouble, source))
     return app
 
 
@@ -112,24 +114,40 @@ def show(tls: ssl.SSLContext, pem: bytes) -> None:
             raise CertificateError(f"certificate and key cannot be used: {error}") from error
 
 
-async def _review(source: Source, decide: Decide, http: web.Request) -> web.Response:
+def trouble(source: Source) -> str:
+    """Why nothing can be reviewed now; empty where it can."""
+    return "the cluster has not been read yet" if source.known is None else ""
+
+
+async def _review(source: Source, decide: Decide, path: str, http: web.Request) -> web.Response:
+    body = await http.read()
+    begun = time.perf_counter()
+    told, outcome = await _reviewed(source, decide, path, body)
+    REVIEWS.labels(path, outcome).observe(time.perf_counter() - begun)
+    return told
+
+
+async def _reviewed(source: Source, decide: Decide, path: str, body: bytes) -> tuple[web.Response, Outcome]:
     known = source.known
     if known is None:
-        return web.Response(status=503, text="the cluster has not been read yet\n")
-    body = await http.read()
+        return _failed(503, trouble(source))
     try:
         request = read(body)
         async with asyncio.timeout(REVIEW_SECONDS):
             verdict = await decide(request, known)
     except ReviewError as error:
-        return web.Response(status=400, text=f"{error}\n")
+        return _failed(400, str(error))
     except KubeError as error:
-        return web.Response(status=503, text=f"the pod's namespace cannot be read: {error}\n")
+        return _failed(503, f"the pod's namespace cannot be read: {error}")
     except TimeoutError:
-        return web.Response(status=504, text=f"no verdict within {REVIEW_SECONDS} s\n")
+        return _failed(504, f"no verdict within {REVIEW_SECONDS} s")
     if verdict.refusal is not None:
-        log.info("%s %s/%s refused: %s", http.path, request.namespace, request.name, verdict.refusal)
-    return web.Response(body=answer(request, verdict), content_type="application/json")
+        log.info("%s %s/%s refused: %s", path, request.namespace, request.name, verdict.refusal)
+    return web.Response(body=answer(request, verdict), content_type="application/json"), outcome_of(verdict)
+
+
+def _failed(status: int, why: str) -> tuple[web.Response, Outcome]:
+    return web.Response(status=status, text=f"{why}\n"), "failed"
 
 
 async def _pod(source: Source, request: Request, known: Known, *, last: bool = False) -> Verdict:
@@ -144,13 +162,3 @@ def _now(decide: Callable[[Request, Known], Verdict]) -> Decide:
         return decide(request, known)
 
     return decided
-
-
-async def _alive(_: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
-
-
-async def _ready(source: Source, _: web.Request) -> web.Response:
-    if source.known is None:
-        return web.Response(status=503, text="the cluster has not been read yet\n")
-    return web.Response(text="ok\n")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import refuse
+from trackbed.cli.options import METRICS, listen_option, refuse
+
+if TYPE_CHECKING:
+    from trackbed.kube.listening import Address
 
 
 @click.command("controller")
@@ -18,7 +22,10 @@ from trackbed.cli.options import refuse
 @click.option("--context", help="Context of the kubeconfig. Default: its current one.")
 @click.option("--namespace", default="trackbed-system", show_default=True, help="Where Lease and locks are kept.")
 @click.option("--name", help="Name of this candidate. Default: the host's, which is a pod's own.")
-def command(kubeconfig: str | None, context: str | None, namespace: str, name: str | None) -> None:
+@listen_option("--metrics", METRICS)
+def command(
+    kubeconfig: str | None, context: str | None, namespace: str, name: str | None, metrics: Address | None
+) -> None:
     """Carry every Fabric of a cluster out, node by node, as its `rollout` allows; run two, one of them leads.
 
     Reads Fabrics, Nodes and RailNodes; taints, cordons and drains nodes; the agent of each node does the rest. Ends on
@@ -27,6 +34,7 @@ def command(kubeconfig: str | None, context: str | None, namespace: str, name: s
     \b
     Examples:
       trackbed controller
+      trackbed controller --metrics :8080
       trackbed controller --kubeconfig admin.conf --name laptop
     """
     import asyncio
@@ -34,6 +42,7 @@ def command(kubeconfig: str | None, context: str | None, namespace: str, name: s
 
     from trackbed.controller.run import serve
     from trackbed.kube.errors import ConfigurationError
+    from trackbed.kube.listening import ListenError
     from trackbed.kube.live import connect
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
@@ -42,4 +51,7 @@ def command(kubeconfig: str | None, context: str | None, namespace: str, name: s
         live = connect(kubeconfig, context)
     except ConfigurationError as error:
         refuse(str(error))
-    asyncio.run(serve(live, namespace, name or f"{socket.gethostname()}-{os.getpid()}"))
+    try:
+        asyncio.run(serve(live, namespace, name or f"{socket.gethostname()}-{os.getpid()}", metrics))
+    except ListenError as error:
+        refuse(str(error))

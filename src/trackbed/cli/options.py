@@ -24,6 +24,8 @@ LOCK_NAME = "trackbed.lock.yaml"
 MAX_PLAN_BYTES = 1 << 28
 """A node of 8 ports has 1.5 KB of them, 12,500 nodes 18 MB."""
 
+METRICS = "Where to serve /metrics, /healthz and /readyz over plain HTTP. Default: nowhere."
+
 _Given = tuple[bytes, bytes | None, str]
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import listen_option, refuse
+from trackbed.cli.options import METRICS, listen_option, refuse
 
 if TYPE_CHECKING:
     from trackbed.kube.listening import Address
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Folder with tls.crt and tls.key that cert-manager keeps. Default: our own, in a Secret.",
 )
+@listen_option("--metrics", METRICS)
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
 @click.option("--context", help="Context of the kubeconfig. Default: its current one.")
 def command(
@@ -36,6 +37,7 @@ def command(
     service: str,
     url: str | None,
     certificates: Path | None,
+    metrics: Address | None,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
@@ -64,7 +66,7 @@ def command(
 
     if url is not None and not url.startswith("https://"):
         refuse(f"--url {url}: the API server calls webhooks by https only")
-    manner = Manner(listen, Where(namespace, service, url.rstrip("/") if url else None), certificates)
+    manner = Manner(listen, Where(namespace, service, url.rstrip("/") if url else None), certificates, metrics)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:

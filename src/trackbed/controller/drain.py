@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from trackbed.controller.metrics import EVICTIONS_REFUSED
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import TAINT
@@ -84,5 +85,6 @@ async def _evict(live: Live, pod: _Pod) -> str:
             return f"{called} has gone"
         if error.status != _BUDGET:
             raise
+        EVICTIONS_REFUSED.inc()
         return f"{called}: {error.message}"
     return f"{called} is asked to leave"

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from trackbed.controller import metrics
 from trackbed.controller.act import let_go
 from trackbed.controller.maintenance import Maintenance
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Fabric, Node, RailNode
 from trackbed.controller.site import Site, together
 from trackbed.kube.errors import KubeError
-from trackbed.kube.lease import Election
+from trackbed.kube.lease import LEASE_SECONDS, Election
+from trackbed.kube.listening import Address
 from trackbed.kube.live import Live
+from trackbed.kube.observed import observed
 from trackbed.kube.reflector import Reflector
 from trackbed.kube.serving import until_one_ends, until_told
 
@@ -33,28 +36,34 @@ Tell = Callable[[str], None]
 _log = logging.getLogger(__name__)
 
 
-async def serve(live: Live, namespace: str, who: str) -> None:
-    """Lead whenever it is this one's turn, until SIGTERM or SIGINT."""
-    async with live:
-        await until_told(_for_ever(live, namespace, who))
-
-
-async def _for_ever(live: Live, namespace: str, who: str) -> None:
-    while True:
-        await control(live, namespace, who, _log.info)
-
-
-async def control(live: Live, namespace: str, who: str, tell: Tell) -> None:
-    """Lead when it is this one's turn, until that is over."""
+async def serve(live: Live, namespace: str, who: str, watched_at: Address | None) -> None:
+    """Lead whenever it is this one's turn, until SIGTERM or SIGINT. Raises ListenError."""
     election = Election(live, namespace, LEASE, who)
+    async with live, observed(watched_at, partial(_trouble, election)):
+        await until_told(_for_ever(live, namespace, election))
+
+
+async def _for_ever(live: Live, namespace: str, election: Election) -> None:
+    while True:
+        await _control(live, namespace, election, _log.info)
+
+
+def _trouble(election: Election) -> str:
+    return "" if election.in_touch else f"the API server has told nothing of Lease {LEASE} for {LEASE_SECONDS} s"
+
+
+async def _control(live: Live, namespace: str, election: Election, tell: Tell) -> None:
+    """Lead when it is this one's turn, until that is over."""
     await election.won(tell)
-    tell(f"{who} leads")
+    tell(f"{election.who} leads")
+    metrics.LEADER.set(1)
     try:
         await until_one_ends(Controller(live, namespace, tell).run(), election.hold(tell))
     finally:
+        metrics.follow()
         with suppress(KubeError):
             await election.release()
-    tell(f"{who} leads no more")
+    tell(f"{election.who} leads no more")
 
 
 class Controller:
@@ -95,7 +104,8 @@ class Controller:
             site = self._sites.get(name) or self._sites.setdefault(name, self._site(name))
             begun = time.monotonic()
             try:
-                waits.append(await site.look(fabric, self._maintenance.nodes(), self._tell))
+                with metrics.LOOK.time():
+                    waits.append(await site.look(fabric, self._maintenance.nodes(), self._tell))
             except KubeError as error:
                 self._tell(f"fabric {name}: {error}")
                 waits.append(_AGAIN_SECONDS)
@@ -103,6 +113,7 @@ class Controller:
                 self._tell(f"fabric {name}: one look took {took:.1f} s")
         for gone in self._sites.keys() - self._fabrics.objects.keys():
             del self._sites[gone]
+            metrics.forget(gone)
         waits.append(await self._orphans())
         return min(waits)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from trackbed.controller import report
+from trackbed.controller import metrics, report
 from trackbed.controller.act import Actor
 from trackbed.controller.decide import Decision, Placed, Verb, decide
 from trackbed.controller.events import DEEDS
@@ -77,10 +77,12 @@ class Site:
             model, wanted = await self._plan(fabric)
         except SpecError as error:
             why = "; ".join(problem.message for problem in error.problems)
+            metrics.refused(fabric)
             await self._status(fabric, report.refused(fabric, why, now()))
             return QUIET_SECONDS
         told = rules(fabric, model, len(wanted.nodes))
         decision = decide(self._standings(wanted, maintenance), told, datetime.now(UTC))
+        metrics.saw(fabric, decision, told)
         actor = Actor(self._live, self._railnodes, self._nodes, wanted, told.generation)
         again = await self._act(decision, actor, tell)
         return min(again, await self._report(fabric, decision, told, tell))
@@ -147,6 +149,8 @@ class Site:
                 self._drains[one.name] = (time.monotonic(), await actor.drain(one))
             else:
                 await getattr(actor, verb)(one)
+            if verb == "reboot":
+                metrics.REBOOTS.labels(self._name).inc()
             if verb in DEEDS and one.rail is not None:
                 await tell_event(self._live, one.rail, *DEEDS[verb])
         except KubeError as error:
@@ -196,6 +200,7 @@ class Site:
 
     async def _failed(self, one: Placed) -> bool:
         assert one.standing.rail is not None  # noqa: S101 - what failed is there
+        metrics.FAILURES.labels(self._name).inc()
         await tell_event(self._live, one.standing.rail, "Failed", one.why, "Warning")
         return True
 

@@ -46,10 +46,17 @@ class Election:
     """One candidate's view of a Lease."""
 
     def __init__(self, live: Live, namespace: str, name: str, who: str) -> None:
-        self._live, self._who, self._name, self._namespace = live, who, name, namespace
+        self.who = who
+        self._live, self._name, self._namespace = live, name, namespace
         self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._seen = ("", monotonic())
         self._renewed = 0.0
+        self._heard: float | None = None
+
+    @property
+    def in_touch(self) -> bool:
+        """Whether the server has told of the Lease lately: candidate and holder ask every RENEW_SECONDS."""
+        return self._heard is not None and monotonic() - self._heard < LEASE_SECONDS
 
     @property
     def leads(self) -> bool:
@@ -74,7 +81,7 @@ class Election:
         if not self.leads:
             return
         lease = await self._live.get(f"{self._all}/{self._name}", _Lease)
-        if lease.spec.holder_identity == self._who:
+        if lease.spec.holder_identity == self.who:
             spec = {"holderIdentity": "", "leaseDurationSeconds": 1}
             await self._live.merge(f"{self._all}/{self._name}", _versioned(lease, spec))
         self._renewed = 0.0
@@ -85,12 +92,15 @@ class Election:
         try:
             done = await self._take()
         except RefusedError as error:
-            done = False  # 409: somebody was faster
             if error.status != _CONFLICT:
                 tell(f"leases cannot be had: {error}")
+                self._renewed = 0.0
+                return False
+            done = False  # somebody was faster
         except KubeError as error:
             tell(str(error))
             return False
+        self._heard = begun
         self._renewed = begun if done else 0.0
         return done
 
@@ -106,9 +116,9 @@ class Election:
         if version != self._seen[0]:
             self._seen = (version, monotonic())
         holder = lease.spec.holder_identity or ""
-        if holder not in {"", self._who} and monotonic() - self._seen[1] < LEASE_SECONDS:
+        if holder not in {"", self.who} and monotonic() - self._seen[1] < LEASE_SECONDS:
             return False
-        moves = (lease.spec.lease_transitions or 0) + (holder != self._who)
+        moves = (lease.spec.lease_transitions or 0) + (holder != self.who)
         await self._live.merge(f"{self._all}/{self._name}", _versioned(lease, self._held(moves, holder)))
         return True
 
@@ -119,9 +129,9 @@ class Election:
 
     def _held(self, moves: int, before: str) -> dict[str, object]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        acquired = {} if before == self._who else {"acquireTime": now}
+        acquired = {} if before == self.who else {"acquireTime": now}
         return {
-            "holderIdentity": self._who,
+            "holderIdentity": self.who,
             "leaseDurationSeconds": LEASE_SECONDS,
             "leaseTransitions": moves,
             "renewTime": now,

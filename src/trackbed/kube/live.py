@@ -18,6 +18,7 @@ from lightkube.core.exceptions import ConfigError
 from trackbed.kube.answer import Object, read
 from trackbed.kube.client import configured
 from trackbed.kube.errors import ConfigurationError, KubeError, UnreachableError
+from trackbed.kube.metrics import API_REQUESTS
 
 _T = TypeVar("_T")
 
@@ -84,6 +85,7 @@ class Live:
         timeout = httpx.Timeout(REQUEST_SECONDS, read=QUIET_SECONDS)
         try:
             async with self._http.stream("GET", path, params=params, timeout=timeout) as told:
+                API_REQUESTS.labels("WATCH", told.status_code).inc()
                 if not told.is_success:
                     await told.aread()
                     read(told, path)
@@ -93,6 +95,7 @@ class Live:
                     for line in whole:
                         yield line
         except httpx.HTTPError as error:
+            API_REQUESTS.labels("WATCH", "none").inc()
             raise UnreachableError(f"the stream of {path} broke: {error!r}") from error
 
     async def _write(
@@ -110,11 +113,14 @@ class Live:
     ) -> httpx.Response:
         headers = {"Content-Type": kind, "Accept": "application/json"}
         try:
-            return await self._http.request(method, path, content=content, headers=headers, params=params)
+            told = await self._http.request(method, path, content=content, headers=headers, params=params)
         except httpx.HTTPError as error:
+            API_REQUESTS.labels(method, "none").inc()
             raise UnreachableError(f"no answer about {path}: {error!r}") from error
         except (ConfigError, OSError, ValueError) as error:
             raise ConfigurationError(f"cannot log in as this kubeconfig says: {error}") from error
+        API_REQUESTS.labels(method, told.status_code).inc()
+        return told
 
 
 def decoded(raw: bytes, shape: type[_T], what: str) -> _T:

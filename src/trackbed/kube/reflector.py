@@ -25,6 +25,7 @@ import msgspec
 
 from trackbed.kube.errors import KubeError, RefusedError
 from trackbed.kube.live import Live, decoded
+from trackbed.kube.metrics import WATCH_HEARD
 
 PAGE = 500
 WATCH_SECONDS = 240
@@ -104,6 +105,7 @@ class Reflector(Generic[_Kind]):
         self._chosen = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._seen = 0
         self._optional, self._forbidden = optional, False
+        self._heard = WATCH_HEARD.labels(path.rpartition("/")[2])
 
     async def run(self, tell: Callable[[str], None]) -> None:
         """Keep `objects` as the server has them, until cancelled; troubles are told and outlived."""
@@ -158,6 +160,7 @@ class Reflector(Generic[_Kind]):
                 break
         self.objects = found
         self._seen = int(version)
+        self._heard.set_to_current_time()
         self.synced.set()
         self._changed()
         return version
@@ -189,6 +192,7 @@ class Reflector(Generic[_Kind]):
         if event.type == "ERROR":
             told = decoded(event.object, _Status, self._path)
             raise RefusedError(told.code, "Expired" if told.code == GONE else "Error", told.message, self._path)
+        self._heard.set_to_current_time()
         if event.type == "BOOKMARK":
             return decoded(event.object, _Bookmark, self._path).metadata.resourceVersion
         one = decoded(event.object, self._shape, self._path)
