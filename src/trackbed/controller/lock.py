@@ -58,12 +58,15 @@ class KeptLock:
         self.version = stored.metadata.resourceVersion
 
     async def write(self, nodes: Mapping[str, int]) -> None:
-        """Write it over what was read last. RefusedError with status 409 where somebody else wrote meanwhile."""
+        """Write it over what was read last, and leave alone what another version of Trackbed keeps beside it.
+
+        RefusedError with status 409 where somebody else wrote meanwhile.
+        """
         data = {_KEY: document(self._fabric, nodes)}
-        one: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata, "data": data}
         if self.version:
-            versioned = {**self._metadata, "resourceVersion": self.version}
-            stored = await self._live.replace(f"{self._all}/{self._metadata['name']}", {**one, "metadata": versioned})
+            change = {"metadata": {"resourceVersion": self.version}, "data": data}
+            stored = await self._live.merge(f"{self._all}/{self._metadata['name']}", change)
         else:
+            one: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata, "data": data}
             stored = await self._live.create(self._all, one)
         self.nodes, self.version = dict(nodes), stored["metadata"]["resourceVersion"]

@@ -17,7 +17,7 @@ from lightkube.core.exceptions import ConfigError
 
 from trackbed.kube.answer import Object, read
 from trackbed.kube.client import configured
-from trackbed.kube.errors import ConfigurationError, KubeError, UnreachableError
+from trackbed.kube.errors import ConfigurationError, KubeError, RefusedError, UnreachableError
 from trackbed.kube.metrics import API_REQUESTS
 
 _T = TypeVar("_T")
@@ -30,6 +30,8 @@ REQUEST_SECONDS = 8.0
 QUIET_SECONDS = 360.0
 """A stream without a byte for so long is dead: a server ends one after `timeoutSeconds`, and sends bookmarks before."""
 CONNECTIONS = 64
+_UNDECLARED = "field not declared in schema"
+_OLDER = "; the cluster's CRDs are older than this program: apply charts/trackbed/crds/crds.yaml of its version"
 
 
 class Live:
@@ -60,18 +62,19 @@ class Live:
         """Create an object in a collection; the object as stored."""
         return await self._write("POST", path, one, "application/json")
 
-    async def replace(self, path: str, one: Object) -> Object:
-        """Replace an object whole; with its resourceVersion in it, only if nobody wrote it meanwhile (409)."""
-        return await self._write("PUT", path, one, "application/json")
-
     async def merge(self, path: str, change: Object) -> Object:
         """Change some fields; with metadata.resourceVersion among them, only if nobody wrote it meanwhile (409)."""
         return await self._write("PATCH", path, change, MERGE)
 
     async def apply(self, path: str, one: Object, manager: str, *, force: bool = True) -> Object:
-        """Server-side apply."""
+        """Server-side apply, which refuses fields that the kind does not have, as no other way of writing does."""
         params = {"fieldManager": manager, "force": "true" if force else "false"}
-        return await self._write("PATCH", path, one, APPLY, params)
+        try:
+            return await self._write("PATCH", path, one, APPLY, params)
+        except RefusedError as error:
+            if _UNDECLARED not in error.message:
+                raise
+            raise RefusedError(error.status, error.reason, f"{error.message}{_OLDER}", error.what) from error
 
     async def delete(self, path: str) -> None:
         """Delete an object. RefusedError with status 404 where there is none."""

@@ -30,10 +30,10 @@ class Host:
     """A host that does not exist."""
 
     applied: str = ""
-    """Digest of the plan it is set up by."""
+    """What it is set up as (`Agents.means`)."""
     boot: int = 1
     rebooted_for: str = ""
-    """Digest of the plan of which only a reboot was missing."""
+    """What it was to become when only a reboot was missing."""
     changes: int = 0
     """Times it was set up."""
 
@@ -46,6 +46,10 @@ class Agents:
     """Whether a change of this node needs a reboot."""
     fails: Callable[[str], bool] = lambda _: False
     """Whether a change of this node fails."""
+    holds: Callable[[RailNode], bool] = lambda _: False
+    """Whether a node's agent hangs and says nothing; it goes on with the next change of any RailNode."""
+    means: Callable[[str], str] = lambda digest: digest
+    """What a plan makes of a host, by its digest: two versions of Trackbed may write the same plan in other words."""
     prepared: bool = False
     """Whether hosts are as planned from the beginning."""
     hosts: dict[str, Host] = field(default_factory=dict)
@@ -74,7 +78,7 @@ class Agents:
                 except KubeError as error:
                     tell(str(error))
 
-        due = [(rail, status) for rail in found if (status := self._fresh(rail))]
+        due = [(rail, status) for rail in found if not self.holds(rail) and (status := self._fresh(rail))]
         await asyncio.gather(*(one(rail, status) for rail, status in due))
 
     def _fresh(self, rail: RailNode) -> dict[str, Any] | None:
@@ -90,13 +94,13 @@ class Agents:
     def status(self, rail: RailNode) -> RailNodeStatus:
         """What a host's agent does about its RailNode, and then says of it."""
         name, spec = rail.metadata.name, rail.spec
-        host = self.hosts.setdefault(name, Host(spec.plan_hash if self.prepared else ""))
+        host = self.hosts.setdefault(name, Host(self.means(spec.plan_hash) if self.prepared else ""))
         condition, needs = self._do(name, host, rail)
         said = put([one for one in rail.status.conditions if one.type == PREPARED], condition, now())
         return RailNodeStatus(spec.plan_hash, f"boot-{host.boot}", needs, said)
 
     def _do(self, name: str, host: Host, rail: RailNode) -> tuple[Condition, bool]:
-        wanted, boot = rail.spec.plan_hash, f"boot-{host.boot}"
+        wanted, boot = self.means(rail.spec.plan_hash), f"boot-{host.boot}"
         if host.applied == wanted:
             return Condition(PREPARED, "True", "AsPlanned"), False
         if not rail.spec.may_change:
