@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from trackbed.controller.decide import Decision, decide
 from trackbed.controller.objects import CORDONED, SINCE, Node, RailNode
-from trackbed.controller.stage import Rules, Slice, Stage, Standing, stage
+from trackbed.controller.stage import IN_PROGRESS, Rules, Slice, Stage, Standing, Wave, stage
 from trackbed.kube.railnode import PAUSED, RETRY, TAINT
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-RULES = Rules("train", 1, 2, 1, 1, 2, 3600, 3600, 7200)
+RULES = Rules("train", 1, 2, 1, 1, 2, 3600, 3600, 7200, Wave(2, 1))
 
 
 def rail(**given: object) -> RailNode:
@@ -34,6 +34,7 @@ def rail(**given: object) -> RailNode:
         }
     ]
     annotations = given.pop("annotations", {})
+    status["firmware"] = given.pop("differsInFirmware", False)
     for key, value in given.items():
         (status if key in {"observedHash", "boot", "needsReboot"} else spec)[key] = value
     metadata = {"name": "n0", "resourceVersion": "1", "annotations": annotations}
@@ -163,6 +164,9 @@ class Simulated:
     own: Slice
     needs_reboot: bool = False
     fails: bool = False
+    flash: bool = False
+    """Whether its NICs' firmware differs, too."""
+    in_wave: bool = False
     ready: bool = True
     others: bool = False
     """Whether others have it in maintenance."""
@@ -190,7 +194,8 @@ class Simulated:
                 reason = "Failed"
             needs = self.may_change and self.needs_reboot and self.rebooted != self.observed and not self.fails
         spec = {"slot": self.own.slot, "planHash": self.sent, "mayChange": self.may_change, "reboots": self.reboots}
-        more = {"mayReboot": self.may_reboot, "changedGeneration": self.changed}
+        more = {"mayReboot": self.may_reboot, "changedGeneration": self.changed, "firmware": self.in_wave}
+        more["differsInFirmware"] = self.flash and self.applied != self.observed
         status = {"observedHash": self.observed, "boot": f"b{self.boot}", "needsReboot": needs}
         made = rail(prepared=reason, **spec, **more, **status) if self.exists else None
         held = OTHERS if self.others else ""
@@ -224,6 +229,7 @@ class Simulated:
             assert not self.others, "changed below the hands of others"
             self.pods = max(0, self.pods - 1)
             self.may_change = not self.pods
+            self.in_wave = self.flash if self.may_change else self.in_wave
         elif verb == "reboot":
             assert not self.others, "rebooted below the hands of others"
             self.may_reboot, self.reboots = f"b{self.boot}", self.reboots + 1
@@ -242,10 +248,18 @@ def test_whatever_happens_no_more_than_allowed_are_begun_and_all_come_to_their_e
     draw: Callable[[st.SearchStrategy[int]], int] = data.draw
     count = draw(st.integers(1, 12))
     nodes = [
-        Simulated(f"n{i}", Slice(i, i // 4, "p1"), needs_reboot=data.draw(st.booleans()), pods=draw(st.integers(0, 2)))
+        Simulated(
+            f"n{i}",
+            Slice(i, i // 4, "p1"),
+            needs_reboot=data.draw(st.booleans()),
+            flash=data.draw(st.booleans()),
+            pods=draw(st.integers(0, 2)),
+        )
         for i in range(count)
     ]
-    rules = replace_rules(unavailable=draw(st.integers(1, 4)), canary=draw(st.integers(0, 2)))
+    most = draw(st.integers(1, 4))
+    wave = Wave(draw(st.integers(1, most)), draw(st.integers(0, 2)))
+    rules = replace_rules(unavailable=most, canary=draw(st.integers(0, 2)), firmware=wave)
     for _ in range(draw(st.integers(0, 60))):
         chosen = nodes[draw(st.integers(0, count - 1))]
         event = data.draw(st.sampled_from(["agent", "controller", "controller", "ready", "others", "part"]))
@@ -278,14 +292,27 @@ def turn(nodes: list[Simulated], rules: Rules, only: str | None = None) -> Decis
         if only in {None, name}:
             named[name].move(verb, rules)
     assert unavailable(nodes) <= max(before, rules.unavailable)
+    _check_waves(decision, [named[name] for name in begun(decision)], rules, before)
     return decision
 
 
-def replace_rules(**given: int) -> Rules:
+def _check_waves(decision: Decision, fresh: list[Simulated], rules: Rules, before: int) -> None:
+    """Nodes of one wave begin while none of the other changes; those of the firmware wave within its own bound."""
+    if not fresh:
+        return
+    wave = fresh[0].flash
+    assert {one.flash for one in fresh} == {wave}
+    assert not any(one.stage in IN_PROGRESS and one.firmware is not wave for one in decision.placed)
+    if wave:
+        assert before + len(fresh) <= rules.firmware.unavailable
+        assert not any(one.stage is Stage.WAITING and not one.firmware for one in decision.placed)
+
+
+def replace_rules(**given: object) -> Rules:
     return msgspec.structs.replace(RULES, **given)
 
 
-def world(count: int, **given: int) -> tuple[list[Simulated], Rules]:
+def world(count: int, **given: object) -> tuple[list[Simulated], Rules]:
     """Nodes that wait for their turn."""
     nodes = [Simulated(f"n{i}", Slice(i, i // 4, "p1"), exists=True, sent="p1", observed="p1") for i in range(count)]
     return nodes, replace_rules(**given)
@@ -379,6 +406,93 @@ def test_a_node_that_may_have_begun_counts_and_is_not_begun_again() -> None:
     nodes, rules = world(4, unavailable=2, canary=0)
     standings = [one.standing()._replace(unsure=one.name == "n0") for one in nodes]
     assert begun(decide(standings, rules, START)) == ["n1"]
+
+
+def through(nodes: list[Simulated], rules: Rules, turns: int) -> list[list[str]]:
+    """Who begins at each of so many turns, while agents do their work."""
+    found = []
+    for _ in range(turns):
+        found.append(begun(turn(nodes, rules)))
+        for one in nodes:
+            one.agent()
+    return [names for names in found if names]
+
+
+def test_nodes_whose_firmware_differs_come_last_and_with_canaries_of_their_own() -> None:
+    nodes, rules = world(6, unavailable=2, canary=0)
+    for one in nodes[:3]:
+        one.flash = True
+    assert through(nodes, rules, 20) == [["n3"], ["n4", "n5"], ["n0"], ["n1", "n2"]]
+
+
+def test_how_far_the_firmware_wave_is_is_told_while_it_is_on() -> None:
+    nodes, rules = world(4, unavailable=2, canary=0)
+    for one in nodes[1:]:
+        one.flash = True
+    assert turn(nodes, rules).wave == "", "n0 comes first"
+    through(nodes, rules, 3)
+    assert turn(nodes, rules).wave == "firmware wave: 0 of 3 nodes"
+    through(nodes, rules, 3)
+    assert turn(nodes, rules).wave == "firmware wave: 1 of 3 nodes"
+    through(nodes, rules, 9)
+    assert turn(nodes, rules).wave == ""
+
+
+def test_a_node_that_joins_during_the_firmware_wave_waits_for_what_has_begun() -> None:
+    nodes, rules = world(4, unavailable=3, canary=0, firmware=Wave(1, 0))
+    for one in nodes[1:]:
+        one.flash = True
+    nodes[0].applied = "p1"
+    assert begun(turn(nodes, rules)) == ["n1"]
+    nodes[0].applied = "old"
+    decision = turn(nodes, rules)
+    assert (begun(decision), decision.wave) == ([], "firmware wave: 0 of 3 nodes")
+    assert through(nodes, rules, 12) == [["n0"], ["n2"], ["n3"]]
+
+
+def test_the_first_failure_of_the_firmware_wave_halts_it_and_nothing_else() -> None:
+    nodes, rules = world(4, unavailable=3, canary=0, failures=3, firmware=Wave(2, 0))
+    for one in nodes[1:]:
+        one.flash = True
+    nodes[0].applied, nodes[1].fails = "p1", True
+    assert through(nodes, rules, 6) == [["n1", "n2"]]
+    decision = turn(nodes, rules)
+    assert decision.halted.startswith("the firmware wave halts at its first failure: n1: m; mend it, then kubectl")
+    assert not decision.paused
+    nodes[0].applied = "old"
+    assert through(nodes, rules, 3) == [["n0"]], "others go on"
+
+
+def test_a_paused_firmware_wave_waits_and_others_go_on() -> None:
+    nodes, rules = world(4, unavailable=3, canary=0, firmware=Wave(2, 0, paused=True))
+    nodes[0].flash = nodes[1].flash = True
+    assert through(nodes, rules, 9) == [["n2", "n3"]]
+    decision = turn(nodes, rules)
+    assert (decision.halted, decision.paused) == (
+        "firmware wave paused: 2 nodes to go (rollout.firmware.paused)",
+        True,
+    )
+
+
+def test_no_firmware_is_changed_before_every_agent_that_should_has_compared() -> None:
+    nodes, rules = world(3, unavailable=3, canary=0, firmware=Wave(2, 0))
+    nodes[0].flash = nodes[1].flash = True
+    nodes[2].observed = ""
+    decision = turn(nodes, rules)
+    assert (begun(decision), decision.wave) == (
+        [],
+        "firmware wave: 0 of 2 nodes; n2 comes first: its agent has not compared it with the plan yet",
+    )
+    nodes[2].ready = False
+    assert begun(turn(nodes, rules)) == ["n0"], "who is down keeps nobody"
+
+
+def test_the_firmware_wave_says_whose_limit_it_is() -> None:
+    nodes, rules = world(3, unavailable=2, canary=0, firmware=Wave(1, 0))
+    nodes[0].flash = nodes[1].flash = True
+    nodes[2].ready = False
+    told = turn(nodes, rules).halted
+    assert told.startswith("1 node unavailable, 1 may be (rollout.firmware.maxUnavailable): n2 is Held")
 
 
 def test_the_simulation_would_notice_a_change_under_pods() -> None:

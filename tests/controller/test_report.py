@@ -11,7 +11,7 @@ from tests.controller.test_decide import RULES, START, WANTED, node, rail
 from trackbed.controller.decide import Placed, decide
 from trackbed.controller.objects import Fabric
 from trackbed.controller.report import fabric_status, refused, rolled
-from trackbed.controller.stage import Stage, Standing
+from trackbed.controller.stage import Stage, Standing, Wave
 from trackbed.kube.conditions import Condition, find
 from trackbed.kube.fabric import FabricStatus
 
@@ -91,6 +91,9 @@ def test_a_fabric_counts_its_nodes_and_says_how_it_goes_on() -> None:
     assert progress(SOUND, taken)[1].startswith("False Failed 1 node failed: n4: fabric other has this node")
     assert rolled(Placed(taken, Stage.TAKEN, ""), (), NOW) is None
     assert progress(WAITING, FAILED, failures=0, canary=0)[1].startswith("False Halted 1 node failed, 0 may")
+    flash = Standing("n1", WANTED, rail(differsInFirmware=True), node())
+    assert progress(flash)[1] == "True Rolling firmware wave: 0 of 1 node"
+    assert progress(flash, firmware=Wave(1, 1, paused=True))[1].startswith("False Paused firmware wave paused: 1 node")
     assert progress(WAITING, paused=True)[1].startswith("False Paused paused: rollout.paused")
 
 

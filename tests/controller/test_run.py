@@ -341,6 +341,40 @@ def test_reboots_happen_once_and_only_where_allowed(kubeconfig: str) -> None:
     scene(kubeconfig, act, Agents(reboots=lambda _: True))
 
 
+def test_nodes_whose_firmware_differs_change_last_and_only_when_they_may(kubeconfig: str) -> None:
+    tried: list[str] = []
+    flash: set[str] = set()
+
+    def fails(name: str) -> bool:
+        if name not in tried:
+            tried.append(name)
+        return False
+
+    async def act(here: Ground) -> None:
+        first, second, third = here.nodes(3)
+        for name in (first, second, third):
+            await here.node(name)
+        flash.update((first, second))
+        wave = {"maxUnavailable": 1, "canary": 0}
+        await here.fabric(f"{here.name}-[0-2]", {"firmware": {**wave, "paused": True}})
+        status = await here.until(lambda s: s.get("Progressing", {}).get("reason") == "Paused")
+        assert status["Progressing"]["message"] == "firmware wave paused: 2 nodes to go (rollout.firmware.paused)"
+        await here.until(lambda s: s.get("sound") == 1)
+        assert tried == [third]
+        await here.fabric(f"{here.name}-[0-2]", {"firmware": wave})
+        await here.complete()
+        assert tried == [third, first, second]
+        assert [await _spec(here, name, "firmware") for name in (first, second, third)] == [True, True, None]
+
+    scene(kubeconfig, act, Agents(fails=fails, firmware=flash.__contains__))
+
+
+async def _spec(here: Ground, name: str, key: str) -> Any:
+    """A field of a RailNode's spec."""
+    found = await here.live.get(f"{RAILNODES}/{name}", dict[str, Any])
+    return found["spec"].get(key)
+
+
 def test_a_node_that_left_gives_its_slot_free_after_a_while(kubeconfig: str) -> None:
     async def act(here: Ground) -> None:
         for name in here.nodes(2):

@@ -7,7 +7,7 @@ import pytest
 
 from trackbed.fleet.outcome import Outcome
 from trackbed.kube.railnode import RailNodeSpec
-from trackbed.prepare.judge import TRIES, after_apply, after_look, differences
+from trackbed.prepare.judge import TRIES, after_apply, after_look, differences, firmware
 
 SPEC = RailNodeSpec("train", 0, plan_hash="new")
 MAY = msgspec.structs.replace(SPEC, may_change=True, may_reboot="this")
@@ -67,3 +67,23 @@ def test_differences_are_few_and_short() -> None:
     found = differences(outcome("differs", *[change(what="x" * 9999)] * 50))
     assert len(found) == 20
     assert max(len(one.what) for one in found) <= 512
+
+
+def test_a_difference_says_what_a_person_must_do() -> None:
+    (one,) = differences(outcome("differs", change(step="firmware", advice="mlxconfig -y set X=8")))
+    assert one.what == "VFs of rail0: 0 -> 8; mlxconfig -y set X=8"
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "is_"),
+    [
+        (outcome("differs", *[change()] * 50, change(step="firmware")), False, True),
+        (outcome("differs", change()), True, False),
+        (outcome("same"), True, False),
+        (Outcome("n0", "timeout", "it did not answer in time"), True, True),
+        (Outcome("n0", "timeout", "it did not answer in time"), False, False),
+    ],
+    ids=["beyond what is listed", "none", "as planned", "silent, as before", "silent"],
+)
+def test_firmware_is_told_wherever_in_the_list_it_is(found: Outcome, before: bool, is_: bool) -> None:
+    assert firmware(found, before) is is_

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis.strategies import integers
 from pydantic import ValidationError
 
-from trackbed.spec.rollout import Rollout, nodes_of
+from trackbed.spec.rollout import FirmwareWave, Rollout, nodes_of
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,8 @@ def test_a_share_is_never_more_than_it_says_but_one_node(share: int, nodes: int)
 def test_anything_else_is_refused_with_an_example(value: str) -> None:
     with pytest.raises(ValidationError, match="is no number of nodes; write one as 2, or a share of all as 5%"):
         Rollout.model_validate({"maxUnavailable": value})
+
+
+def test_the_firmware_wave_has_what_all_others_have_unless_it_says_so() -> None:
+    assert Rollout().firmware == FirmwareWave.model_validate({"canary": 1, "paused": False})
+    assert Rollout.model_validate({"firmware": {"maxUnavailable": 2, "paused": True}}).firmware.max_unavailable == "2"

@@ -62,7 +62,7 @@ class Actor:
         left = await leave_node(self._live, one.name)
         if not left:
             fresh = {"mayReboot": None, "reboots": None, "changingSince": now(), "mayChange": True}
-            await self._railnode(one, fresh)
+            await self._railnode(one, {**fresh, "firmware": _rail(one).status.firmware or None})
         return left
 
     async def reboot(self, one: Standing) -> None:

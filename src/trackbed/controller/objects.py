@@ -102,6 +102,7 @@ class _RailNodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     observed_hash: str = ""
     boot: str = ""
     needs_reboot: bool = False
+    firmware: bool = False
     conditions: tuple[Condition, ...] = ()
 
 

@@ -66,7 +66,7 @@ def fabric_status(fabric: Fabric, decision: Decision, rules: Rules, now: str) ->
         failed,
         absent,
         good,
-        _conditions(fabric, _progress(decision, rules, done=done), done=done, now=now),
+        _conditions(fabric, _progress(decision, done=done), done=done, now=now),
     )
 
 
@@ -81,18 +81,18 @@ def _failures(decision: Decision) -> list[Placed]:
     return [one for one in decision.placed if one.stage in {Stage.FAILED, Stage.TAKEN}]
 
 
-def _progress(decision: Decision, rules: Rules, *, done: bool) -> Condition:
+def _progress(decision: Decision, *, done: bool) -> Condition:
     if done:
         return Condition(PROGRESSING, "False", "Complete")
     if decision.halted:
-        reason = "Paused" if rules.paused else "Halted"
+        reason = "Paused" if decision.paused else "Halted"
         return Condition(PROGRESSING, "False", reason, decision.halted[:_LONGEST_MESSAGE])
     failed = _failures(decision)
     rest = sum(decision.counts.values()) - len(failed) - decision.counts.get(Stage.SOUND, 0)
     if failed and rest == decision.counts.get(Stage.ABSENT, 0):
         told = f"{counted(len(failed))} failed: {failed[0].standing.name}: {failed[0].why}"
         return Condition(PROGRESSING, "False", "Failed", told[:_LONGEST_MESSAGE])
-    return Condition(PROGRESSING, "True", "Rolling")
+    return Condition(PROGRESSING, "True", "Rolling", decision.wave)
 
 
 def _conditions(fabric: Fabric, progress: Condition, *, done: bool, now: str) -> tuple[Condition, ...]:

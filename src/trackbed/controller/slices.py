@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trackbed.controller.objects import Fabric
-from trackbed.controller.stage import Rules, Slice
+from trackbed.controller.stage import Rules, Slice, Wave
 from trackbed.kube.railnode import API_VERSION
 from trackbed.plan.compute import plan
 from trackbed.plan.lock import updated
@@ -17,7 +17,7 @@ from trackbed.plan.plan import NodePlan, Plan
 from trackbed.plan.wire import write_node
 from trackbed.spec.fabric import Fabric as Model
 from trackbed.spec.load import fabric_of_resource
-from trackbed.spec.rollout import nodes_of
+from trackbed.spec.rollout import FirmwareWave, nodes_of
 
 _MINUTE, _HOUR = 60, 3600
 _DIGEST = 16
@@ -62,15 +62,22 @@ def _slice(node: NodePlan) -> Slice:
 def rules(fabric: Fabric, model: Model, nodes: int) -> Rules:
     """What a Fabric of so many nodes says about roll-outs."""
     told = model.spec.rollout
+    unavailable = nodes_of(told.max_unavailable, nodes)
     return Rules(
         fabric.metadata.name,
         fabric.metadata.generation,
-        unavailable=nodes_of(told.max_unavailable, nodes),
+        unavailable=unavailable,
         canary=min(told.canary, nodes),
         failures=nodes_of(told.max_failures, nodes),
         reboots=told.reboots,
         drain_seconds=told.drain_minutes * _MINUTE,
         node_seconds=told.node_minutes * _MINUTE,
         keep_seconds=told.keep_slots_hours * _HOUR,
+        firmware=_wave(told.firmware, unavailable, nodes),
         paused=told.paused or fabric.metadata.annotations.paused is not None,
     )
+
+
+def _wave(told: FirmwareWave, unavailable: int, nodes: int) -> Wave:
+    own = unavailable if told.max_unavailable is None else nodes_of(told.max_unavailable, nodes)
+    return Wave(min(own, unavailable), min(told.canary, nodes), told.paused)

@@ -86,6 +86,14 @@ class Standing(NamedTuple):
         return self.node is not None and (self.node.unavailable or self.unsure or bool(self.maintenance))
 
 
+class Wave(msgspec.Struct, frozen=True):
+    """What the Fabric says about the firmware wave, in nodes."""
+
+    unavailable: int
+    canary: int
+    paused: bool = False
+
+
 class Rules(msgspec.Struct, frozen=True):
     """What the Fabric says about roll-outs, in nodes and seconds."""
 
@@ -98,6 +106,7 @@ class Rules(msgspec.Struct, frozen=True):
     drain_seconds: int
     node_seconds: int
     keep_seconds: int
+    firmware: Wave
     paused: bool = False
 
 

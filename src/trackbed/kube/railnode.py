@@ -50,6 +50,8 @@ class RailNodeSlice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     """The node is drained, and its agent may make it what `plan` says."""
     may_reboot: str = ""
     """The boot (as in status.boot) that the agent may end with a reboot."""
+    firmware: bool = False
+    """It is, or was last, changed in the firmware wave."""
     changing_since: str = ""
     """Since when `mayChange` is true, or since the last reboot that was allowed (RFC 3339)."""
     changed_generation: int = 0
@@ -98,6 +100,8 @@ class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     """Which boot this is (/proc/sys/kernel/random/boot_id)."""
     needs_reboot: bool = False
     """Whether only a reboot makes the rest so."""
+    firmware: bool = False
+    """Whether the NICs' firmware is among what is not as planned: the node waits for the firmware wave."""
     conditions: tuple[Condition, ...] = ()
     """Prepared, by the agent; Rolled, by the controller."""
     differences: tuple[Difference, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from trackbed.chain.firmware import STEP as FIRMWARE
 from trackbed.fleet.outcome import Outcome
 from trackbed.kube.conditions import Condition
 from trackbed.kube.railnode import FAILED, PREPARED, Difference, RailNodeSpec
@@ -51,9 +52,16 @@ def differences(found: Outcome) -> tuple[Difference, ...]:
     return tuple(_differences(found))[:_SHOWN]
 
 
+def firmware(found: Outcome, before: bool) -> bool:  # noqa: FBT001 - a fact among facts
+    """Whether the NICs' firmware is among all that differs; as before, where the host did not say what differs."""
+    changes = found.answer.get("changes")
+    return before if changes is None else any(change["step"] == FIRMWARE for change in changes)
+
+
 def _differences(found: Outcome) -> Iterator[Difference]:
     for change in found.answer.get("changes", ()):
-        yield Difference(change["step"], f"{change['what']}: {change['have']} -> {change['want']}"[:_LONGEST])
+        advice = f"; {change['advice']}" if change.get("advice") else ""
+        yield Difference(change["step"], f"{change['what']}: {change['have']} -> {change['want']}{advice}"[:_LONGEST])
     if found.kind == "differs":
         for path in found.answer.get("files", ()):
             yield Difference("files", f"{path} is to be written")

@@ -33,7 +33,7 @@ from trackbed.plan.plan import NodePlan
 from trackbed.plan.wire import read_node
 from trackbed.prepare.allocations import publish
 from trackbed.prepare.host import Host
-from trackbed.prepare.judge import Next, after_apply, after_look, differences
+from trackbed.prepare.judge import Next, after_apply, after_look, differences, firmware
 from trackbed.spec.problems import SpecError
 
 MANAGER = "trackbed-agent"
@@ -149,6 +149,7 @@ class Preparer:
             rail.spec.plan_hash,
             self._boot,
             condition.reason in {"NeedsReboot", "Rebooting"},
+            firmware(found, rail.status.firmware) if found else rail.status.firmware,
             put(held, condition, now()),
             differences(found) if found and condition.status != "True" else (),
         )

@@ -40,6 +40,17 @@ def nodes_of(amount: str, nodes: int) -> int:
     return max(nodes * share // _WHOLE, 1 if share else 0)
 
 
+class FirmwareWave(Model):
+    """Nodes whose NICs' firmware differs change after all others, in a wave that its first failure halts."""
+
+    max_unavailable: Amount | None = None
+    """Nodes that may be unavailable at once during this wave. Default: as `rollout.maxUnavailable`, never more."""
+    canary: int = Field(default=1, ge=0, le=1000)
+    """Nodes that must be sound with the change before the others of this wave begin; 0 for none."""
+    paused: bool = False
+    """Not now: the nodes of this wave wait, with all that differs there; others go on."""
+
+
 class Rollout(Model):
     """How a change comes to the nodes of a cluster; used by `trackbed controller` alone."""
 
@@ -49,6 +60,8 @@ class Rollout(Model):
     """Nodes that must be sound with a change before all others begin; 0 for none."""
     max_failures: Amount = "1%"
     """Nodes that may fail with a change; with one more no further node begins until somebody looks."""
+    firmware: FirmwareWave = FirmwareWave()
+    """How a change of NIC firmware comes to the nodes."""
     reboots: int = Field(default=2, ge=0, le=10)
     """Reboots a node may take for one change; one that asks for more has failed. 0: nothing is ever rebooted."""
     drain_minutes: int = Field(default=60, ge=1, le=10_080)

@@ -50,6 +50,8 @@ class Agents:
     """Whether a node's agent hangs and says nothing; it goes on with the next change of any RailNode."""
     means: Callable[[str], str] = lambda digest: digest
     """What a plan makes of a host, by its digest: two versions of Trackbed may write the same plan in other words."""
+    firmware: Callable[[str], bool] = lambda _: False
+    """Whether what differs on this node is its NICs' firmware, too."""
     prepared: bool = False
     """Whether hosts are as planned from the beginning."""
     hosts: dict[str, Host] = field(default_factory=dict)
@@ -97,7 +99,8 @@ class Agents:
         host = self.hosts.setdefault(name, Host(self.means(spec.plan_hash) if self.prepared else ""))
         condition, needs = self._do(name, host, rail)
         said = put([one for one in rail.status.conditions if one.type == PREPARED], condition, now())
-        return RailNodeStatus(spec.plan_hash, f"boot-{host.boot}", needs, said)
+        firmware = condition.status == "False" and self.firmware(name)
+        return RailNodeStatus(spec.plan_hash, f"boot-{host.boot}", needs, firmware, said)
 
     def _do(self, name: str, host: Host, rail: RailNode) -> tuple[Condition, bool]:
         wanted, boot = self.means(rail.spec.plan_hash), f"boot-{host.boot}"
