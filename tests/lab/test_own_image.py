@@ -26,7 +26,9 @@ def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
         assert done.returncode == (0 if "--help" in words else 3), done
     everything = "import trackbed.agent.run, trackbed.agent.kubelet.plugin, trackbed.agent.kubelet.pods"
-    everything += "; import trackbed.controller.run, trackbed.admission.run, trackbed.prepare.run"
+    everything += (
+        "; import trackbed.controller.run, trackbed.admission.run, trackbed.prepare.run, anyio._backends._asyncio"
+    )
     start = f"import sys; sys.path.append('/usr/lib/trackbed'); {everything}"
     argv = [CHROOT, str(tmp_path / "root"), f"/usr/bin/{own_image.PYTHON}", "-IS", "-c", start]
     subprocess.run(argv, timeout=60, check=True, env={})

@@ -24,7 +24,10 @@ from trackbed.agent.install import BUILT
 from trackbed.lab.kubernetes.images import Image, ImageError, libraries
 from trackbed.lab.vm.parts import program
 
-PACKAGES = ("aiohttp", "click", "cryptography", "grpcio", "lightkube", "msgspec", "pydantic", "pyyaml", "ruamel.yaml")
+PACKAGES = (
+    *("aiohttp", "click", "cryptography", "grpcio", "lightkube", "msgspec"),
+    *("prometheus-client", "pydantic", "pyyaml", "ruamel.yaml"),
+)
 """Distributions that its programs import, each with those that it requires."""
 
 _LEFT_OUT = frozenset(
@@ -136,7 +139,8 @@ def _modules(base: Path) -> Iterator[tuple[str, Path]]:
     compileall.compile_dir(base, quiet=2)
     for path in sorted(base.rglob("*")):
         inside = path.relative_to(base)
-        if path.is_file() and not _LEFT_OUT & set(inside.parts) and not path.name.startswith(_UNUSED):
+        unused = path.suffix == ".so" and path.name.startswith(_UNUSED)
+        if path.is_file() and not _LEFT_OUT & set(inside.parts) and not unused:
             yield _module(path, str(inside))
 
 
