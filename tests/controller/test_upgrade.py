@@ -237,7 +237,7 @@ def test_a_roll_out_goes_on_where_another_version_left_it_there_and_back(kubecon
 
         await _stopped_at_every_moment(here, hosts)
         await _replaced(here, run, NEWER, ("new-0", "new-1"))
-        await run.says("the cluster's CRDs are older than this program: apply charts/trackbed/crds/crds.yaml")
+        await run.says("the cluster's CRDs are older than this program: apply charts/trackbed/files/crds.yaml")
         with connect(str(kubeconfig)) as client:
             await asyncio.to_thread(installed, client, newer.definitions())
         await _wake(here)

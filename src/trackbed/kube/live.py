@@ -31,7 +31,7 @@ QUIET_SECONDS = 360.0
 """A stream without a byte for so long is dead: a server ends one after `timeoutSeconds`, and sends bookmarks before."""
 CONNECTIONS = 64
 _UNDECLARED = "field not declared in schema"
-_OLDER = "; the cluster's CRDs are older than this program: apply charts/trackbed/crds/crds.yaml of its version"
+_OLDER = "; the cluster's CRDs are older than this program: apply charts/trackbed/files/crds.yaml of its version"
 
 
 class Live:
