@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.test_images import unpacked
+from trackbed.lab import vm
 from trackbed.lab.kubernetes import images, own_image
 from trackbed.lab.kubernetes.images import ImageError
 
@@ -25,6 +26,9 @@ def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env={})
         assert "Traceback" not in done.stderr
         assert done.returncode == (0 if "--help" in words else 3), done
+    shutil.copy(Path(vm.__file__).with_name("example.yaml"), tmp_path / "root/fabric.yaml")
+    argv = [CHROOT, str(tmp_path / "root"), "/usr/bin/trackbed", "plan", "-f", "/fabric.yaml", "-o", "json"]
+    subprocess.run(argv, timeout=60, check=True, env={}, capture_output=True)
     everything = "import trackbed.agent.run, trackbed.agent.kubelet.plugin, trackbed.agent.kubelet.pods"
     everything += (
         "; import trackbed.controller.run, trackbed.admission.run, trackbed.prepare.run, anyio._backends._asyncio"
@@ -35,6 +39,6 @@ def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_image, "PACKAGES", ("no-such-package",))
+    monkeypatch.setattr(own_image, "_needs", lambda _: iter(("no-such-package",)))
     with pytest.raises(ImageError, match="the image needs no-such-package, which is not installed here"):
         own_image.own(tmp_path, NAME, Path("/bin/true"))

@@ -1,4 +1,4 @@
-"""Trackbed's image: a Python with its library, what controller, webhook and agents import, Trackbed as it is installed.
+"""Trackbed's image: a Python with its library, Trackbed as it is installed, and the packages that it requires.
 
 The system's own Python is taken where it is of the version that runs here, since it is stripped: every megabyte is
 hashed twice by an emulated processor.
@@ -15,7 +15,7 @@ import re
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -23,12 +23,6 @@ import trackbed
 from trackbed.agent.install import BUILT
 from trackbed.lab.kubernetes.images import Image, ImageError, libraries
 from trackbed.lab.vm.parts import program
-
-PACKAGES = (
-    *("aiohttp", "click", "cryptography", "grpcio", "lightkube", "msgspec"),
-    *("prometheus-client", "pydantic", "pyyaml", "ruamel.yaml"),
-)
-"""Distributions that its programs import, each with those that it requires."""
 
 _LEFT_OUT = frozenset(
     {
@@ -84,7 +78,7 @@ def _ourselves(shim: Path) -> dict[str, Path]:
 
 def _packages() -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for one in _required(PACKAGES):
+    for one in _required(trackbed.__name__):
         listed = one.files or []
         for top in sorted({path.parts[0] for path in listed if not path.parts[0].startswith((".", "__pycache__"))}):
             place = Path(str(one.locate_file(top)))
@@ -92,10 +86,10 @@ def _packages() -> dict[str, Path]:
     return found
 
 
-def _required(names: Sequence[str]) -> list[Distribution]:
-    """Distributions by name, and all that they require here. Raises ImageError."""
+def _required(by: str) -> list[Distribution]:
+    """All that a distribution requires here, and what that requires. Raises ImageError."""
     found: dict[str, Distribution] = {}
-    waiting = list(names)
+    waiting = list(_needs(_installed(by)))
     while waiting:
         name = waiting.pop()
         if name not in found:
