@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trackbed.cli.lab import kubernetes, kubernetes_pods, kubernetes_run, vm, vm_faults
+from trackbed.cli.lab import kubernetes, kubernetes_pods, kubernetes_roll, kubernetes_run, vm, vm_faults
 from trackbed.cli.lab.faults import break_, doctor, heal
 from trackbed.cli.lab.look import execute, status
 from trackbed.cli.lab.run import run
@@ -27,7 +27,7 @@ def command() -> None:
 
 for _command in (run, up, status, execute, break_, heal, doctor, down, kubernetes.command, vm.command):
     command.add_command(_command)
-for _command in (kubernetes_run.run, kubernetes_pods.execute, kubernetes_pods.logs):
+for _command in (kubernetes_run.run, kubernetes_roll.roll, kubernetes_pods.execute, kubernetes_pods.logs):
     kubernetes.command.add_command(_command)
 for _command in (vm_run, vm_faults.break_, vm_faults.heal):
     vm.command.add_command(_command)

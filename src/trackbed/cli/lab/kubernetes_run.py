@@ -17,6 +17,7 @@ from trackbed.cli.options import output_option
 if TYPE_CHECKING:
     from trackbed.lab.kubernetes.cluster import Cluster
     from trackbed.lab.vm.machine import Shape
+    from trackbed.lab.vm.run import Course, Tell
     from trackbed.plan.plan import Plan
     from trackbed.verify.run_result import Phase
 
@@ -43,32 +44,34 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     folder = folder.absolute()
     fabric, plan = planned(source)
     began = time.monotonic()
-    here = _started(folder, fitting(plan, memory))  # ends the command where another cluster runs, which must stay
+    here = started(folder, fitting(plan, memory), joined=False)
     try:
-        phases = _phases(here, (fabric, plan), time.monotonic() - began, form)
+        phases = _phases(begun(here, (fabric, plan), time.monotonic() - began, teller(form)), here)
     finally:
         if not keep:
             cluster.down(folder)
     end(phases, time.monotonic() - began, form)
 
 
-def _started(folder: Path, shape: Shape) -> Cluster:
-    """A cluster whose servers are up; what goes wrong ends the command with status 3."""
+def started(folder: Path, shape: Shape, *, joined: bool) -> Cluster:
+    """A cluster whose servers are up, as nodes or not; what goes wrong ends the command with status 3.
+
+    So it does where another cluster runs, which must stay.
+    """
     from trackbed.lab.kubernetes import build, cluster, control_plane, images
     from trackbed.lab.vm import lab, parts
 
     told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.LabError)
     try:
         found = parts.parts(say)
-        return cluster.started(folder, found, chosen(found, shape), say, joined=False)
+        return cluster.started(folder, found, chosen(found, shape), say, joined=joined)
     except (*told, parts.PartsError, OSError) as error:
         unknown(str(error))
 
 
-def _phases(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, form: str) -> list[Phase]:
-    from trackbed.kube.client import connect
-    from trackbed.lab.kubernetes import build, cluster
-    from trackbed.lab.kubernetes import run as course
+def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: Tell) -> Course:
+    """A run on servers that took so long to come up."""
+    from trackbed.lab.kubernetes import build
     from trackbed.lab.vm import run as servers
     from trackbed.verify.run_result import Phase
 
@@ -76,7 +79,13 @@ def _phases(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, form: str
     shape = here.servers.shape
     words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.servers.kernel}; Kubernetes "
     booted = Phase("servers", seconds, words + build.kubernetes_version())
-    begun = servers.begun(here.servers, plan, fabric, booted, teller(form))
+    return servers.begun(here.servers, plan, fabric, booted, tell)
+
+
+def _phases(course: Course, here: Cluster) -> list[Phase]:
+    from trackbed.kube.client import connect
+    from trackbed.lab.kubernetes import cluster, run
+
     with connect(str(here.kubeconfig)) as client:
-        course.run(begun, client, cluster.TOOLS)
-    return begun.phases
+        run.run(course, client, cluster.TOOLS)
+    return course.phases

@@ -12,6 +12,7 @@ from typing import Any
 from trackbed.kube.client import Object
 from trackbed.plan.plan import Plan
 from trackbed.stacks import stack
+from trackbed.stacks.native.choice import ANNOTATION
 from trackbed.stacks.rails import OWN_PREFIX, resource
 from trackbed.workloads.jobs import put_rails
 from trackbed.workloads.wanted import wanted
@@ -60,15 +61,27 @@ gid() {
 
 def objects(plan: Plan, image: str) -> list[Object]:
     """The job, as `trackbed job patch` leaves it."""
+    job = _job(image)
+    put_rails([job], wanted(stack(STACK), plan))
+    job["spec"]["template"]["spec"].pop("nodeSelector", None)  # the label of the fabric is another stack's doing
+    return [job]
+
+
+def annotated(image: str) -> Object:
+    """The job as a user writes it where the webhook does the rest: an annotation, and no word more of networks."""
+    job = _job(image)
+    job["spec"]["template"]["metadata"] = {"annotations": {ANNOTATION: "all"}}
+    return job
+
+
+def _job(image: str) -> Object:
+    """Two pods on two nodes that wait for each other and say nothing of rails."""
     container = {**_container(image), "command": ["sh", "-c", f"mkfifo {DONE}; until read -r end < {DONE}; do :; done"]}
     apart = {"labelSelector": {"matchLabels": {"job-name": JOB}}, "topologyKey": _HOST}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     template = {"spec": {**_ALONE, "restartPolicy": "Never", "affinity": affinity, "containers": [container]}}
     spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "template": template}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": JOB, "namespace": NAMESPACE}, "spec": spec}
-    put_rails([job], wanted(stack(STACK), plan))
-    template["spec"].pop("nodeSelector", None)  # the label of the fabric is another stack's doing
-    return [job]
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": JOB, "namespace": NAMESPACE}, "spec": spec}
 
 
 def pod(plan: Plan, image: str, name: str, rails: Sequence[int], node: str) -> Object:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -78,6 +78,10 @@ class Cluster:
         done = self._on(found.node, found.run(["sh", "-c", script]))
         return (done.output + done.errors).decode(errors="replace")
 
+    def node_of(self, pod: str) -> str:
+        """The node that a pod runs on. Raises PodError."""
+        return find(self.client, job.NAMESPACE, pod).node
+
     def look(self, pod: str) -> job.Seen:
         """What a pod has."""
         if pod not in self.seen:
@@ -91,12 +95,12 @@ class Cluster:
     def _on(self, node: str, argv: list[str]) -> Done:
         return execute(self.course.here.server(node).channel, argv, _SECONDS * 2)
 
-    def until(self, what: str, holds: Callable[[], bool]) -> None:
+    def until(self, what: str, holds: Callable[[], bool], seconds: float = _SECONDS) -> None:
         """Wait until the API says so. Raises LabError after a time that is long enough."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + seconds
         while not self._holds(holds):
             if time.monotonic() > deadline:
-                raise LabError(f"{what}: not within {_SECONDS:.0f} s{self._told()}")
+                raise LabError(f"{what}: not within {seconds:.0f} s{self._told()}")
             time.sleep(_POLL_SECONDS)
 
     def _holds(self, holds: Callable[[], bool]) -> bool:
@@ -136,10 +140,11 @@ def run(course: vm.Course, client: Client, image: str) -> None:
     course.phase("factory", lambda: vm.factory(course))
     course.phase("apply", lambda: vm.apply(course, remote.apply))
     for name, work in _PHASES.items():
-        course.phase(name, partial(_done, work, here))
+        course.phase(name, partial(checked, work, here))
 
 
-def _done(work: Callable[[Cluster], tuple[str, bool]], here: Cluster) -> tuple[str, bool]:
+def checked(work: Callable[[Cluster], tuple[str, bool]], here: Cluster) -> tuple[str, bool]:
+    """A phase done, what the cluster refuses told as the lab's own errors."""
     try:
         return work(here)
     except (KubeError, PodError) as error:
@@ -166,8 +171,8 @@ def _stack(here: Cluster) -> tuple[str, bool]:
     for one in listed:
         here.client.apply(one)
     here.until("an agent on each node", lambda: _ready_agents(here) == len(here.names))
-    here.until("every rail offered by every node", lambda: all(map(bool, _offers(here))))
-    least = min(_offers(here))
+    here.until("every rail offered by every node", lambda: all(map(bool, offers(here))))
+    least = min(offers(here))
     return f"{len(listed)} objects; {len(here.names)} agents; each rail can be had {least} times on each node", True
 
 
@@ -176,7 +181,7 @@ def _ready_agents(here: Cluster) -> int:
     return int(status.get("numberReady", 0))
 
 
-def _offers(here: Cluster) -> Iterator[int]:
+def offers(here: Cluster) -> Iterator[int]:
     """How often each rail can be had, for all nodes and rails."""
     for name in here.names:
         have = here.client.get("v1", "Node", name).get("status", {}).get("allocatable", {})
@@ -188,9 +193,9 @@ def _job(here: Cluster) -> tuple[str, bool]:
         here.client.create(one)
     for name, rails in _halves(here).items():
         here.client.create(job.pod(here.plan, here.image, name, rails, here.names[0]))
-    here.until("two pods of the job run", lambda: len(_running(here)) == len(here.names))
+    here.until("two pods of the job run", lambda: len(running(here)) == len(here.names))
     here.until("two pods more run", lambda: all(map(here.runs, _halves(here))))
-    places = [find(here.client, job.NAMESPACE, name).node for name in here.of_job()]
+    places = [here.node_of(name) for name in here.of_job()]
     words = f"{len(places)} pods run, on {', '.join(places)}; {len(_halves(here))} more on {here.names[0]}"
     return words, sorted(places) == sorted(here.names)
 
@@ -202,20 +207,27 @@ def _halves(here: Cluster) -> dict[str, list[int]]:
     return {"low": rails[:half], "high": rails[half:]}
 
 
-def _running(here: Cluster) -> list[str]:
+def running(here: Cluster) -> list[str]:
+    """Pods of the job that run."""
     return [name for name in here.of_job() if here.runs(name)]
 
 
 def _devices(here: Cluster) -> tuple[str, bool]:
     rails = [rail.rail for rail in here.plan.common.rails]
     wanted = dict.fromkeys(here.of_job(), rails) | _halves(here)
+    return have(here, wanted)
+
+
+def have(here: Cluster, wanted: Mapping[str, list[int]]) -> tuple[str, bool]:
+    """Whether each of these pods has its rails, and nothing of another's."""
     with ThreadPoolExecutor(len(wanted)) as pool:
         seen = dict(zip(wanted, pool.map(here.look, wanted), strict=True))
     wrong = [f"{name}: {why}" for name, own in wanted.items() for why in _unlike(seen[name], own)]
-    together = [seen[name] for name in (here.of_job()[0], *_halves(here))]
-    files = [one for each in together for one in each.files]
-    if len(set(files)) != len(files):
-        wrong.append("two pods of one node can open the same RDMA device")
+    places = {name: here.node_of(name) for name in seen}
+    for place in here.names:
+        files = [one for name, each in seen.items() if places[name] == place for one in each.files]
+        if len(set(files)) != len(files):
+            wrong.append(f"two pods on {place} can open the same RDMA device")
     counts = ", ".join(f"{len(seen[name].rails)} rails and {len(seen[name].files)} RDMA devices" for name in wanted)
     return "; ".join(wrong) or f"{counts}; none of another's", not wrong
 
@@ -256,7 +268,8 @@ def _refusal(here: Cluster, name: str) -> str:
     return ""
 
 
-def _rdma(here: Cluster) -> tuple[str, bool]:
+def rdma(here: Cluster) -> tuple[str, bool]:
+    """RDMA writes between the job's pods, on every rail that they have."""
     first, second = here.of_job()
     near, far = here.look(first), here.look(second)
     here.inside(second, job.listen_bandwidth(far))
@@ -312,7 +325,7 @@ _PHASES: dict[str, Callable[[Cluster], tuple[str, bool]]] = {
     "job": _job,
     "devices": _devices,
     "full": _full,
-    "rdma": _rdma,
+    "rdma": rdma,
     "cm": _cm,
     "back": _back,
 }
