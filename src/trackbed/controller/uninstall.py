@@ -11,6 +11,7 @@ Doing it twice is fine, and so is going on where another one ended.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +32,8 @@ from trackbed.kube.reflector import Reflector
 PROGRAMS = frozenset({"trackbed-controller", "trackbed-webhook"})
 """Deployments that would make it all again."""
 TRIES = 10
-"""Times that others, its kubelet above all, may write a node between our look and our write."""
+"""Times that a node's kubelet may write it between our look and our write, or that a server may be busy."""
+AGAIN_SECONDS = 2.0
 _ADMISSION = f"/apis/{configuration.API}"
 _CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -39,7 +41,8 @@ _KINDS = ("railnodes.trackbed.dev", "fabrics.trackbed.dev")
 _LOCK = "trackbed-lock-"
 _SECRETS = (SECRET, "trackbed-webhook-authority", "trackbed-webhook-tls")
 """Ours, and those that cert-manager makes for the chart and leaves behind."""
-_NOT_FOUND, _CONFLICT = 404, 409
+_NOT_FOUND, _CONFLICT, _BUSY = 404, 409, 429
+_PASSES = frozenset({_CONFLICT, _BUSY})
 
 
 class StillRunsError(Exception):
@@ -73,8 +76,24 @@ class _Nodes(msgspec.Struct):
 
 
 async def uninstall(live: Live, namespace: str, keep: Keep, tell: Callable[[str], None]) -> None:
-    """Take it all away. Raises StillRunsError before the first change, KubeError."""
+    """Take it all away; from the beginning where others write meanwhile or the server is busy.
+
+    Raises StillRunsError before the first change, KubeError.
+    """
     await _refuse_while_installed(live, namespace)
+    for _ in range(TRIES - 1):
+        try:
+            await _once(live, namespace, keep, tell)
+        except RefusedError as error:
+            if error.status not in _PASSES:
+                raise
+            await asyncio.sleep(AGAIN_SECONDS)
+        else:
+            return
+    await _once(live, namespace, keep, tell)
+
+
+async def _once(live: Live, namespace: str, keep: Keep, tell: Callable[[str], None]) -> None:
     await _delete_all(live, [f"{_ADMISSION}/{kind}/{configuration.NAME}" for kind in _CONFIGURATIONS], tell)
     if not keep.fabrics:
         await _delete_all(live, await _below(live, FABRICS), tell)
@@ -98,24 +117,13 @@ async def _refuse_while_installed(live: Live, namespace: str) -> None:
 async def _free_all(live: Live) -> None:
     """Take taint and cordon from every node, as far as they are ours."""
     told = await live.get(NODES, _Nodes)
-    await together([partial(_free, live, node) for node in told.items or ()])
-
-
-async def _free(live: Live, node: Node) -> bool:
     nodes = Reflector(live, NODES, Node, lambda: None)  # takes note of writes; nobody follows it
-    for _ in range(TRIES - 1):
-        try:
-            await free(live, nodes, node)
-        except RefusedError as error:
-            if error.status == _NOT_FOUND:
-                return True
-            if error.status != _CONFLICT:
-                raise
-            node = await live.get(f"{NODES}/{node.metadata.name}", Node)
-        else:
-            return True
-    await free(live, nodes, node)
-    return True
+
+    async def freed(node: Node) -> bool:
+        await free(live, nodes, node)
+        return True
+
+    await together([partial(freed, node) for node in told.items or ()])
 
 
 async def _kept(live: Live, namespace: str, keep: Keep) -> AsyncIterator[str]:

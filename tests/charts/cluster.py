@@ -1,0 +1,225 @@
+"""A cluster that the chart is installed on: an API server without nodes, controllers and kubelets.
+
+The programs run here as processes, with the words of the chart's containers and the tokens of its accounts: what its
+roles do not allow, they cannot do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.charts.chart import CHART, NAMESPACE, RELEASE, run
+from trackbed.controller.uninstall import Keep, uninstall
+from trackbed.kube.client import Client, Object
+from trackbed.kube.live import Live, connect
+from trackbed.kube.railnode import API_VERSION
+from trackbed.lab.kubernetes.agents import Agents
+
+_T = TypeVar("_T")
+
+SECONDS = 60.0
+KEEP = Keep()
+"""Nothing."""
+_MOMENT_SECONDS = 0.05
+_LEFT_OUT = ("--metrics=",)
+"""Options of the chart that the tests' programs are started without: ports of this machine are not theirs."""
+
+Key = tuple[str, str, str, str]
+"""Path of the API's version, kind, namespace, name."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster, and what reaches it."""
+
+    client: Client
+    kubeconfig: Path
+    helm: str
+    folder: Path
+
+    def tried(self, *words: str, values: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
+        """What became of helm."""
+        where = ("--kubeconfig", str(self.kubeconfig), "--namespace", NAMESPACE)
+        return run(self.helm, *where, *words, values=values)
+
+    def helmed(self, *words: str, values: dict[str, Any] | None = None) -> str:
+        """What helm says; it must succeed."""
+        done = self.tried(*words, values=values)
+        assert not done.returncode, done.stderr
+        return done.stdout
+
+    def install(self, values: dict[str, Any] | None = None, chart: Path = CHART) -> str:
+        """Install the chart, or upgrade to it; what helm says."""
+        return self.helmed("upgrade", "--install", RELEASE, str(chart), values=values or {})
+
+    def account(self, name: str, pod: str = "") -> Path:
+        """A kubeconfig of one of the chart's accounts; bound to a pod where one is named, as a pod's own is."""
+        bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod}} if pod else {}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": bound}
+        made = self.posted(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}/token", request)
+        config = json.loads(self.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": made["status"]["token"]}
+        path = self.folder / f"{name}-{pod}.kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
+
+    def posted(self, path: str, body: Object) -> Object:
+        """What the server answers to an object that is sent to a path."""
+        return asyncio.run(self.with_live(lambda live: live.create(path, body)))
+
+    def merged(self, path: str, change: Object) -> Object:
+        """An object after a change."""
+        return asyncio.run(self.with_live(lambda live: live.merge(path, change)))
+
+    def command(self, kind: str, name: str, **more: str) -> list[str]:
+        """The words of a container as they are in the cluster, to be run here by the account of its pod.
+
+        `more` replaces options.
+        """
+        group = "batch/v1" if kind == "Job" else "apps/v1"
+        pod = self.client.get(group, kind, name, NAMESPACE)["spec"]["template"]["spec"]
+        program, *words = pod["containers"][0]["command"]
+        assert program == "trackbed"
+        told = [word.replace("$(POD_NAMESPACE)", NAMESPACE).replace("$(POD_NAME)", f"{name}-0") for word in words]
+        kept = [word for word in told if not word.startswith((*_LEFT_OUT, *(f"--{key}=" for key in more)))]
+        account = self.account(pod["serviceAccountName"])
+        replaced = [f"--{key}={value}" for key, value in more.items()]
+        return [sys.executable, "-m", "trackbed", *kept, *replaced, f"--kubeconfig={account}"]
+
+    def until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"not within {SECONDS} s: {what}"
+            time.sleep(_MOMENT_SECONDS)
+
+    def everything(self) -> dict[Key, Object]:
+        """Every object of the cluster but events and what the API server writes by itself."""
+        found = asyncio.run(self.with_live(_all))
+        return {key: one for key, one in found.items() if key[1] != "Event" and key[2] != "kube-system"}
+
+    async def with_live(self, act: Callable[[Live], Awaitable[_T]]) -> _T:
+        """Do something with a connection."""
+        async with connect(str(self.kubeconfig)) as live:
+            return await act(live)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A program that runs."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self) -> str:
+        """All that it has said."""
+        return self.log.read_text()
+
+
+@contextmanager
+def running(argv: list[str], log: Path, *, forbidden: bool = False, **environment: str) -> Iterator[Running]:
+    """A program until the block ends; it must end by SIGTERM as it should.
+
+    It must never have been forbidden anything, unless it may lose its rights.
+    """
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env={"PYTHONUNBUFFERED": "1", **environment},
+        )
+    one = Running(process, log)
+    try:
+        yield one
+        process.terminate()
+        assert process.wait(SECONDS) == 0, one.said()
+        assert forbidden or "orbidden" not in one.said()
+    finally:
+        process.kill()
+        process.wait(SECONDS)
+
+
+async def _all(live: Live) -> dict[Key, Object]:
+    """Every object of every kind that can be listed, by the server's own discovery."""
+    groups = (await live.get("/apis", dict[str, Any]))["groups"]
+    versions = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+    found: dict[Key, Object] = {}
+    for version in versions:
+        for kind in (await live.get(version, dict[str, Any]))["resources"]:
+            if "list" in kind["verbs"]:
+                for one in (await live.get(f"{version}/{kind['name']}", dict[str, Any]))["items"] or ():
+                    metadata = one["metadata"]
+                    found[version, kind["kind"], metadata.get("namespace", ""), metadata["name"]] = one
+    return found
+
+
+def uninstalled(site: Site, keep: Keep = KEEP) -> list[str]:
+    """Take away what the programs made, as an administrator; what was done."""
+    told: list[str] = []
+    asyncio.run(site.with_live(lambda live: uninstall(live, NAMESPACE, keep, told.append)))
+    return told
+
+
+def node(site: Site, name: str) -> None:
+    """A node whose kubelet is ready."""
+    kind = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    site.client.create(kind)
+    ready = [{"type": "Ready", "status": "True", "reason": "x", "message": "x"}]
+    site.client.apply({**kind, "status": {"conditions": ready}}, manager="kubelet", subresource="/status")
+
+
+def fabric(site: Site, hosts: str, name: str = "train", **spec: Any) -> None:
+    """A Fabric of two rails."""
+    told = {
+        "nodes": [{"hosts": hosts, "ports": ["0000:18:00.0", "0000:40:00.0"]}],
+        "rails": 2,
+        "addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/16"},
+        "rollout": {"maxUnavailable": 2},
+        **spec,
+    }
+    site.client.apply({"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}, "spec": told})
+
+
+def progress(site: Site, name: str = "train") -> str:
+    """How far a Fabric is, in one word."""
+    status = site.client.get(API_VERSION, "Fabric", name).get("status", {})
+    return next((one["reason"] for one in status.get("conditions", ()) if one["type"] == "Progressing"), "")
+
+
+def stage(site: Site, name: str) -> str:
+    """The stage of a node; empty without a RailNode."""
+    found = site.client.find(API_VERSION, "RailNode", name) or {}
+    conditions = found.get("status", {}).get("conditions", ())
+    return next((one["reason"] for one in conditions if one["type"] == "Rolled"), "")
+
+
+@contextmanager
+def simulated(site: Site, agents: Agents) -> Iterator[None]:
+    """Agents of nodes that do not exist, in a thread of their own."""
+    loop = asyncio.new_event_loop()
+    work = loop.create_task(site.with_live(lambda live: agents.run(live, lambda _: None)))
+
+    def run_agents() -> None:
+        with suppress(asyncio.CancelledError):
+            loop.run_until_complete(work)
+
+    thread = threading.Thread(target=run_agents, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(work.cancel)
+        thread.join(SECONDS)
+        loop.close()

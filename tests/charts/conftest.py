@@ -1,0 +1,40 @@
+"""An API server that only the chart's tests use: they take everything away again, other people's Fabrics included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.admission.live import make_namespace
+from tests.charts.chart import NAMESPACE, RELEASE
+from tests.charts.cluster import Site, uninstalled
+from trackbed.kube.client import connect
+from trackbed.lab.kubernetes import build, control_plane
+from trackbed.lab.kubernetes.programs import CONTROL_PLANE
+
+
+@pytest.fixture(scope="session")
+def chart_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of an API server with namespaces and nothing else."""
+    programs = build.binaries(CONTROL_PLANE, print)
+    with control_plane.running(tmp_path_factory.mktemp("chart"), programs, whole=False) as kubeconfig:
+        with connect(str(kubeconfig)) as client:
+            for name in (NAMESPACE, "default"):
+                make_namespace(client, name)
+        yield kubeconfig
+
+
+@pytest.fixture
+def site(chart_server: Path, helm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A cluster without the chart, and without it again afterwards; helm has folders of its own."""
+    for name in ("CACHE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"HELM_{name}_HOME", str(tmp_path / name))
+    with connect(str(chart_server)) as client:
+        one = Site(client, chart_server, helm, tmp_path)
+        yield one
+        one.tried("uninstall", RELEASE, "--no-hooks")
+        uninstalled(one)
+        for node in list(client.list("v1", "Node")):
+            client.delete(node)

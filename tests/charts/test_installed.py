@@ -1,0 +1,189 @@
+"""The chart on a real API server: the programs run as its accounts, and what its roles do not allow they cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.admission.live import make_namespace, refusal
+from tests.admission.values import pod
+from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, rendered
+from tests.charts.cluster import Site, fabric, node, progress, running, simulated
+from tests.cluster import crds_folder
+from trackbed.kube.client import connect
+from trackbed.kube.errors import RefusedError
+from trackbed.kube.live import Live
+from trackbed.kube.live import connect as follow
+from trackbed.kube.railnode import API_VERSION, PATH
+from trackbed.lab.kubernetes import crds
+from trackbed.lab.kubernetes.agents import Agents
+from trackbed.lab.ports import held_ports
+
+pytestmark = pytest.mark.slow
+
+RAILNODE = {"apiVersion": API_VERSION, "kind": "RailNode"}
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING, NOTHING], ids=["default", "everything", "nothing"])
+def test_every_object_is_valid(site: Site, values: dict[str, Any]) -> None:
+    crds.load(site.client, crds_folder() / "prometheus-operator")
+    warnings = {site.client.create(one, dry_run=True).warnings for one in rendered(site.helm, values)}
+    assert warnings == {()}
+
+
+def test_a_namespace_that_takes_no_privileged_pods_is_told_at_once(site: Site) -> None:
+    make_namespace(site.client, "strict", labels={"pod-security.kubernetes.io/enforce": "baseline"})
+    done = site.tried("install", RELEASE, str(CHART), "--namespace", "strict")
+    assert "namespace strict takes no privileged pods (level baseline)" in done.stderr
+    assert "kubectl label --overwrite namespace strict pod-security.kubernetes.io/enforce=privileged" in done.stderr
+
+
+def test_the_notes_say_what_comes_next(site: Site) -> None:
+    assert "kubectl label namespace trackbed-system pod-security.kubernetes.io/enforce=privileged" in site.install()
+    assert "kubectl apply --server-side -f fabric.yaml" in site.install()
+
+
+def test_the_controllers_account_may_roll_a_fabric_over_two_nodes(site: Site) -> None:
+    site.install()
+    for name in ("gpu-0", "gpu-1"):
+        node(site, name)
+    bound_pod(site, "leaves", "gpu-0", account="default")
+    fabric(site, "gpu-[0-1]")
+    argv = site.command("Deployment", "trackbed-controller")
+    with simulated(site, Agents(reboots=lambda name: name == "gpu-1")), running(argv, site.folder / "log"):
+        site.until(lambda: progress(site) == "Complete", "both nodes are sound")
+    assert site.client.find("v1", "Pod", "leaves", NAMESPACE) is None
+    assert site.client.get("v1", "ConfigMap", "trackbed-lock-train", NAMESPACE)
+    assert site.client.get("coordination.k8s.io/v1", "Lease", "trackbed-controller", NAMESPACE)
+    assert site.client.get("apps/v1", "ControllerRevision", "train-1", NAMESPACE)
+    told = site.client.list("events.k8s.io/v1", "Event", "default", fields="regarding.name=gpu-1")
+    assert {one["reason"] for one in told} >= {"Preparing", "Rebooting", "Sound"}
+
+
+def test_the_webhooks_account_may_give_a_pod_its_rails(site: Site) -> None:
+    with held_ports(1) as (port,):
+        url = f"https://127.0.0.1:{port}"
+    site.install({"webhook": {"url": url, "port": port}})
+    fabric(site, "gpu-[0-1]", kubernetes={"stack": "network-operator-macvlan"})
+    argv = site.command("Deployment", "trackbed-webhook", listen=f"127.0.0.1:{port}")
+    asks = pod(annotations={"trackbed.dev/rails": "all"})
+    with running(argv, site.folder / "log"):
+        site.until(lambda: "rdma/rail1" in given(site, asks), "the pod gets its rails")
+        assert "trackbed.dev/rails" in refusal(site.client, pod(annotations={"trackbed.dev/rails": "wrong"}))
+    assert site.client.get("v1", "Secret", "trackbed-webhook-certificates", NAMESPACE)
+
+
+def given(site: Site, one: dict[str, Any]) -> dict[str, str]:
+    """Limits of the first container of a pod, as it would be stored."""
+    made = site.client.create(one, dry_run=True).body
+    return dict(made["spec"]["containers"][0]["resources"]["limits"])
+
+
+def test_prepare_writes_of_its_own_node_and_of_no_other(site: Site) -> None:
+    site.install()
+    for name in ("gpu-0", "gpu-1"):
+        node(site, name)
+        site.client.create({**RAILNODE, "metadata": {"name": name}, "spec": {"fabric": "train", "slot": 0}})
+    bound_pod(site, "prepare", "gpu-0", account="trackbed-prepare")
+    config = site.account("trackbed-prepare", "prepare")
+    argv = [*site.command("DaemonSet", "trackbed-prepare")[:-1], f"--kubeconfig={config}"]
+    with running(argv, site.folder / "log", NODE_NAME="gpu-0"):
+        site.until(lambda: reason(site, "gpu-0") == "BadPlan", "prepare says what it found")
+    assert written(config, "gpu-0") == ""
+    assert written(config, "gpu-1") == "this account writes the RailNode of its own node only: that is gpu-0"
+    bare = site.account("trackbed-prepare")
+    assert written(bare, "gpu-0") == "this account writes the RailNode of its own node only: its token names no node"
+
+
+def test_prepare_may_not_write_what_a_node_shall_be(site: Site) -> None:
+    site.install()
+    node(site, "gpu-0")
+    site.client.create({**RAILNODE, "metadata": {"name": "gpu-0"}, "spec": {"fabric": "train", "slot": 0}})
+    bound_pod(site, "prepare", "gpu-0", account="trackbed-prepare")
+    change = {**RAILNODE, "metadata": {"name": "gpu-0"}, "spec": {"mayChange": True}}
+    with connect(str(site.account("trackbed-prepare", "prepare"))) as client, pytest.raises(RefusedError) as caught:
+        client.apply(change)
+    assert caught.value.status == 403
+
+
+def reason(site: Site, name: str) -> str:
+    """What a node's agent says of its host."""
+    conditions = site.client.get(API_VERSION, "RailNode", name).get("status", {}).get("conditions", ())
+    return next((one["reason"] for one in conditions if one["type"] == "Prepared"), "")
+
+
+def written(kubeconfig: Path, name: str) -> str:
+    """Why the status of a RailNode cannot be written; empty if it can."""
+    status = {"observedHash": "x"}
+
+    async def write(live: Live) -> None:
+        await live.apply(f"{PATH}/{name}/status", {**RAILNODE, "metadata": {"name": name}, "status": status}, "me")
+
+    async def done() -> None:
+        async with follow(str(kubeconfig)) as live:
+            await write(live)
+
+    try:
+        asyncio.run(done())
+    except RefusedError as error:
+        return error.message.rpartition("denied request: ")[2]
+    return ""
+
+
+def bound_pod(site: Site, name: str, where: str, account: str) -> None:
+    """A running pod on a node, with an account."""
+    metadata = {"name": name, "namespace": NAMESPACE}
+    spec = {
+        "nodeName": where,
+        "serviceAccountName": account,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": "i"}],
+        "automountServiceAccountToken": False,
+    }
+    kind = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    site.client.delete(kind)
+    site.client.create({**kind, "spec": spec})
+    running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    site.client.apply({**kind, "status": running}, manager="kubelet", subresource="/status")
+
+
+def test_an_upgrade_brings_new_fields_and_keeps_fabrics(site: Site) -> None:
+    site.install(chart=before(site.folder))
+    fabric(site, "gpu-0")
+    uid = site.client.get(API_VERSION, "Fabric", "train")["metadata"]["uid"]
+    assert "observedGeneration" not in fields(site)
+    site.install()
+    assert "observedGeneration" in fields(site)
+    assert site.client.get(API_VERSION, "Fabric", "train")["metadata"]["uid"] == uid
+
+
+def test_definitions_that_a_release_no_longer_has_stay_with_their_fabrics(site: Site) -> None:
+    site.install()
+    fabric(site, "gpu-0")
+    site.install({"crds": {"enabled": False}})
+    assert site.client.get(API_VERSION, "Fabric", "train")
+
+
+def before(folder: Path) -> Path:
+    """The chart as an older version that did not know a field of the Fabric."""
+    chart = folder / "older"
+    shutil.copytree(CHART, chart)
+    metadata = yaml.safe_load((chart / "Chart.yaml").read_text())
+    (chart / "Chart.yaml").write_text(yaml.safe_dump({**metadata, "version": "0.0.9"}))
+    definitions = list(yaml.safe_load_all((chart / "files/crds.yaml").read_text()))
+    for one in definitions:
+        status = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+        status["properties"].pop("observedGeneration", None)
+    (chart / "files/crds.yaml").write_text(yaml.safe_dump_all(definitions, explicit_start=True, sort_keys=False))
+    return chart
+
+
+def fields(site: Site) -> set[str]:
+    """What the status of a Fabric can hold."""
+    one = site.client.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "fabrics.trackbed.dev")
+    return set(one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"])

@@ -1,0 +1,145 @@
+"""What is left after `helm uninstall`: nothing, or what shall stay. The hook's Job is played: there is no kubelet."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.charts.chart import NAMESPACE, RELEASE
+from tests.charts.cluster import Key, Site, fabric, node, running, simulated, stage, uninstalled
+from trackbed.cli.main import cli
+from trackbed.controller.uninstall import Keep
+from trackbed.kube.client import Object
+from trackbed.kube.railnode import API_VERSION, TAINT
+from trackbed.lab.kubernetes.agents import Agents
+from trackbed.lab.ports import held_ports
+
+pytestmark = pytest.mark.slow
+
+CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+ADMISSION = "admissionregistration.k8s.io/v1"
+
+
+@contextmanager
+def at_work(site: Site, values: dict[str, Any]) -> Iterator[None]:
+    """The chart installed and its programs at work: one node is sound, one has failed and takes no pods."""
+    with held_ports(1) as (port,):
+        url = f"https://127.0.0.1:{port}"
+    site.install({"webhook": {"url": url, "port": port}, **values})
+    controller = site.command("Deployment", "trackbed-controller")
+    webhook = site.command("Deployment", "trackbed-webhook", listen=f"127.0.0.1:{port}")
+    with (
+        running(controller, site.folder / "controller", forbidden=True),
+        running(webhook, site.folder / "webhook", forbidden=True),
+        simulated(site, Agents(fails=lambda name: name == "gpu-1")),
+    ):
+        site.until(lambda: site.client.find(ADMISSION, CONFIGURATIONS[1], "trackbed"), "the webhook is known")
+        fabric(site, "gpu-[0-1]")
+        site.until(lambda: (stage(site, "gpu-0"), stage(site, "gpu-1")) == ("Sound", "Failed"), "a node has failed")
+        assert TAINT in taints(site, "gpu-1")
+        yield
+
+
+def helm_uninstalls(site: Site) -> str:
+    """Have helm uninstall the release, and be the pod of its Job; what the pod said."""
+    with ThreadPoolExecutor(1) as pool:
+        helm = pool.submit(site.helmed, "uninstall", RELEASE, "--timeout", "2m")
+        site.until(lambda: site.client.find("batch/v1", "Job", "trackbed-uninstall", NAMESPACE), "helm makes its Job")
+        argv = site.command("Job", "trackbed-uninstall")
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert not done.returncode, done.stderr
+        complete(site)
+        helm.result(120)
+    return done.stdout
+
+
+def complete(site: Site) -> None:
+    """Say of the Job what its controller would."""
+    at = "2026-01-01T00:00:00Z"
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": at, "lastProbeTime": at}
+        for kind in ("SuccessCriteriaMet", "Complete")
+    ]
+    status = {"startTime": at, "completionTime": at, "succeeded": 1, "conditions": conditions}
+    path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/trackbed-uninstall/status"
+    site.merged(path, {"status": {**status, "uncountedTerminatedPods": {}}})
+
+
+def nodes(found: dict[Key, Object]) -> list[tuple[str, Any, Any]]:
+    """What was done to nodes."""
+    every = [one for key, one in found.items() if key[1] == "Node"]
+    return [(one["metadata"]["name"], one["metadata"].get("annotations"), one["spec"]) for one in every]
+
+
+def taints(site: Site, name: str) -> set[str]:
+    return {one["key"] for one in site.client.get("v1", "Node", name)["spec"].get("taints", ())}
+
+
+def test_helm_uninstall_leaves_nothing(site: Site) -> None:
+    for name in ("gpu-0", "gpu-1"):
+        node(site, name)
+    before = site.everything()
+    with at_work(site, {}):
+        helm_uninstalls(site)
+    after = site.everything()
+    assert after.keys() == before.keys()
+    assert nodes(after) == nodes(before)
+
+
+def test_locks_stay_where_they_shall(site: Site) -> None:
+    for name in ("gpu-0", "gpu-1"):
+        node(site, name)
+    before = site.everything()
+    with at_work(site, {"uninstall": {"keepLocks": True}}):
+        helm_uninstalls(site)
+    left = site.everything().keys() - before.keys()
+    assert left == {("/api/v1", "ConfigMap", NAMESPACE, "trackbed-lock-train")}
+    site.client.delete(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "trackbed-lock-train", "namespace": NAMESPACE}}
+    )
+
+
+def test_fabrics_stay_where_their_kinds_shall_and_nodes_are_freed(site: Site) -> None:
+    for name in ("gpu-0", "gpu-1"):
+        node(site, name)
+    with at_work(site, {"crds": {"keep": True}}):
+        helm_uninstalls(site)
+    assert site.client.get(API_VERSION, "Fabric", "train")
+    assert list(site.client.list(API_VERSION, "RailNode")) == []
+    assert TAINT not in taints(site, "gpu-1")
+    site.install({"crds": {"keep": True}})
+    assert site.client.get(API_VERSION, "Fabric", "train")
+
+
+def test_it_refuses_while_the_programs_are_installed(site: Site) -> None:
+    site.install()
+    fabric(site, "gpu-0")
+    done = CliRunner().invoke(cli, ["uninstall", "--kubeconfig", str(site.kubeconfig)])
+    assert done.exit_code == 2
+    assert "Deployment trackbed-controller in trackbed-system would make everything anew" in done.stderr
+    assert site.client.get(API_VERSION, "Fabric", "train")
+
+
+def test_doing_it_twice_is_fine(site: Site) -> None:
+    site.install()
+    site.helmed("uninstall", RELEASE, "--no-hooks")
+    assert set(uninstalled(site)) >= {"deleted customresourcedefinitions/fabrics.trackbed.dev"}
+    assert uninstalled(site) == []
+
+
+def test_a_cordon_and_a_taint_of_others_stay(site: Site) -> None:
+    node(site, "gpu-0")
+    theirs = [{"key": "site/broken", "effect": "NoSchedule"}]
+    site.merged(
+        "/api/v1/nodes/gpu-0",
+        {"spec": {"unschedulable": True, "taints": [*theirs, {"key": TAINT, "effect": "NoSchedule"}]}},
+    )
+    uninstalled(site, Keep())
+    assert taints(site, "gpu-0") == {"site/broken"}
+    assert site.client.get("v1", "Node", "gpu-0")["spec"]["unschedulable"]
