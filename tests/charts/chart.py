@@ -36,7 +36,6 @@ EVERYTHING: dict[str, Any] = {
 """Every value that changes what is rendered, cert-manager's aside: its kinds are not on the tests' API server."""
 NOTHING: dict[str, Any] = {
     "crds": {"enabled": False},
-    "webhook": {"enabled": False},
     "agent": {"enabled": False},
     "networkPolicy": {"enabled": False},
 }

@@ -12,7 +12,7 @@ import yaml
 
 from tests.admission.live import make_namespace, refusal
 from tests.admission.values import pod
-from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, rendered
+from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, only, rendered
 from tests.charts.cluster import Site, fabric, node, progress, running, simulated
 from tests.cluster import crds_folder
 from trackbed.kube.client import connect
@@ -46,6 +46,19 @@ def test_a_namespace_that_takes_no_privileged_pods_is_told_at_once(site: Site) -
 def test_the_notes_say_what_comes_next(site: Site) -> None:
     assert "kubectl label namespace trackbed-system pod-security.kubernetes.io/enforce=privileged" in site.install()
     assert "kubectl apply --server-side -f fabric.yaml" in site.install()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("Deployment", "controller"), ("Deployment", "webhook"), ("Job", "uninstall")], ids=str
+)
+def test_what_needs_an_api_server_alone_may_run_at_level_restricted(site: Site, kind: str, name: str) -> None:
+    make_namespace(site.client, "restricted", labels={"pod-security.kubernetes.io/enforce": "restricted"})
+    template = only(rendered(site.helm), kind, f"trackbed-{name}")["spec"]["template"]
+    spec = {**template["spec"], "serviceAccountName": "default"}
+    metadata = {"name": "p", "namespace": "restricted"}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    assert refusal(site.client, made) == ""
+    assert "violates PodSecurity" in refusal(site.client, {**made, "spec": {**spec, "hostPID": True}})
 
 
 def test_the_controllers_account_may_roll_a_fabric_over_two_nodes(site: Site) -> None:

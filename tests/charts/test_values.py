@@ -1,0 +1,46 @@
+"""The values of the chart: what they may be, what they are, and what the page says of them are one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.charts.pages import PAGE, page, schema, values
+
+
+def test_the_page_has_the_values_that_the_chart_has() -> None:
+    assert PAGE.read_text() == page(), "scripts/docs writes it"
+
+
+def test_every_value_has_a_default_and_a_rule() -> None:
+    assert set(_ruled(schema(), ())) - {("global",)} == set(_given(values(), schema(), ()))
+
+
+def test_no_rule_lets_an_unknown_value_pass() -> None:
+    assert [
+        place for place, rule in _rules(schema(), ()) if "properties" in rule and rule["additionalProperties"]
+    ] == []
+
+
+def _rules(rule: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    yield place, rule
+    for name, inner in rule.get("properties", {}).items():
+        yield from _rules(inner, (*place, name))
+
+
+def _ruled(rule: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Places of values by the schema; what is free below a place is none."""
+    for name, inner in rule["properties"].items():
+        if "properties" in inner and name != "issuerRef":
+            yield from _ruled(inner, (*place, name))
+        else:
+            yield (*place, name)
+
+
+def _given(given: Mapping[str, Any], rule: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Places of values by values.yaml."""
+    for name, inner in given.items():
+        if "properties" in rule["properties"][name] and inner:
+            yield from _given(inner, rule["properties"][name], (*place, name))
+        else:
+            yield (*place, name)
