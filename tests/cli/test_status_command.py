@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from trackbed.cli.main import cli
 from trackbed.kube.client import Client, Object, connect
+from trackbed.kube.crds import crds as kinds
+from trackbed.kube.railnode import API_VERSION
 from trackbed.lab.kubernetes import build, control_plane, crds
 from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 
@@ -181,6 +184,70 @@ def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: Client
         "missing": ["0 of 2 nodes have it"],
         "remedy": "compare node and port names with those in the NodeFeatureRule, and see that NFD runs",
     }
+
+
+def fabric_status(client: Client, name: str, state: str, **counts: int) -> None:
+    one: Object = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}}
+    hosts = {"nodes": [{"hosts": f"{name}-[0-99]"}], "rails": 2}
+    client.apply({**one, "spec": {**hosts, "addressing": {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"}}})
+    conditions = [{"type": "Progressing", "status": "False", "reason": state, "message": f"{state} it is"}]
+    write(client, one, {**counts, "conditions": conditions} if state else {})
+
+
+def rail_node(client: Client, name: str, stage: str, why: str = "") -> None:
+    one: Object = {"apiVersion": API_VERSION, "kind": "RailNode", "metadata": {"name": name}}
+    client.apply({**one, "spec": {"fabric": "train", "slot": int(name.rpartition("-")[2])}})
+    since = datetime.now(UTC) - timedelta(hours=5)
+    rolled = {"type": "Rolled", "status": "False", "reason": stage, "message": why}
+    write(client, one, {"conditions": [{**rolled, "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ")}]})
+
+
+def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: Path, client: Client) -> None:
+    crds.install(client, list(kinds()))
+    for number in range(2):
+        rail_node(client, f"train-{number}", "Sound")
+    fabric_status(client, "train", "Complete", nodes=2, sound=2)
+    whole = run(server, "status")
+    assert whole.exit_code == 0, whole.output
+    assert whole.stdout.splitlines() == [
+        "FABRIC  NODES  SOUND  CHANGING  WAITING  FAILED  ABSENT  STATE     WHY",
+        "train   2      2      0         0        0       0       Complete  Complete it is",
+        "",
+        "0 of 0 nodes are as they should be",
+    ]
+    for number in range(2, 44):
+        rail_node(client, f"train-{number}", "Waiting", "mtu differs")
+    rail_node(client, "train-44", "Failed", "rail 3: no such device")
+    fabric_status(client, "train", "Halted", nodes=45, sound=2, failed=1, waiting=42)
+    fabric_status(client, "unseen", "")
+    half = run(server, "status")
+    lines = half.stdout.splitlines()
+    assert half.exit_code == 1
+    assert lines[1].split() == ["train", "45", "2", "0", "42", "1", "0", "Halted", "Halted", "it", "is"]
+    assert lines[2].split(maxsplit=8)[7:] == ["-", "no controller has seen it"]
+    assert [" ".join(line.split()) for line in lines[4:7]] == [
+        "NODE FABRIC STAGE SINCE WHY",
+        "train-44 train Failed 5h rail 3: no such device",
+        "train-10 train Waiting 5h mtu differs",
+    ]
+    assert lines[45] == "and 3 more; -o json has all"
+    found = json.loads(run(server, "status", "-o", "json").stdout)
+    assert (found["holds"], [one["state"] for one in found["fabrics"]]) == (False, ["Halted", ""])
+    assert len(found["unsound"]) == 43
+    told = {"name": "train-44", "fabric": "train", "stage": "Failed", "since": "5h", "why": "rail 3: no such device"}
+    assert found["unsound"][0] == told
+
+
+def test_a_fabric_that_cannot_be_planned_or_failed_does_not_hold(server: Path, client: Client) -> None:
+    crds.install(client, list(kinds()))
+    for state, holds in {"Rolling": True, "Paused": True, "Failed": False, "Halted": False}.items():
+        fabric_status(client, "train", state, nodes=2)
+        assert json.loads(run(server, "status", "-o", "json").stdout)["holds"] is holds, state
+    one: Object = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": "train"}}
+    accepted = {"type": "Accepted", "status": "False", "reason": "Invalid", "message": "no room"}
+    write(client, one, {"conditions": [accepted]})
+    found = json.loads(run(server, "status", "-o", "json").stdout)
+    assert (found["holds"], found["fabrics"][0]["state"], found["fabrics"][0]["why"]) == (False, "Invalid", "no room")
 
 
 def test_a_server_that_does_not_answer_is_unknown_and_no_kubeconfig_is_wrong_use(tmp_path: Path, server: Path) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from trackbed.kube.applyset import ApplySet
+    from trackbed.kube.carried import Carried, Unsound
     from trackbed.kube.status import Installed, Node, Wanted
     from trackbed.plan.plan import Plan
     from trackbed.stacks.stack import Stack
@@ -32,6 +33,7 @@ _RUNS = {"begun": "broke off", "done": "done", "undone": "undone", "": "-"}
 def command(fabric_file: str | None, kubeconfig: str | None, context: str | None, form: str) -> None:
     """Show which stacks are on a cluster, how their gates stand, and what rails its nodes offer; nothing is changed.
 
+    Where `trackbed controller` carries Fabrics out: how each of them stands, and which nodes are not sound and why.
     Exits with 0 when all holds, 1 when something does not, 3 when the server does not answer.
 
     \b
@@ -40,7 +42,7 @@ def command(fabric_file: str | None, kubeconfig: str | None, context: str | None
       trackbed status -f fabric.yaml
       trackbed status -f fabric.yaml -o json
     """
-    from trackbed.kube import applyset, status
+    from trackbed.kube import applyset, carried, status
     from trackbed.stacks.install.steps import steps
 
     plan = read_fabric(fabric_file)[1] if fabric_file else None
@@ -48,11 +50,16 @@ def command(fabric_file: str | None, kubeconfig: str | None, context: str | None
         own = _stacks(plan, tuple(applyset.sets(client))) if plan else {}
         found = status.installed(client, lambda of: steps(own[of], plan) if plan and of in own else None)
         nodes = status.nodes(client, _wanted(plan, tuple(own.values())) if plan else None)
-    holds = bool(found) and all(map(_sound, found)) and not any(node.wrong for node in nodes)
+        fabrics, unsound = carried.carried(client), carried.unsound(client)
+    wrong = any(node.wrong for node in nodes) or any(one.wrong for one in fabrics)
+    holds = bool(found or fabrics) and all(map(_sound, found)) and not wrong
     if form == "json":
-        emit_json({"holds": holds, "stacks": found, "nodes": nodes})
+        emit_json({"holds": holds, "stacks": found, "nodes": nodes, "fabrics": fabrics, "unsound": unsound})
     else:
-        _show(found, nodes)
+        _show_fabrics(fabrics, unsound)
+        if fabrics and found:
+            click.echo()
+        _show(found, nodes, _NOTHING if not fabrics else "")
     raise SystemExit(0 if holds else 1)
 
 
@@ -81,7 +88,23 @@ def _sound(one: Installed) -> bool:
     return one.run != "begun" and all(gate.holds for gate in one.gates)
 
 
-def _show(found: Sequence[Installed], nodes: Sequence[Node]) -> None:
+def _show_fabrics(fabrics: Sequence[Carried], unsound: Sequence[Unsound]) -> None:
+    if fabrics:
+        rows = [
+            (one.name, *map(str, (one.nodes, one.sound, one.changing, one.waiting, one.failed, one.absent)),
+             one.state or "-", one.why or ("" if one.state else "no controller has seen it"))
+            for one in fabrics
+        ]  # fmt: skip
+        table(("FABRIC", "NODES", "SOUND", "CHANGING", "WAITING", "FAILED", "ABSENT", "STATE", "WHY"), rows)
+    if unsound:
+        click.echo()
+        rows = [(one.name, one.fabric, one.stage or "-", one.since or "-", one.why) for one in unsound[:_ROWS]]
+        table(("NODE", "FABRIC", "STAGE", "SINCE", "WHY"), rows)
+        if len(unsound) > _ROWS:
+            click.echo(f"and {len(unsound) - _ROWS} more; -o json has all")
+
+
+def _show(found: Sequence[Installed], nodes: Sequence[Node], otherwise: str) -> None:
     if found:
         columns = ("STACK", "NAMESPACE", "OBJECTS", "GENERATION", "LAST RUN")
         rows = [
@@ -92,7 +115,7 @@ def _show(found: Sequence[Installed], nodes: Sequence[Node]) -> None:
         click.echo()
         table(("WAITS FOR", one.name.upper()), [(gate.what, "holds" if gate.holds else "stuck") for gate in one.gates])
     _nodes(nodes)
-    for line in dict.fromkeys(_next(found, nodes)):
+    for line in dict.fromkeys(_next(found, nodes, otherwise)):
         click.echo(line)
 
 
@@ -116,10 +139,10 @@ def _nodes(nodes: Sequence[Node]) -> None:
         click.echo(f"and {len(nodes) - _ROWS} more; -o json has all")
 
 
-def _next(found: Sequence[Installed], nodes: Sequence[Node]) -> Iterator[str]:
-    """What is missing, and what to do next."""
-    if not found:
-        yield _NOTHING
+def _next(found: Sequence[Installed], nodes: Sequence[Node], otherwise: str) -> Iterator[str]:
+    """What is missing, and what to do next; `otherwise` where there is no stack."""
+    if not found and otherwise:
+        yield otherwise
     for one in found:
         if one.run == "begun":
             yield f"{one.name}: its last run broke off: run `trackbed apply cluster` again, or with --undo"

@@ -46,8 +46,9 @@ _RAILNODE_COLUMNS: tuple[_Column, ...] = (
     ("Fabric", "string", ".spec.fabric"),
     ("Slot", "integer", ".spec.slot"),
     ("Stage", "string", _condition(ROLLED, "reason")),
+    ("Since", "date", _condition(ROLLED, "lastTransitionTime")),
     ("Host", "string", _condition(PREPARED, "reason")),
-    ("Why", "string", _condition(PREPARED, "message")),
+    ("Why", "string", _condition(ROLLED, "message")),
     _AGE,
 )
 _FABRIC_NAME = {
