@@ -8,6 +8,7 @@
     act          one thing done to one node, only if nobody else was there first
     events       what is told of it where people look
     drain        pods asked to leave
+    reporter     objects told how it stands; report: what they are told
     run          all of it, for as long as this process leads
 
 There is no memory: whatever is known is read from the cluster, so a controller that is killed anywhere is followed by

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -17,7 +16,8 @@ from trackbed.controller import metrics
 from trackbed.controller.act import let_go
 from trackbed.controller.maintenance import Maintenance
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Fabric, Node, RailNode
-from trackbed.controller.site import Site, together
+from trackbed.controller.pace import Tell, together
+from trackbed.controller.site import Site
 from trackbed.kube.errors import KubeError
 from trackbed.kube.lease import LEASE_SECONDS, Election
 from trackbed.kube.listening import Address
@@ -30,8 +30,6 @@ LEASE = "trackbed-controller"
 SETTLE_SECONDS = 0.2
 """Changes that come within so long of each other are looked at together."""
 _AGAIN_SECONDS = 5.0
-
-Tell = Callable[[str], None]
 
 _log = logging.getLogger(__name__)
 

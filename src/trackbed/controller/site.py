@@ -6,50 +6,35 @@ a controller that knows none of it does the same.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import msgspec
 
-from trackbed.controller import metrics, report
+from trackbed.controller import metrics
 from trackbed.controller.act import Actor
-from trackbed.controller.decide import Decision, Placed, Verb, decide
+from trackbed.controller.decide import Decision, Verb, decide
 from trackbed.controller.events import DEEDS
 from trackbed.controller.events import tell as tell_event
 from trackbed.controller.lock import KeptLock
-from trackbed.controller.objects import FABRICS, RAILNODES, Fabric, Node, RailNode
+from trackbed.controller.objects import Fabric, Node, RailNode
+from trackbed.controller.pace import AGAIN_SECONDS, MOVED_ON, QUIET_SECONDS, Tell, together
+from trackbed.controller.reporter import Reporter
 from trackbed.controller.revisions import Revisions
 from trackbed.controller.slices import Slices, model_of, rules, slices
-from trackbed.controller.stage import Rules, Stage, Standing
+from trackbed.controller.stage import Standing
 from trackbed.kube.errors import KubeError, RefusedError, UnreachableError
-from trackbed.kube.fabric import FabricStatus
 from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION
 from trackbed.kube.reflector import Reflector
-from trackbed.kube.times import now
 from trackbed.spec.fabric import Fabric as Model
 from trackbed.spec.problems import SpecError
 
-MANAGER = "trackbed-controller"
-AT_ONCE = 32
-"""Requests under way at a time."""
 DRAIN_SECONDS = 5.0
 """Pods of a node are asked to leave no more often."""
-AGAIN_SECONDS = 5.0
-"""What went wrong is tried again no earlier."""
-QUIET_SECONDS = 60.0
-"""A look that nothing has caused: some time may be over."""
-REPORT_SECONDS = 1.0
 UNSURE_SECONDS = 60.0
 """A server ends a request after so long at the latest (kube-apiserver --request-timeout)."""
-_MOVED_ON = frozenset({404, 409})
-"""Somebody else wrote or deleted it: the next look sees what."""
-
-Tell = Callable[[str], None]
 
 
 class Site:
@@ -65,8 +50,7 @@ class Site:
         self._planned: tuple[object, Model, Slices] | None = None
         self._drains: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._unsure: dict[str, float] = {}
-        self._told: dict[str, tuple[Stage, str]] = {}
-        self._reported = 0.0
+        self._reporter = Reporter(live, railnodes, self._revisions)
 
     async def look(self, fabric: Fabric, maintenance: Mapping[str, str], tell: Tell) -> float:
         """Look at everything and do what is next; seconds after which to look again if nothing changes.
@@ -77,15 +61,15 @@ class Site:
             model, wanted = await self._plan(fabric)
         except SpecError as error:
             why = "; ".join(problem.message for problem in error.problems)
-            metrics.refused(fabric)
-            await self._status(fabric, report.refused(fabric, why, now()))
+            await self._reporter.refused(fabric, why)
             return QUIET_SECONDS
         told = rules(fabric, model, len(wanted.nodes))
         decision = decide(self._standings(wanted, maintenance), told, datetime.now(UTC))
         metrics.saw(fabric, decision, told)
         actor = Actor(self._live, self._railnodes, self._nodes, wanted, told.generation)
         again = await self._act(decision, actor, tell)
-        return min(again, await self._report(fabric, decision, told, tell))
+        left = {name: who for name, (_, who) in self._drains.items()}
+        return min(again, await self._reporter.carried(fabric, decision, told, left, tell))
 
     async def _plan(self, fabric: Fabric) -> tuple[Model, Slices]:
         """The Fabric's model and plan, made anew for a new generation or lock. Raises SpecError, KubeError."""
@@ -154,70 +138,10 @@ class Site:
             if verb in DEEDS and one.rail is not None:
                 await tell_event(self._live, one.rail, *DEEDS[verb])
         except KubeError as error:
-            if isinstance(error, RefusedError) and error.status in _MOVED_ON:
+            if isinstance(error, RefusedError) and error.status in MOVED_ON:
                 return True
             if isinstance(error, UnreachableError) and verb == "begin":
                 self._unsure[one.name] = time.monotonic() + UNSURE_SECONDS
             tell(f"{verb} {one.name}: {error}")
             return False
         return True
-
-    async def _report(self, fabric: Fabric, decision: Decision, told: Rules, tell: Tell) -> float:
-        """Tell the objects how it stands, no more often than once in a while; seconds until there is more to tell."""
-        wait = self._reported + REPORT_SECONDS - time.monotonic()
-        if wait > 0:
-            return wait
-        self._reported = time.monotonic()
-        at = now()
-        fresh = {one.standing.name: (one.stage, one.why) for one in decision.placed}
-        stays = [one for one in decision.placed if self._told.get(one.standing.name) == fresh[one.standing.name]]
-        changed = len(stays) < len(decision.placed)
-        self._told = fresh
-        left = {name: who for name, (_, who) in self._drains.items()}
-        writes = [w for one in stays if (w := report.rolled(one, left.get(one.standing.name, ()), at))]
-        told_all = all(await together([partial(self._rolled, one, tell) for one in writes]))
-        await together(
-            [partial(self._failed, one) for one in stays if one.stage is Stage.FAILED and report.is_news(one)]
-        )
-        status = report.fabric_status(fabric, decision, told, at)
-        if status.good_generation != fabric.status.good_generation and fabric.metadata.annotations.rollback is None:
-            await self._revisions.keep(fabric)
-        await self._status(fabric, status)
-        if not told_all:
-            return AGAIN_SECONDS
-        return REPORT_SECONDS if changed or writes else QUIET_SECONDS
-
-    async def _rolled(self, one: dict[str, Any], tell: Tell) -> bool:
-        name = one["metadata"]["name"]
-        try:
-            self._railnodes.wrote(await self._live.apply(f"{RAILNODES}/{name}/status", one, MANAGER))
-        except KubeError as error:
-            if isinstance(error, RefusedError) and error.status in _MOVED_ON:
-                return True
-            tell(f"status of {name}: {error}")
-            return False
-        return True
-
-    async def _failed(self, one: Placed) -> bool:
-        assert one.standing.rail is not None  # noqa: S101 - what failed is there
-        metrics.FAILURES.labels(self._name).inc()
-        await tell_event(self._live, one.standing.rail, "Failed", one.why, "Warning")
-        return True
-
-    async def _status(self, fabric: Fabric, status: FabricStatus) -> None:
-        if status == fabric.status:
-            return
-        metadata = {"name": fabric.metadata.name}
-        one = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": metadata, "status": msgspec.to_builtins(status)}
-        await self._live.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
-
-
-async def together(work: Sequence[Callable[[], Awaitable[bool]]]) -> list[bool]:
-    """Do it all, a bounded number at a time, in order of beginning; what each said."""
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def one(do: Callable[[], Awaitable[bool]]) -> bool:
-        async with gate:
-            return await do()
-
-    return await asyncio.gather(*(one(do) for do in work))
