@@ -206,12 +206,12 @@ def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: P
     crds.install(client, list(kinds()))
     for number in range(2):
         rail_node(client, f"train-{number}", "Sound")
-    fabric_status(client, "train", "Complete", nodes=2, sound=2)
+    fabric_status(client, "train", "Complete", nodes=2, sound=2, offered=0)
     whole = run(server, "status")
     assert whole.exit_code == 0, whole.output
     assert whole.stdout.splitlines() == [
-        "FABRIC  NODES  SOUND  CHANGING  WAITING  FAILED  ABSENT  STATE     WHY",
-        "train   2      2      0         0        0       0       Complete  Complete it is",
+        "FABRIC  NODES  SOUND  CHANGING  WAITING  FAILED  ABSENT  OFFERED  STATE     WHY",
+        "train   2      2      0         0        0       0       0        Complete  Complete it is",
         "",
         "0 of 0 nodes are as they should be",
     ]
@@ -223,8 +223,8 @@ def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: P
     half = run(server, "status")
     lines = half.stdout.splitlines()
     assert half.exit_code == 1
-    assert lines[1].split() == ["train", "45", "2", "0", "42", "1", "0", "Halted", "Halted", "it", "is"]
-    assert lines[2].split(maxsplit=8)[7:] == ["-", "no controller has seen it"]
+    assert lines[1].split() == ["train", "45", "2", "0", "42", "1", "0", "-", "Halted", "Halted", "it", "is"]
+    assert lines[2].split(maxsplit=9)[7:] == ["-", "-", "no controller has seen it"]
     assert [" ".join(line.split()) for line in lines[4:7]] == [
         "NODE FABRIC STAGE SINCE WHY",
         "train-44 train Failed 5h rail 3: no such device",

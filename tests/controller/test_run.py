@@ -109,6 +109,34 @@ class Ground:
             pytest.fail(f"{name} is not {wanted}: {rolled}; {self.told}")
         return str(rolled.get("message", ""))
 
+    async def offers(self, name: str, **rails: str) -> None:
+        """Have a node's kubelet say what it has to give; a heartbeat beside."""
+        kind = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+        names = {rail if rail == "cpu" else f"trackbed.dev/{rail}": count for rail, count in rails.items()}
+        status = {"capacity": names, "allocatable": names}
+        await self.live.apply(f"{NODES}/{name}/status", {**kind, "status": status}, "device-plugins")
+
+    async def condition(self, name: str, kind: str) -> dict[str, Any]:
+        """A condition of a node's RailNode; empty where it has none."""
+        found = await self.live.get(f"{RAILNODES}/{name}", dict[str, Any])
+        return next((one for one in found["status"].get("conditions", ()) if one["type"] == kind), {})
+
+    async def rails(self, name: str, wanted: str) -> str:
+        """The status of a node's RailsOffered, once it says what is wanted."""
+        found: dict[str, Any] = {}
+        try:
+            async with asyncio.timeout(SECONDS):
+                while found.get("message") != wanted:
+                    found = await self.condition(name, "RailsOffered")
+        except TimeoutError:
+            pytest.fail(f"{name} is not {wanted}: {found}; {self.told}")
+        return str(found["status"])
+
+    async def version(self, name: str) -> str:
+        """The version of a node's RailNode: another one after each write."""
+        found = await self.live.get(f"{RAILNODES}/{name}", dict[str, Any])
+        return str(found["metadata"]["resourceVersion"])
+
     async def gone(self, name: str) -> None:
         """Wait until a node has no RailNode any more."""
         try:
@@ -184,6 +212,31 @@ def test_a_fabric_is_carried_out_and_nobody_is_renumbered_by_the_next(kubeconfig
         assert after == {**before, f"{here.name}-a": 3}
         assert [counted("nodes", here.name, stage=stage) for stage in ("Sound", "Left")] == [3, 1]
         assert "its addresses are kept for it until 168 h after" in await here.stage(f"{here.name}-1", "Left")
+
+    scene(kubeconfig, act)
+
+
+def test_rails_that_a_node_offers_are_told_and_hold_nothing_up(kubeconfig: str) -> None:
+    async def act(here: Ground) -> None:
+        first, second = here.nodes(2)
+        for name in (first, second):
+            await here.node(name)
+        await here.fabric(f"{here.name}-[0-1]")
+        assert (await here.complete())["offered"] == 0
+        assert TAINT not in await here.taints(first)
+        lacks = "0 of 2 rails: the node's allocatable has no trackbed.dev/rail0 and 1 more"
+        assert await here.rails(first, lacks) == "False"
+        await here.offers(first, rail0="8", rail1="8")
+        assert await here.rails(first, "2 of 2 rails") == "True"
+        assert (await here.until(lambda s: s["offered"] == 1))["sound"] == 2
+        before = await here.version(first)
+        await here.offers(first, cpu="8", rail0="7", rail1="8")
+        await here.offers(second, rail0="8", rail1="0")
+        await here.rails(second, "1 of 2 rails: the node's allocatable has no trackbed.dev/rail1")
+        assert await here.version(first) == before
+        await here.fabric(f"{here.name}-[0-1]", kubernetes={"stack": "dranet"})
+        await here.until(lambda s: s["current"] and "offered" not in s)
+        assert await here.condition(first, "RailsOffered") == {}
 
     scene(kubeconfig, act)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ROWS = 40
 """Nodes that are listed for people: first those with which something is the matter."""
+_FABRIC_COLUMNS = ("FABRIC", "NODES", "SOUND", "CHANGING", "WAITING", "FAILED", "ABSENT", "OFFERED", "STATE", "WHY")
 _NOTHING = "no stack of Trackbed is on this cluster: `trackbed apply cluster STACK -f fabric.yaml` puts one there"
 _RUNS = {"begun": "broke off", "done": "done", "undone": "undone", "": "-"}
 
@@ -90,18 +91,19 @@ def _sound(one: Installed) -> bool:
 
 def _show_fabrics(fabrics: Sequence[Carried], unsound: Sequence[Unsound]) -> None:
     if fabrics:
-        rows = [
-            (one.name, *map(str, (one.nodes, one.sound, one.changing, one.waiting, one.failed, one.absent)),
-             one.state or "-", one.why or ("" if one.state else "no controller has seen it"))
-            for one in fabrics
-        ]  # fmt: skip
-        table(("FABRIC", "NODES", "SOUND", "CHANGING", "WAITING", "FAILED", "ABSENT", "STATE", "WHY"), rows)
+        table(_FABRIC_COLUMNS, [_fabric(one) for one in fabrics])
     if unsound:
         click.echo()
         rows = [(one.name, one.fabric, one.stage or "-", one.since or "-", one.why) for one in unsound[:_ROWS]]
         table(("NODE", "FABRIC", "STAGE", "SINCE", "WHY"), rows)
         if len(unsound) > _ROWS:
             click.echo(f"and {len(unsound) - _ROWS} more; -o json has all")
+
+
+def _fabric(one: Carried) -> tuple[str, ...]:
+    counts = map(str, (one.nodes, one.sound, one.changing, one.waiting, one.failed, one.absent))
+    offered = "-" if one.offered is None else str(one.offered)
+    return (one.name, *counts, offered, one.state or "-", one.why or ("" if one.state else "no controller has seen it"))
 
 
 def _show(found: Sequence[Installed], nodes: Sequence[Node], otherwise: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,17 @@ MANAGER = "trackbed-controller"
 REPORT_SECONDS = 1.0
 
 
+class Seen(NamedTuple):
+    """What one look found, as far as it is told."""
+
+    decision: Decision
+    rules: Rules
+    resources: Mapping[str, tuple[str, ...]]
+    """Node -> the resources of its rails."""
+    left: Mapping[str, tuple[str, ...]]
+    """Node that is drained -> the pods that are left there, and why."""
+
+
 class Reporter:
     """What was told of one Fabric last, so that only what stays so is told, and once."""
 
@@ -40,25 +51,23 @@ class Reporter:
         metrics.refused(fabric)
         await self._status(fabric, report.refused(fabric, why, now()))
 
-    async def carried(
-        self, fabric: Fabric, decision: Decision, told: Rules, left: Mapping[str, tuple[str, ...]], tell: Tell
-    ) -> float:
-        """Tell how it stands, and which pods are left on nodes; seconds until there is more to tell."""
+    async def carried(self, fabric: Fabric, seen: Seen, tell: Tell) -> float:
+        """Tell how it stands; seconds until there is more to tell."""
         wait = self._reported + REPORT_SECONDS - time.monotonic()
         if wait > 0:
             return wait
         self._reported = time.monotonic()
-        at = now()
-        fresh = {one.standing.name: (one.stage, one.why) for one in decision.placed}
-        stays = [one for one in decision.placed if self._told.get(one.standing.name) == fresh[one.standing.name]]
-        changed = len(stays) < len(decision.placed)
+        at, placed = now(), seen.decision.placed
+        fresh = {one.standing.name: (one.stage, one.why) for one in placed}
+        stays = [one for one in placed if self._told.get(one.standing.name) == fresh[one.standing.name]]
+        changed = len(stays) < len(placed)
         self._told = fresh
-        writes = [w for one in stays if (w := report.rolled(one, left.get(one.standing.name, ()), at))]
+        writes = [w for one in stays if (w := _told(one, seen, at))]
         told_all = all(await together([partial(self._rolled, one, tell) for one in writes]))
         await together(
             [partial(self._failed, one) for one in stays if one.stage is Stage.FAILED and report.is_news(one)]
         )
-        status = report.fabric_status(fabric, decision, told, at)
+        status = report.fabric_status(fabric, seen.decision, seen.rules, seen.resources, at)
         if status.good_generation != fabric.status.good_generation and fabric.metadata.annotations.rollback is None:
             await self._revisions.keep(fabric)
         await self._status(fabric, status)
@@ -90,3 +99,8 @@ class Reporter:
         metadata = {"name": fabric.metadata.name}
         one = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": metadata, "status": msgspec.to_builtins(status)}
         await self._live.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
+
+
+def _told(one: Placed, seen: Seen, at: str) -> dict[str, Any] | None:
+    name = one.standing.name
+    return report.told(one, seen.left.get(name, ()), seen.resources.get(name, ()), at)

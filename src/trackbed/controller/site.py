@@ -21,7 +21,7 @@ from trackbed.controller.events import tell as tell_event
 from trackbed.controller.lock import KeptLock
 from trackbed.controller.objects import Fabric, Node, RailNode
 from trackbed.controller.pace import AGAIN_SECONDS, MOVED_ON, QUIET_SECONDS, Tell, together
-from trackbed.controller.reporter import Reporter
+from trackbed.controller.reporter import Reporter, Seen
 from trackbed.controller.revisions import Revisions
 from trackbed.controller.slices import Slices, model_of, rules, slices
 from trackbed.controller.stage import Standing
@@ -69,7 +69,8 @@ class Site:
         actor = Actor(self._live, self._railnodes, self._nodes, wanted, told.generation)
         again = await self._act(decision, actor, tell)
         left = {name: who for name, (_, who) in self._drains.items()}
-        return min(again, await self._reporter.carried(fabric, decision, told, left, tell))
+        seen = Seen(decision, told, wanted.resources, left)
+        return min(again, await self._reporter.carried(fabric, seen, tell))
 
     async def _plan(self, fabric: Fabric) -> tuple[Model, Slices]:
         """The Fabric's model and plan, made anew for a new generation or lock. Raises SpecError, KubeError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ from trackbed.plan.wire import write_node
 from trackbed.spec.fabric import Fabric as Model
 from trackbed.spec.load import fabric_of_resource
 from trackbed.spec.rollout import FirmwareWave, nodes_of
+from trackbed.stacks import MODULES, stack
+from trackbed.stacks.refusals import refusals
 
 _MINUTE, _HOUR = 60, 3600
 _DIGEST = 16
@@ -32,6 +35,8 @@ class Slices(msgspec.Struct, frozen=True):
     plans: Mapping[str, NodePlan]
     lock: Mapping[str, int]
     """The lock after this plan."""
+    resources: Mapping[str, tuple[str, ...]]
+    """Node -> the resources of its rails; empty where the Fabric's stack has no resource for each rail."""
 
     def document(self, name: str) -> dict[str, Any]:
         """A node's slice of the plan, as in /etc/trackbed/node.json."""
@@ -52,7 +57,20 @@ def slices(model: Model, lock: Mapping[str, int]) -> Slices:
     planned = plan(model, lock)
     plans = {node.name: node for node in planned.nodes}
     found = {name: _slice(node) for name, node in plans.items()}
-    return Slices(planned, found, plans, updated(lock, {name: one.slot for name, one in found.items()}))
+    lock = updated(lock, {name: one.slot for name, one in found.items()})
+    return Slices(planned, found, plans, lock, _resources(model.spec.kubernetes.stack, planned))
+
+
+def _resources(name: str, planned: Plan) -> dict[str, tuple[str, ...]]:
+    """Nodes that are alike share their value."""
+    one = stack(name) if name in MODULES else None
+    if one is None or any(refusals(one, planned)):
+        return {}
+    by_rail = one.access(planned).resources
+    if len(by_rail) != len(planned.common.rails):
+        return {}
+    named = cache(lambda rails: tuple(by_rail[rail][0] for rail in rails))
+    return {node.name: named(tuple(port.rail for port in node.ports)) for node in planned.nodes}
 
 
 def _slice(node: NodePlan) -> Slice:

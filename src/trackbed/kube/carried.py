@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from trackbed.kube import fabric, railnode
 from trackbed.kube.answer import Object, shaped
 from trackbed.kube.client import Client
@@ -32,6 +34,8 @@ class Carried:
     waiting: int
     failed: int
     absent: int
+    offered: int | None
+    """Nodes that offer each of their rails; None where their stack has no resource for each."""
     state: str
     """Complete, Rolling, Paused, Halted, Failed, Invalid; empty where no controller has seen it."""
     why: str
@@ -75,7 +79,8 @@ def _carried(one: Object) -> Carried:
     accepted, progressing = (find(told.conditions, kind) for kind in ("Accepted", "Progressing"))
     state = accepted if accepted.status == "False" else progressing
     counts = (told.nodes, told.sound, told.changing, told.waiting, told.failed, told.absent)
-    return Carried(name, *counts, state.reason, state.message)
+    offered = None if told.offered is msgspec.UNSET else told.offered
+    return Carried(name, *counts, offered, state.reason, state.message)
 
 
 def _unsound(client: Client) -> Iterator[Unsound]:

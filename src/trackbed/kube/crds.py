@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trackbed.kube.fabric import FabricStatus
-from trackbed.kube.railnode import PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
+from trackbed.kube.railnode import OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
 from trackbed.kube.schema import schema
 from trackbed.spec.schema import fabric_spec
 from trackbed.stacks.manifest_yaml import documents
@@ -38,6 +38,7 @@ _FABRIC_COLUMNS: tuple[_Column, ...] = (
     ("Waiting", "integer", ".status.waiting"),
     ("Failed", "integer", ".status.failed"),
     ("Absent", "integer", ".status.absent"),
+    ("Offered", "integer", ".status.offered"),
     ("State", "string", _condition("Progressing", "reason")),
     ("Why", "string", _condition("Progressing", "message")),
     _AGE,
@@ -48,6 +49,7 @@ _RAILNODE_COLUMNS: tuple[_Column, ...] = (
     ("Stage", "string", _condition(ROLLED, "reason")),
     ("Since", "date", _condition(ROLLED, "lastTransitionTime")),
     ("Host", "string", _condition(PREPARED, "reason")),
+    ("Rails", "string", _condition(OFFERED, "reason")),
     ("Why", "string", _condition(ROLLED, "message")),
     _AGE,
 )

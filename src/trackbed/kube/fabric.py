@@ -9,8 +9,8 @@ from trackbed.kube.conditions import Condition
 PATH = "/apis/trackbed.dev/v1alpha1/fabrics"
 
 
-class FabricStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How far a Fabric has come in its cluster."""
+class FabricStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """How far a Fabric has come in its cluster; counts of 0 are written too, so that `kubectl get` prints them."""
 
     observed_generation: int = 0
     """The generation of the Fabric that all of this is about."""
@@ -26,6 +26,8 @@ class FabricStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """Nodes that did not get there; they take no pods."""
     absent: int = 0
     """Nodes that the cluster does not have."""
+    offered: int | msgspec.UnsetType = msgspec.UNSET
+    """Nodes that offer pods the resource of each of their rails; left out where the stack has no resource for each."""
     good_generation: int = 0
     """The last generation with which all nodes were sound."""
     conditions: tuple[Condition, ...] = ()

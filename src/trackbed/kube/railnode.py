@@ -25,6 +25,8 @@ FAILED = "Failed"
 """Reason of Prepared where the agent has tried and given up: a person must look."""
 ROLLED = "Rolled"
 """The condition that the controller keeps: how far the node is in the roll-out."""
+OFFERED = "RailsOffered"
+"""The condition that the controller keeps: whether the node offers pods the resource of each of its rails."""
 
 FABRIC_LABEL = "trackbed.dev/fabric"
 TAINT = "trackbed.dev/preparing"
@@ -103,7 +105,7 @@ class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     firmware: bool = False
     """Whether the NICs' firmware is among what is not as planned: the node waits for the firmware wave."""
     conditions: tuple[Condition, ...] = ()
-    """Prepared, by the agent; Rolled, by the controller."""
+    """Prepared, by the agent; Rolled and RailsOffered, by the controller."""
     differences: tuple[Difference, ...] = ()
     """What is not as planned; the first few."""
     allocations: tuple[Allocation, ...] = ()
