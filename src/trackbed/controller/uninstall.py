@@ -23,7 +23,7 @@ from trackbed.admission.keeping import SECRET
 from trackbed.controller.act import free
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Node
 from trackbed.controller.run import LEASE
-from trackbed.controller.site import together
+from trackbed.controller.pace import together
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import FABRIC_LABEL
