@@ -22,8 +22,8 @@ from trackbed.admission import configuration
 from trackbed.admission.keeping import SECRET
 from trackbed.controller.act import free
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Node
-from trackbed.controller.run import LEASE
 from trackbed.controller.pace import together
+from trackbed.controller.run import LEASE
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import FABRIC_LABEL

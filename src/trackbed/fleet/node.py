@@ -1,7 +1,8 @@
 """What runs on the host: reads its request, does it, answers in one line.
 
-    standard input    {"verb": "diff" | "apply" | "boot" | "reboot", "name": "gpu-1", "node": {node document},
-                       "files": {format: {path: content}}, "persist": "auto", "seconds": 270}
+    standard input    {"verb": "diff" | "apply" | "boot" | "reboot" | "capture", "name": "gpu-1",
+                       "node": {node document}, "files": {format: {path: content}}, "persist": "auto", "seconds": 270,
+                       "wanted": {what `capture` reads, as capture.snapshot.Wanted}}
     standard output   trackbed began
                       trackbed {"outcome": ..., ...}
 
@@ -77,6 +78,8 @@ def answer(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
 def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     if request["verb"] in {"boot", "reboot"}:
         return _booted(machine, reboot=request["verb"] == "reboot")
+    if request["verb"] == "capture":
+        return _captured(machine, request["wanted"])
     node = read_node(json.dumps(request["node"]).encode())
     if not meant(machine, node, os.uname().nodename):
         return {"outcome": "wrong-host", "message": f"{os.uname().nodename} is not {node.name}: {_OTHER}"}
@@ -126,6 +129,14 @@ def _booted(machine: Machine, *, reboot: bool) -> dict[str, Any]:
         if done.status:
             return {"outcome": "failed", "message": f"{' '.join(REBOOT)}: {done.output.strip()}"}
     return {"outcome": "same", "boot": boot}
+
+
+def _captured(machine: Machine, wanted: dict[str, Any]) -> dict[str, Any]:
+    """What the machine shows of what is wanted."""
+    from trackbed.capture.take import take  # noqa: PLC0415 - no other verb needs threads, and they cost a host's time
+    from trackbed.capture.wire import read_wanted, write_snapshot  # noqa: PLC0415 - with it
+
+    return {"outcome": "same", "snapshot": write_snapshot(take(machine, read_wanted(wanted)))}
 
 
 def _is_full(error: BaseException | None) -> bool:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from trackbed.capture.snapshot import Wanted
 from trackbed.chain.render import FORMATS
 from trackbed.plan.wire import write_node
 
 if TYPE_CHECKING:
     from trackbed.plan.plan import NodePlan
 
-Verb = Literal["diff", "apply", "boot", "reboot"]
+Verb = Literal["diff", "apply", "boot", "reboot", "capture"]
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -28,6 +29,8 @@ class Task(msgspec.Struct, frozen=True):
     persist: str
     seconds: int
     """How long the host may work on it before it puts everything back."""
+    wanted: Wanted | None = None
+    """What `capture` reads; every other verb has none."""
 
 
 def task(verb: Verb, node: NodePlan, persist: str, seconds: int) -> Task:

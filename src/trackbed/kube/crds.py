@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trackbed.kube.fabric import FabricStatus
-from trackbed.kube.railnode import OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
+from trackbed.kube.railnode import HEALTHY, OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
 from trackbed.kube.schema import schema
 from trackbed.spec.schema import fabric_spec
 from trackbed.stacks.manifest_yaml import documents
@@ -50,6 +50,7 @@ _RAILNODE_COLUMNS: tuple[_Column, ...] = (
     ("Since", "date", _condition(ROLLED, "lastTransitionTime")),
     ("Host", "string", _condition(PREPARED, "reason")),
     ("Rails", "string", _condition(OFFERED, "reason")),
+    ("Healthy", "string", _condition(HEALTHY, "status")),
     ("Why", "string", _condition(ROLLED, "message")),
     _AGE,
 )

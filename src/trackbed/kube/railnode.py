@@ -23,6 +23,8 @@ PREPARED = "Prepared"
 """The condition that a node's agent keeps: whether the host is as the plan in `spec` has it."""
 FAILED = "Failed"
 """Reason of Prepared where the agent has tried and given up: a person must look."""
+HEALTHY = "Healthy"
+"""The condition that a node's agent keeps: whether doctor finds nothing that fails on it."""
 ROLLED = "Rolled"
 """The condition that the controller keeps: how far the node is in the roll-out."""
 OFFERED = "RailsOffered"
@@ -93,6 +95,17 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     """Its addresses, in rail order."""
 
 
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
+    """Something that doctor found broken on the node."""
+
+    code: str
+    """The fault: `trackbed explain CODE` tells more."""
+    subject: str
+    """What it is about: rail 3, host."""
+    message: str
+    """What was read there, and what to do."""
+
+
 class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the node is."""
 
@@ -105,8 +118,10 @@ class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     firmware: bool = False
     """Whether the NICs' firmware is among what is not as planned: the node waits for the firmware wave."""
     conditions: tuple[Condition, ...] = ()
-    """Prepared, by the agent; Rolled and RailsOffered, by the controller."""
+    """Prepared and Healthy, by the agent; Rolled and RailsOffered, by the controller."""
     differences: tuple[Difference, ...] = ()
     """What is not as planned; the first few."""
     allocations: tuple[Allocation, ...] = ()
     """Pods with rails."""
+    findings: tuple[Finding, ...] = ()
+    """What doctor found broken; the first few."""

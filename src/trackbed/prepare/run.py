@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -31,7 +32,9 @@ from trackbed.kube.serving import until_one_ends, until_told
 from trackbed.kube.times import now
 from trackbed.plan.plan import NodePlan
 from trackbed.plan.wire import read_node
+from trackbed.prepare import findings
 from trackbed.prepare.allocations import publish
+from trackbed.prepare.doctor import OUTSIDE, examine
 from trackbed.prepare.host import Host
 from trackbed.prepare.judge import Next, after_apply, after_look, differences, firmware
 from trackbed.spec.problems import SpecError
@@ -51,9 +54,11 @@ _log = logging.getLogger(__name__)
 
 async def serve(live: Live, name: str, boot: str, socket: Path) -> None:
     """Do it until SIGTERM or SIGINT; `name` is this node's, `boot` the one it is in, at `socket` the rails' agent."""
-    preparing = Preparer(live, name, Host(), boot, _log.info).run()
+    host = Host()
+    preparer = Preparer(live, name, host, boot, _log.info)
+    telling = findings.publish(live, name, preparer.seen, partial(examine, OUTSIDE, host, socket), _log.info)
     async with live:
-        await until_told(until_one_ends(preparing, publish(live, name, socket, _log.info)))
+        await until_told(until_one_ends(preparer.run(), publish(live, name, socket, _log.info), telling))
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -77,6 +82,11 @@ class Preparer:
         self._changed = asyncio.Event()
         self._seen = Reflector(live, PATH, _RailNode, self._changed.set, name=name)
         self._tries: tuple[tuple[str, str], int] = (("", ""), 0)
+
+    def seen(self) -> tuple[RailNodeSpec, RailNodeStatus] | None:
+        """The RailNode as it was seen last."""
+        rail = self._seen.objects.get(self._name)
+        return None if rail is None else (rail.spec, rail.status)
 
     async def run(self) -> None:
         """Keep host and RailNode in step, until cancelled."""

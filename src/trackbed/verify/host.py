@@ -14,7 +14,7 @@ from trackbed.verify.checks import READS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.capture.snapshot import Snapshot, Wanted
     from trackbed.hosts.machine import Machine
     from trackbed.netlink.sockets import Socket
     from trackbed.plan.plan import NodePlan
@@ -26,7 +26,12 @@ def snapshot(machine: Machine, node: NodePlan) -> Snapshot | None:
     """What the host checks want to see; None where the host is not this machine's own (a namespace, a container)."""
     if machine.shared or not machine.path("/proc/cmdline").exists():
         return None
-    return take(machine, for_ports(READS, {port.netdev: port.pci or _pci(machine, port.netdev) for port in node.ports}))
+    return take(machine, wanted(machine, node))
+
+
+def wanted(machine: Machine, node: NodePlan) -> Wanted:
+    """What the host checks want to see of a node's machine."""
+    return for_ports(READS, {port.netdev: port.pci or _pci(machine, port.netdev) for port in node.ports})
 
 
 def vfs(machine: Machine, netdevs: Iterable[str]) -> dict[str, Vfs]:

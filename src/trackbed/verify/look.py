@@ -30,6 +30,7 @@ from trackbed.verify.view import PodView, Refusal, SwitchView, View
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trackbed.capture.snapshot import Snapshot
     from trackbed.plan.plan import NodePlan, Plan
 
 
@@ -42,6 +43,8 @@ class Subject:
     agent: Path | None = None
     management: tuple[int, ...] = ()
     switches: Mapping[str, SwitchView] | None = None
+    host: Snapshot | None = None
+    """What the host checks want, where somebody has read it already."""
 
 
 def look(subject: Subject, plan: Plan, patience: Patience) -> View:
@@ -72,7 +75,7 @@ def look(subject: Subject, plan: Plan, patience: Patience) -> View:
         switches=subject.switches,
         management=subject.management,
         management_paths=management_paths(machine, subject.management),
-        host=host.snapshot(machine, node),
+        host=subject.host or host.snapshot(machine, node),
         vfs=host.vfs(machine, [port.netdev for port in node.ports]),
         dcb=host.dcb(machine, [port.netdev for port in node.ports]),
     )

@@ -1,0 +1,103 @@
+"""What doctor finds on this node's host, told in the RailNode: it holds no roll-out, it tells people where to look.
+
+Asked every SECONDS, each node at a moment of its own, and never while the host is being changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from trackbed.kube.conditions import Condition, find, put
+from trackbed.kube.errors import KubeError
+from trackbed.kube.live import Live
+from trackbed.kube.railnode import API_VERSION, HEALTHY, KIND, PATH, Finding, RailNodeSpec, RailNodeStatus
+from trackbed.kube.times import now
+from trackbed.netlink.codec import NetlinkError
+from trackbed.plan.plan import NodePlan
+from trackbed.plan.wire import read_node
+from trackbed.spec.problems import SpecError
+from trackbed.verify.doctor import Diagnosis
+from trackbed.verify.finding import Finding as Found
+
+MANAGER = "trackbed-findings"
+SECONDS = 600.0
+_SHOWN = 20
+_LONGEST = 512
+
+Seen = Callable[[], tuple[RailNodeSpec, RailNodeStatus] | None]
+"""The RailNode of this node as it was seen last."""
+Examine = Callable[[NodePlan], Awaitable[Diagnosis]]
+Tell = Callable[[str], None]
+
+
+def first_seconds(name: str) -> float:
+    """When a node is examined first: thousands of agents that start at once do not all look at once."""
+    return crc32(name.encode()) % int(SECONDS)
+
+
+async def publish(live: Live, name: str, seen: Seen, examine: Examine, tell: Tell) -> None:
+    """Do it for ever; what could not be written is tried again the next time."""
+    await asyncio.sleep(first_seconds(name))
+    while True:
+        rail = seen()
+        if rail is not None and rail[0].plan and not rail[0].may_change:
+            try:
+                await _renew(live, name, rail, examine)
+            except KubeError as error:
+                tell(f"findings are not told: {error}")
+        await asyncio.sleep(SECONDS)
+
+
+async def _renew(live: Live, name: str, rail: tuple[RailNodeSpec, RailNodeStatus], examine: Examine) -> None:
+    """Examine the host, and write what is another than before."""
+    spec, status = rail
+    condition, findings = await _found(spec, examine)
+    old = find(status.conditions, HEALTHY)
+    (told,) = put([old] if old.last_transition_time else [], condition, now())
+    if (told, findings) == (old, status.findings):
+        return
+    one: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
+    fresh = RailNodeStatus(conditions=(told,), findings=findings)
+    await live.apply(f"{PATH}/{name}/status", {**one, "status": msgspec.to_builtins(fresh)}, MANAGER)
+
+
+async def _found(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[Finding, ...]]:
+    try:
+        found = await examine(read_node(msgspec.json.encode(spec.plan)))
+    except (OSError, NetlinkError, SpecError, msgspec.MsgspecError) as error:
+        return Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_LONGEST]), ()
+    return healthy(found), findings(found)
+
+
+def healthy(found: Diagnosis) -> Condition:
+    """Whether nothing fails; what nobody could look at is no failure, and no proof either."""
+    failed = list(_failed(found))
+    if not failed:
+        return Condition(HEALTHY, "True", "NothingFails")
+    first = failed[0]
+    told = f"{len(failed)} failed: {first.id}: {_subject(first)}: {_message(first)}"
+    return Condition(HEALTHY, "False", "Broken", told[:_LONGEST])
+
+
+def findings(found: Diagnosis) -> tuple[Finding, ...]:
+    """The first few that fail."""
+    return tuple(Finding(one.id, _subject(one), _message(one)) for one in _failed(found))[:_SHOWN]
+
+
+def _failed(found: Diagnosis) -> Iterator[Found]:
+    """What fails and nothing earlier explains, in the order of the chain; then the rest."""
+    failed = [one for one in found.findings if one.verdict == "fail"]
+    yield from sorted(failed, key=lambda one: one.because is not None)
+
+
+def _subject(one: Found) -> str:
+    return "host" if one.rail is None else f"rail {one.rail}"
+
+
+def _message(one: Found) -> str:
+    return "; ".join(filter(None, (one.title, one.evidence, one.fix)))[:_LONGEST]
