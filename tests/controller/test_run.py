@@ -326,6 +326,28 @@ def test_pods_leave_by_eviction_and_the_one_that_stays_is_named(kubeconfig: str)
     scene(kubeconfig, act)
 
 
+def test_pods_that_would_not_leave_are_asked_again_after_a_retry(kubeconfig: str) -> None:
+    async def act(here: Ground) -> None:
+        (only,) = here.nodes(1)
+        await here.node(only)
+        await _pod(here, "stays", only, labels={"app": here.name})
+        budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": here.name}}
+        path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+        selector = {"matchLabels": {"app": here.name}}
+        await here.live.create(path, {**budget, "spec": {"maxUnavailable": 0, "selector": selector}})
+        await here.fabric(only)
+        await here.stage(only, "Draining")
+        long_ago = {"trackbed.dev/preparing-since": "2026-01-01T00:00:00Z"}
+        await here.live.merge(f"{NODES}/{only}", {"metadata": {"annotations": long_ago}})
+        assert "pods did not leave within 60 minutes" in await here.stage(only, "Failed")
+        await here.live.delete(f"{path}/{here.name}")
+        await here.live.merge(f"{RAILNODES}/{only}", {"metadata": {"annotations": {"trackbed.dev/retry": ""}}})
+        await here.complete()
+        assert here.agents.hosts[only].changes == 1
+
+    scene(kubeconfig, act)
+
+
 async def _pods_of(here: Ground) -> set[str]:
     found = await here.live.get("/api/v1/namespaces/default/pods", dict[str, Any])
     names = (one["metadata"]["name"] for one in found["items"])

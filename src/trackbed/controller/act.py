@@ -72,7 +72,11 @@ class Actor:
         await self._railnode(one, allowed)
 
     async def retry(self, one: Standing) -> None:
-        """Let the agent of a failed node try anew."""
+        """Let a failed node try anew: its agent, or its pods to leave."""
+        if not _rail(one).spec.may_change:
+            await self.begin(one)
+            await self._railnode(one, {}, {RETRY: None})
+            return
         fresh = {"mayReboot": None, "reboots": None, "changingSince": now()}
         await self._railnode(one, fresh, {RETRY: None})
 

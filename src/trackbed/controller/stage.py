@@ -133,7 +133,7 @@ def stage(one: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:  # n
     if not seen:
         return Stage.CHECKING, "its agent has not compared it with the plan yet"
     if node.begun:
-        return _draining(one, node, rules, now)
+        return _draining(one, rail, node, rules, now)
     return _waiting(one, rail, node, prepared.message)
 
 
@@ -181,13 +181,16 @@ def _needs_reboot(rail: RailNode, rules: Rules, message: str) -> tuple[Stage, st
     return Stage.NEEDS_REBOOT, message
 
 
-def _draining(one: Standing, node: Node, rules: Rules, now: datetime) -> tuple[Stage, str]:
+def _draining(one: Standing, rail: RailNode, node: Node, rules: Rules, now: datetime) -> tuple[Stage, str]:
     since = node.metadata.annotations.since
     late = bool(since) and _age(since or "", now) > rules.drain_seconds
     if one.maintenance:
         return Stage.EXTENDED if late else Stage.HELD, one.maintenance
+    if rail.metadata.annotations.retry is not None:
+        return Stage.RETRYING, ""
     if late:
-        return Stage.FAILED, f"pods did not leave within {rules.drain_seconds // 60} minutes (rollout.drainMinutes)"
+        told = f"pods did not leave within {rules.drain_seconds // 60} minutes (rollout.drainMinutes)"
+        return Stage.FAILED, f"{told}; see to them, then {_retry(rail)}"
     return Stage.DRAINING, ""
 
 
