@@ -33,6 +33,7 @@ def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
     everything += (
         "; import trackbed.controller.run, trackbed.admission.run, trackbed.prepare.run, anyio._backends._asyncio"
     )
+    everything += "; from trackbed.fleet import archive; archive.sources(), archive.compiled()"
     start = f"import sys; sys.path.append('/usr/lib/trackbed'); {everything}"
     argv = [CHROOT, str(tmp_path / "root"), f"/usr/bin/{own_image.PYTHON}", "-IS", "-c", start]
     subprocess.run(argv, timeout=60, check=True, env={})

@@ -55,6 +55,8 @@ class Image:
     links: Mapping[str, str] = field(default_factory=dict)
     start: Sequence[str] = ()
     user: str = ""
+    data: Mapping[str, bytes] = field(default_factory=dict)
+    """Files that are on no disk."""
 
 
 def pause(static: Path, name: str) -> Image:
@@ -178,7 +180,7 @@ def _json(what: object) -> bytes:
 
 def _members(image: Image) -> Iterable[tuple[tarfile.TarInfo, bytes]]:
     """Folders before what is in them; then links, texts and files by path."""
-    names = [*image.links, *image.texts, *image.files]
+    names = [*image.links, *image.texts, *image.data, *image.files]
     for folder in sorted({str(up) for name in names for up in Path(name).parents if up != Path()}):
         entry = _file(folder, 0, 0o755)
         entry.type = tarfile.DIRTYPE
@@ -189,6 +191,8 @@ def _members(image: Image) -> Iterable[tuple[tarfile.TarInfo, bytes]]:
         yield entry, b""
     for name, text in sorted(image.texts.items()):
         yield _file(name, len(text.encode()), 0o755 if name.startswith("usr/bin/") else 0o644), text.encode()
+    for name, content in sorted(image.data.items()):
+        yield _file(name, len(content), 0o644), content
     for name, path in sorted(image.files.items()):
         content = path.read_bytes()
         yield _file(name, len(content), 0o755), content

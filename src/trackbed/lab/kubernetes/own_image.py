@@ -4,7 +4,8 @@ The system's own Python is taken where it is of the version that runs here, sinc
 hashed twice by an emulated processor.
 
 Modules go in compiled, as Python has them in its cache: nothing is compiled again in a container that cannot write.
-What cannot be compiled goes in as its source.
+What cannot be compiled goes in as its source. Ours go in as both, since hosts are sent the sources (`fleet.archive`);
+their caches then count whatever the time of the source (PEP 552).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -34,9 +35,12 @@ _UNUSED = ("_tkinter.", "_sqlite3.", "_codecs_", "_curses", "_test", "_ctypes_te
 """Beginnings of names of what is native and nobody needs, with the libraries that it would bring."""
 
 _CACHE_HEAD = struct.Struct("<4xII")  # importlib._bootstrap_external: magic, flags, time of the source
+_HEAD_BYTES, _UNCHECKED = 16, 1  # PEP 552: a cache by hash that is not compared with the source
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _LIBRARY = f"usr/lib/{PYTHON}"
 _OURS = "usr/lib/trackbed"
+_BASE = Path(trackbed.__file__).parent
+_SHIM = f"{_OURS}/trackbed/{BUILT.relative_to(_BASE)}"
 _START = f"#!/usr/bin/{PYTHON} -IS\nimport sys\n\nsys.path.append('/{_OURS}')\n"
 _START += "from trackbed.cli.main import main\n\nmain()\n"
 _USERS = "root:x:0:0::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n"
@@ -46,7 +50,8 @@ def own(root: Path, name: str, shim: Path) -> Image:
     """The image; libraries below `root`, else this machine's; `shim` is the CNI executable. Raises ImageError."""
     python, library = _python()
     programs = {f"usr/bin/{PYTHON}": python, "usr/bin/nsenter": program(root, "nsenter").resolve()}
-    files = {**programs, **_standard_library(library), **_packages(), **_ourselves(shim)}
+    sources = _sources()
+    files = {**programs, **_standard_library(library), **_packages(), **sources, _SHIM: shim}
     native = [path for path in files.values() if ".so" in path.name]
     return Image(
         name,
@@ -54,6 +59,7 @@ def own(root: Path, name: str, shim: Path) -> Image:
         {"usr/bin/trackbed": _START, "etc/passwd": _USERS},
         {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"},
         ("/usr/bin/trackbed",),
+        data=dict(_caches(sources)),
     )
 
 
@@ -69,11 +75,22 @@ def _standard_library(base: Path) -> dict[str, Path]:
     return {f"{_LIBRARY}/{place}": path for place, path in _modules(base) if not place.startswith("config-")}
 
 
-def _ourselves(shim: Path) -> dict[str, Path]:
-    base = Path(trackbed.__file__).parent
-    inside = f"{_OURS}/trackbed"
-    found = {f"{inside}/{place}": path for place, path in _modules(base)}
-    return found | {f"{inside}/{BUILT.relative_to(base)}": shim}
+def _sources() -> dict[str, Path]:
+    """Trackbed's own files."""
+    compileall.compile_dir(_BASE, quiet=2)
+    found = (path for path in sorted(_BASE.rglob("*")) if path.is_file())
+    inside = ((path.relative_to(_BASE), path) for path in found)
+    return {f"{_OURS}/trackbed/{place}": path for place, path in inside if not _LEFT_OUT & set(place.parts)}
+
+
+def _caches(sources: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
+    """What Python compiled them to, as it looks for it."""
+    for inside, path in sources.items():
+        cache = Path(importlib.util.cache_from_source(str(path))) if path.suffix == ".py" else None
+        if cache is not None and _is_of(cache, path):
+            content = cache.read_bytes()
+            head = struct.pack("<4sI8x", content[:4], _UNCHECKED)
+            yield str(Path(inside).parent / "__pycache__" / cache.name), head + content[_HEAD_BYTES:]
 
 
 def _packages() -> dict[str, Path]:
