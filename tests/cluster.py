@@ -22,7 +22,7 @@ from trackbed.lab.kubernetes.programs import CONTROL_PLANE, HELM
 
 ROOT = Path(__file__).parents[1]
 MODULES = Path(__file__).parent / "crds"
-"""Go modules that carry CRDs of OpenShift; their text is fetched where it is needed, never kept here."""
+"""Go modules that carry CRDs of OpenShift and cert-manager; their text is fetched when it is needed, not kept."""
 
 
 def crds_folder() -> Path:
@@ -60,17 +60,18 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Client]:
 
 def _openshift_crds() -> Iterator[Path]:
     """Folders with the CRDs of the Operator Lifecycle Manager and of security context constraints."""
-    quiet = {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     wanted = ("github.com/operator-framework/api", "github.com/openshift/api")
-    subprocess.run(
-        ["go", "mod", "download", *wanted], cwd=MODULES, env={**os.environ, **quiet}, check=True, timeout=300
-    )
-    for module, folder in zip(wanted, ("crds", "security/v1/zz_generated.crd-manifests"), strict=True):
-        argv = ["go", "list", "-m", "-f", "{{.Dir}}", module]
-        told = subprocess.run(
-            argv, cwd=MODULES, env={**os.environ, **quiet}, check=True, timeout=60, capture_output=True, text=True
-        )
-        yield Path(told.stdout.strip()) / folder
+    for module, folder in zip(fetched(*wanted), ("crds", "security/v1/zz_generated.crd-manifests"), strict=True):
+        yield module / folder
+
+
+def fetched(*modules: str) -> list[Path]:
+    """The folders of Go modules that tests/crds names."""
+    quiet = {**os.environ, "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    subprocess.run(["go", "mod", "download", *modules], cwd=MODULES, env=quiet, check=True, timeout=300)
+    argv = ["go", "list", "-m", "-f", "{{.Dir}}", *modules]
+    told = subprocess.run(argv, cwd=MODULES, env=quiet, check=True, timeout=60, capture_output=True, text=True)
+    return [Path(line) for line in told.stdout.splitlines()]
 
 
 def accepted(client: Client, objects: list[Object]) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ import yaml
 from tests.admission.live import make_namespace, refusal
 from tests.admission.values import pod
 from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, only, rendered
-from tests.charts.cluster import Site, fabric, node, progress, running, simulated
-from tests.cluster import crds_folder
+from tests.charts.cluster import Site, fabric, node, progress, running, simulated, stage
+from tests.cluster import crds_folder, fetched
 from trackbed.kube.client import connect
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
@@ -34,6 +36,26 @@ def test_every_object_is_valid(site: Site, values: dict[str, Any]) -> None:
     crds.load(site.client, crds_folder() / "prometheus-operator")
     warnings = {site.client.create(one, dry_run=True).warnings for one in rendered(site.helm, values)}
     assert warnings == {()}
+
+
+@pytest.mark.parametrize(
+    "issuer", [{}, {"name": "site", "kind": "ClusterIssuer", "group": "cert-manager.io"}], ids=["own", "site's"]
+)
+def test_what_cert_manager_is_asked_for_is_valid(site: Site, issuer: dict[str, str]) -> None:
+    [module] = fetched("github.com/cert-manager/cert-manager")
+    crds.install(site.client, list(definitions(module / "deploy" / "crds")))
+    made = rendered(site.helm, {"certManager": {"enabled": True, "issuerRef": issuer}})
+    asked = [one for one in made if one["apiVersion"] == "cert-manager.io/v1"]
+    assert len(asked) == (1 if issuer else 4)
+    assert {site.client.create(one, dry_run=True).warnings for one in asked} == {()}
+
+
+def definitions(folder: Path) -> Iterator[dict[str, Any]]:
+    """cert-manager's kinds: its files are templates of a chart, but for their labels in comments alone."""
+    for path in sorted(folder.glob("crd-*.yaml")):
+        for one in filter(None, yaml.safe_load_all(path.read_text())):
+            del one["metadata"]["labels"]
+            yield one
 
 
 def test_a_namespace_that_takes_no_privileged_pods_is_told_at_once(site: Site) -> None:
@@ -78,17 +100,46 @@ def test_the_controllers_account_may_roll_a_fabric_over_two_nodes(site: Site) ->
     assert {one["reason"] for one in told} >= {"Preparing", "Rebooting", "Sound"}
 
 
-def test_the_webhooks_account_may_give_a_pod_its_rails(site: Site) -> None:
+def test_the_controllers_account_may_do_all_that_follows(site: Site) -> None:
+    site.install()
+    for name in ("gpu-0", "gpu-1"):
+        node(site, name)
+    fabric(site, "gpu-[0-1]")
+    argv = site.command("Deployment", "trackbed-controller")
+    with simulated(site, Agents()), running(argv, site.folder / "log"):
+        for generation in range(1, 8):
+            site.until(partial(is_good, site, generation), f"generation {generation} is good")
+            fabric(site, "gpu-[0-1]", mtu=9000 - generation)
+        revision = ("apps/v1", "ControllerRevision", "train-1", NAMESPACE)
+        site.until(lambda: site.client.find(*revision) is None, "the oldest generation is forgotten")
+        fabric(site, "gpu-0", rollout={"keepSlotsHours": 0})
+        site.until(lambda: stage(site, "gpu-1") == "", "the node that left is forgotten")
+        fabric(site, "gpu-[0-1]")
+        site.until(lambda: stage(site, "gpu-1") == "Sound", "it comes back")
+        site.client.delete({"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": "train"}})
+        site.until(lambda: stage(site, "gpu-0") == "", "nodes of a Fabric that is gone are let go of")
+
+
+def is_good(site: Site, generation: int) -> bool:
+    """Whether all nodes were sound with a generation."""
+    return bool(site.client.get(API_VERSION, "Fabric", "train").get("status", {}).get("goodGeneration") == generation)
+
+
+@pytest.mark.parametrize("before", [None, {"ca.crt": ""}], ids=["no Secret", "a Secret of no use"])
+def test_the_webhooks_account_may_give_a_pod_its_rails(site: Site, before: dict[str, str] | None) -> None:
     with held_ports(1) as (port,):
         url = f"https://127.0.0.1:{port}"
     site.install({"webhook": {"url": url, "port": port}})
     fabric(site, "gpu-[0-1]", kubernetes={"stack": "network-operator-macvlan"})
+    if before is not None:
+        metadata = {"name": "trackbed-webhook-certificates", "namespace": NAMESPACE}
+        site.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": before})
     argv = site.command("Deployment", "trackbed-webhook", listen=f"127.0.0.1:{port}")
     asks = pod(annotations={"trackbed.dev/rails": "all"})
     with running(argv, site.folder / "log"):
         site.until(lambda: "rdma/rail1" in given(site, asks), "the pod gets its rails")
         assert "trackbed.dev/rails" in refusal(site.client, pod(annotations={"trackbed.dev/rails": "wrong"}))
-    assert site.client.get("v1", "Secret", "trackbed-webhook-certificates", NAMESPACE)
+    assert site.client.get("v1", "Secret", "trackbed-webhook-certificates", NAMESPACE)["data"]["ca.crt"]
 
 
 def given(site: Site, one: dict[str, Any]) -> dict[str, str]:
