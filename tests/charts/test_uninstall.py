@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Key, Site, fabric, node, running, simulated, stage, uninstalled
 from trackbed.cli.main import cli
-from trackbed.controller.uninstall import Keep
+from trackbed.controller import uninstall as program
 from trackbed.kube.client import Object
 from trackbed.kube.railnode import API_VERSION, TAINT
 from trackbed.lab.kubernetes.agents import Agents
@@ -140,6 +140,16 @@ def test_a_cordon_and_a_taint_of_others_stay(site: Site) -> None:
         "/api/v1/nodes/gpu-0",
         {"spec": {"unschedulable": True, "taints": [*theirs, {"key": TAINT, "effect": "NoSchedule"}]}},
     )
-    uninstalled(site, Keep())
+    uninstalled(site)
     assert taints(site, "gpu-0") == {"site/broken"}
     assert site.client.get("v1", "Node", "gpu-0")["spec"]["unschedulable"]
+
+
+def test_nodes_of_all_pages_are_freed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "PAGE", 2)
+    names = [f"gpu-{number}" for number in range(5)]
+    for name in names:
+        node(site, name)
+        site.merged(f"/api/v1/nodes/{name}", {"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}})
+    uninstalled(site)
+    assert [name for name in names if TAINT in taints(site, name)] == []

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -25,9 +26,9 @@ from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Node
 from trackbed.controller.pace import together
 from trackbed.controller.run import LEASE
 from trackbed.kube.errors import RefusedError
-from trackbed.kube.live import Live
+from trackbed.kube.live import Live, decoded
 from trackbed.kube.railnode import FABRIC_LABEL
-from trackbed.kube.reflector import Reflector
+from trackbed.kube.reflector import PAGE, Reflector
 
 PROGRAMS = frozenset({"trackbed-controller", "trackbed-webhook"})
 """Deployments that would make it all again."""
@@ -43,6 +44,8 @@ _SECRETS = (SECRET, "trackbed-webhook-authority", "trackbed-webhook-tls")
 """Ours, and those that cert-manager makes for the chart and leaves behind."""
 _NOT_FOUND, _CONFLICT, _BUSY = 404, 409, 429
 _PASSES = frozenset({_CONFLICT, _BUSY})
+
+_Kind = TypeVar("_Kind")
 
 
 class StillRunsError(Exception):
@@ -67,12 +70,13 @@ class _Named(msgspec.Struct):
     metadata: _Meta
 
 
-class _All(msgspec.Struct):
-    items: list[_Named] | None = None
+class _More(msgspec.Struct):
+    token: str = msgspec.field(default="", name="continue")
 
 
-class _Nodes(msgspec.Struct):
-    items: list[Node] | None = None
+class _Page(msgspec.Struct):
+    metadata: _More
+    items: list[msgspec.Raw] | None = None
 
 
 async def uninstall(live: Live, namespace: str, keep: Keep, tell: Callable[[str], None]) -> None:
@@ -105,8 +109,8 @@ async def _once(live: Live, namespace: str, keep: Keep, tell: Callable[[str], No
 
 
 async def _refuse_while_installed(live: Live, namespace: str) -> None:
-    told = await live.get(f"/apis/apps/v1/namespaces/{namespace}/deployments", _All)
-    installed = {one.metadata.name for one in told.items or () if not one.metadata.deletion_timestamp}
+    found = await _listed(live, f"/apis/apps/v1/namespaces/{namespace}/deployments", _Named)
+    installed = {one.metadata.name for one in found if not one.metadata.deletion_timestamp}
     for name in sorted(PROGRAMS & installed):
         raise StillRunsError(
             f"Deployment {name} in {namespace} would make everything anew: `helm uninstall` takes it away, "
@@ -116,14 +120,13 @@ async def _refuse_while_installed(live: Live, namespace: str) -> None:
 
 async def _free_all(live: Live) -> None:
     """Take taint and cordon from every node, as far as they are ours."""
-    told = await live.get(NODES, _Nodes)
     nodes = Reflector(live, NODES, Node, lambda: None)  # takes note of writes; nobody follows it
 
     async def freed(node: Node) -> bool:
         await free(live, nodes, node)
         return True
 
-    await together([partial(freed, node) for node in told.items or ()])
+    await together([partial(freed, node) for node in await _listed(live, NODES, Node)])
 
 
 async def _kept(live: Live, namespace: str, keep: Keep) -> AsyncIterator[str]:
@@ -143,12 +146,23 @@ async def _kept(live: Live, namespace: str, keep: Keep) -> AsyncIterator[str]:
 async def _below(live: Live, path: str, **chosen: str) -> list[str]:
     """Paths of all objects of a kind; none where the server has no such kind."""
     try:
-        told = await live.get(path, _All, **chosen)
+        return [f"{path}/{one.metadata.name}" for one in await _listed(live, path, _Named, **chosen)]
     except RefusedError as error:
         if error.status != _NOT_FOUND:
             raise
         return []
-    return [f"{path}/{one.metadata.name}" for one in told.items or ()]
+
+
+async def _listed(live: Live, path: str, shape: type[_Kind], **chosen: str) -> list[_Kind]:
+    """All objects of a kind, page by page."""
+    found: list[_Kind] = []
+    more: dict[str, str] = {}
+    while True:
+        page = await live.get(path, _Page, limit=str(PAGE), **more, **chosen)
+        found += [decoded(raw, shape, path) for raw in page.items or ()]
+        if not page.metadata.token:
+            return found
+        more = {"continue": page.metadata.token}
 
 
 async def _delete_all(live: Live, paths: list[str], tell: Callable[[str], None]) -> None:
