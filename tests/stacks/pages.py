@@ -12,6 +12,7 @@ from tests.stacks.sites import SITES, alike, planned
 from trackbed.stacks import MODULES, stack
 from trackbed.stacks.install.readme import readme
 from trackbed.stacks.manifest_yaml import documents
+from trackbed.stacks.rights import rights
 from trackbed.stacks.stack import objects
 
 ROOT = Path(__file__).parents[2]
@@ -34,13 +35,33 @@ def golden(name: str) -> Path:
 
 def pages() -> dict[str, str]:
     """File name -> text of every page."""
-    return {f"{name}.md": _page(name) for name in MODULES} | {"README.md": _index()}
+    return {f"{name}.md": _page(name) for name in MODULES} | {"README.md": _index(), "rights.md": _rights()}
 
 
 def _index() -> str:
     rows = [f"| [`{name}`]({name}.md) | {stack(name).title} |" for name in MODULES]
     head = "# Stacks\n\nWritten by `scripts/docs`; do not edit. `trackbed stacks -f FILE` says which fit a Fabric.\n"
-    return "\n".join([head, "| stack | what attaches what |", "|---|---|", *rows]) + "\n"
+    foot = "\n[What an account must be allowed](rights.md) to apply them."
+    return "\n".join([head, "| stack | what attaches what |", "|---|---|", *rows, foot]) + "\n"
+
+
+def _rights() -> str:
+    """What `trackbed controller --stacks` needs, for a small Fabric of each stack."""
+    head = (
+        "# Rights to apply a stack\n\nWritten by `scripts/docs`; do not edit.\n\n"
+        "`trackbed controller --stacks STACK` applies what a Fabric names in `kubernetes.stack`, and has no right "
+        "to do it until you give it:\n\n    trackbed render rights STACK -f fabric.yaml | kubectl apply -f -\n\n"
+        "These are the rules for two nodes with two rails; another `kubernetes.ipam` has other kinds.\n"
+    )
+    own = [name for name in MODULES if stack(name).has_objects and name != "native"]
+    return "\n".join([head, *(f"## {name}\n\n{_rules(name)}" for name in own)])
+
+
+def _rules(name: str) -> str:
+    rules = rights(stack(name), planned(name, alike(2, 2), 2))
+    cells = [(one["apiGroups"][0] or "core", *(", ".join(one[key]) for key in ("resources", "verbs"))) for one in rules]
+    rows = [f"| {' | '.join(row)} |" for row in cells]
+    return "\n".join(["| API group | kinds | verbs |", "|---|---|---|", *rows]) + "\n"
 
 
 def _page(name: str) -> str:

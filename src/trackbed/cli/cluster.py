@@ -203,9 +203,9 @@ def _case(
 
 def applyset_of(plan: Plan, name: str) -> ApplySet:
     """The set of a stack's objects for a plan's fabric."""
-    from trackbed.kube.applyset import ApplySet
+    from trackbed.kube.applyset import of_stack
 
-    return ApplySet(f"trackbed-{plan.common.fabric}-{name}", plan.kubernetes.namespace)
+    return of_stack(plan, name)
 
 
 @contextmanager

@@ -15,16 +15,39 @@ if TYPE_CHECKING:
     from trackbed.kube.listening import Address
 
 
+def _known(_: click.Context, __: click.Parameter, told: str | None) -> tuple[str, ...]:
+    """The names, if they are stacks that put objects into a cluster."""
+    from trackbed.cli.render_stack import known_stack
+    from trackbed.stacks import stack
+
+    names = tuple(known_stack(name) for name in (told or "").split(",") if name)
+    for name in names:
+        if name == "native" or not stack(name).has_objects:
+            refuse(f"stack {name} leaves nothing to apply: native comes with the chart, others need no objects")
+    return names
+
+
 @click.command("controller")
 @click.option(
     "--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does, or its own pod's."
 )
 @click.option("--context", help="Context of the kubeconfig. Default: its current one.")
 @click.option("--namespace", default="trackbed-system", show_default=True, help="Where Lease and locks are kept.")
+@click.option(
+    "--stacks",
+    metavar="STACK,...",
+    callback=_known,
+    help="Stacks that it applies where a Fabric names them in kubernetes.stack; see `trackbed render rights`.",
+)
 @click.option("--name", help="Name of this candidate. Default: the host's, which is a pod's own.")
 @listen_option("--metrics", METRICS)
 def command(
-    kubeconfig: str | None, context: str | None, namespace: str, name: str | None, metrics: Address | None
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    stacks: tuple[str, ...],
+    name: str | None,
+    metrics: Address | None,
 ) -> None:
     """Carry every Fabric of a cluster out, node by node, as its `rollout` allows; run two, one of them leads.
 
@@ -36,6 +59,7 @@ def command(
       trackbed controller
       trackbed controller --metrics :8080
       trackbed controller --kubeconfig admin.conf --name laptop
+      trackbed controller --stacks sriov-operator
     """
     import asyncio
     import logging
@@ -52,6 +76,6 @@ def command(
     except ConfigurationError as error:
         refuse(str(error))
     try:
-        asyncio.run(serve(live, namespace, name or f"{socket.gethostname()}-{os.getpid()}", metrics))
+        asyncio.run(serve(live, namespace, name or f"{socket.gethostname()}-{os.getpid()}", metrics, stacks))
     except ListenError as error:
         refuse(str(error))

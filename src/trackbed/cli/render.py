@@ -15,6 +15,7 @@ def command() -> None:
 
 command.add_command(render_host.host)
 command.add_command(render_stack.stack)
+command.add_command(render_stack.rights)
 command.add_command(render_switch.switch)
 
 

@@ -50,6 +50,32 @@ def stack(name: str, fabric_file: str, folder: Path | None, as_json: bool) -> No
             click.echo(text, nl=False)
 
 
+@click.command("rights")
+@click.argument("name", shell_complete=stack_names)
+@fabric_option
+@click.option(
+    "--account",
+    metavar="NAMESPACE:NAME",
+    default="trackbed-system:trackbed-controller",
+    show_default=True,
+    help="The service account that gets them.",
+)
+def rights(name: str, fabric_file: str, account: str) -> None:
+    """Write what an account must be allowed so that it may apply stack NAME: a ClusterRole and its binding.
+
+    \b
+    Example:
+      trackbed render rights sriov-operator -f fabric.yaml | kubectl apply -f -
+    """
+    from trackbed.stacks.manifest_yaml import documents
+    from trackbed.stacks.rights import role
+
+    if not all(account.partition(":")):
+        refuse(f"--account {account}: write the service account's namespace and name as NAMESPACE:NAME")
+    for text in documents(role(*planned_stack(name, fabric_file), account)):
+        click.echo(text, nl=False)
+
+
 def planned_stack(name: str, fabric_file: str) -> tuple[Stack, Plan]:
     """The stack of that name and the plan, if the one can carry the other; else the command ends with status 2."""
     from trackbed.stacks import stack

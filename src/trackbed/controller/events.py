@@ -37,17 +37,24 @@ async def tell(
     live: Live, rail: RailNode, reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal"
 ) -> None:
     """Write an event about a RailNode, if that can be done."""
-    name = rail.metadata.name
+    about = {"apiVersion": API_VERSION, "kind": KIND, "name": rail.metadata.name, "uid": rail.metadata.uid}
+    await tell_of(live, about, reason, note, kind)
+
+
+async def tell_of(
+    live: Live, about: Mapping[str, str], reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal"
+) -> None:
+    """Write an event about an object that has no namespace, if that can be done."""
     one: dict[str, Any] = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{name}.{uuid4().hex[:16]}", "namespace": "default"},
+        "metadata": {"name": f"{about['name']}.{uuid4().hex[:16]}", "namespace": "default"},
         "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": _CONTROLLER,
         "reportingInstance": _CONTROLLER,
         "action": "RollOut",
         "reason": reason,
-        "regarding": {"apiVersion": API_VERSION, "kind": KIND, "name": name, "uid": rail.metadata.uid},
+        "regarding": dict(about),
         "note": note[:_LONGEST_NOTE],
         "type": kind,
     }

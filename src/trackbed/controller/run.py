@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
@@ -18,6 +19,7 @@ from trackbed.controller.maintenance import Maintenance
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Fabric, Node, RailNode
 from trackbed.controller.pace import Tell, together
 from trackbed.controller.site import Site
+from trackbed.controller.stacks import Stacks, without
 from trackbed.kube.errors import KubeError
 from trackbed.kube.lease import LEASE_SECONDS, Election
 from trackbed.kube.listening import Address
@@ -34,29 +36,29 @@ _AGAIN_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-async def serve(live: Live, namespace: str, who: str, watched_at: Address | None) -> None:
-    """Lead whenever it is this one's turn, until SIGTERM or SIGINT. Raises ListenError."""
+async def serve(live: Live, namespace: str, who: str, watched_at: Address | None, stacks: Collection[str] = ()) -> None:
+    """Lead whenever it is this one's turn, until SIGTERM or SIGINT; `stacks` may be applied. Raises ListenError."""
     election = Election(live, namespace, LEASE, who)
     async with live, observed(watched_at, partial(_trouble, election)):
-        await until_told(_for_ever(live, namespace, election))
+        await until_told(_for_ever(live, namespace, election, stacks))
 
 
-async def _for_ever(live: Live, namespace: str, election: Election) -> None:
+async def _for_ever(live: Live, namespace: str, election: Election, stacks: Collection[str]) -> None:
     while True:
-        await _control(live, namespace, election, _log.info)
+        await _control(live, namespace, election, stacks, _log.info)
 
 
 def _trouble(election: Election) -> str:
     return "" if election.in_touch else f"the API server has told nothing of Lease {LEASE} for {LEASE_SECONDS} s"
 
 
-async def _control(live: Live, namespace: str, election: Election, tell: Tell) -> None:
+async def _control(live: Live, namespace: str, election: Election, stacks: Collection[str], tell: Tell) -> None:
     """Lead when it is this one's turn, until that is over."""
     await election.won(tell)
     tell(f"{election.who} leads")
     metrics.LEADER.set(1)
     try:
-        await until_one_ends(Controller(live, namespace, tell).run(), election.hold(tell))
+        await until_one_ends(Controller(live, namespace, tell, stacks).run(), election.hold(tell))
     finally:
         metrics.follow()
         with suppress(KubeError):
@@ -67,9 +69,10 @@ async def _control(live: Live, namespace: str, election: Election, tell: Tell) -
 class Controller:
     """What a leader does."""
 
-    def __init__(self, live: Live, namespace: str, tell: Tell) -> None:
+    def __init__(self, live: Live, namespace: str, tell: Tell, stacks: Collection[str] = ()) -> None:
         self._live, self._namespace, self._tell = live, namespace, tell
         self._changed = asyncio.Event()
+        self._stacks = Stacks(live, stacks, self._changed.set)
         self._fabrics = Reflector(live, FABRICS, Fabric, self._changed.set)
         self._railnodes = Reflector(live, RAILNODES, RailNode, self._changed.set)
         self._nodes = Reflector(live, NODES, Node, self._changed.set)
@@ -78,7 +81,7 @@ class Controller:
 
     async def run(self) -> None:
         """Keep looking, until cancelled."""
-        async with asyncio.TaskGroup() as group:
+        async with self._stacks, asyncio.TaskGroup() as group:
             kinds = (self._fabrics, self._railnodes, self._nodes, *self._maintenance.kinds)
             for one in kinds:
                 group.create_task(one.run(self._tell))
@@ -103,7 +106,8 @@ class Controller:
             begun = time.monotonic()
             try:
                 with metrics.LOOK.time():
-                    waits.append(await site.look(fabric, self._maintenance.nodes(), self._tell))
+                    waits.append(await site.look(without(fabric), self._maintenance.nodes(), self._tell))
+                waits.append(await self._stacks.look(fabric, site.stack(fabric)))
             except KubeError as error:
                 self._tell(f"fabric {name}: {error}")
                 waits.append(_AGAIN_SECONDS)
@@ -112,6 +116,7 @@ class Controller:
         for gone in self._sites.keys() - self._fabrics.objects.keys():
             del self._sites[gone]
             metrics.forget(gone)
+            self._stacks.forget(gone)
         waits.append(await self._orphans())
         return min(waits)
 

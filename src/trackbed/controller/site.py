@@ -24,6 +24,7 @@ from trackbed.controller.pace import AGAIN_SECONDS, MOVED_ON, QUIET_SECONDS, Tel
 from trackbed.controller.reporter import Reporter, Seen
 from trackbed.controller.revisions import Revisions
 from trackbed.controller.slices import Slices, model_of, rules, slices
+from trackbed.controller.stack_pass import Wanted
 from trackbed.controller.stage import Standing
 from trackbed.kube.errors import KubeError, RefusedError, UnreachableError
 from trackbed.kube.live import Live
@@ -51,6 +52,16 @@ class Site:
         self._drains: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._unsure: dict[str, float] = {}
         self._reporter = Reporter(live, railnodes, self._revisions)
+
+    def stack(self, fabric: Fabric) -> Wanted | None:
+        """What is wanted of the Fabric's stack; None before anything was planned."""
+        if self._planned is None:
+            return None
+        key, model, found = self._planned
+        marks = fabric.metadata.annotations
+        paused = model.spec.rollout.paused or marks.paused is not None
+        back = marks.rollback == str(fabric.metadata.generation)
+        return Wanted(key, model.spec.kubernetes.stack, found.plan, back, paused)
 
     async def look(self, fabric: Fabric, maintenance: Mapping[str, str], tell: Tell) -> float:
         """Look at everything and do what is next; seconds after which to look again if nothing changes.

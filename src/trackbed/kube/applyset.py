@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from trackbed.kube.answer import Object
 from trackbed.kube.client import Client
 from trackbed.kube.errors import UnknownKindError
+from trackbed.plan.plan import Plan
 
 _PREFIX = "applyset.kubernetes.io"
 PART_OF = f"{_PREFIX}/part-of"
@@ -51,6 +52,11 @@ class ApplySet:
         labels = {f"{_PREFIX}/id": self.id}
         metadata = {"name": self.name, "namespace": self.namespace, "labels": labels, "annotations": annotations}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def of_stack(plan: Plan, name: str) -> ApplySet:
+    """The set of a stack's objects for a plan's fabric, whoever applies them."""
+    return ApplySet(f"trackbed-{plan.common.fabric}-{name}", plan.kubernetes.namespace)
 
 
 def set_id(name: str, namespace: str, kind: str) -> str:

@@ -7,7 +7,7 @@ discovery, so every CRD works without a model. A server that is busy (429) is as
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from ipaddress import ip_address
 from typing import Any, Self
@@ -79,12 +79,23 @@ class _Table(msgspec.Struct):
 
 
 class Client:
-    """One API server, seen as one user."""
+    """One API server, seen as one user.
 
-    def __init__(self, config: SingleConfig) -> None:
+    `before` is called before each request; what it raises ends the work, so that a thread can be told to stop.
+    """
+
+    def __init__(
+        self,
+        config: SingleConfig,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
         try:
-            parameters = client_adapter.ConnectionParams(timeout=_TIMEOUT).httpx_params(config)
-            self._http = httpx.Client(**parameters, mounts=_past_proxies(config.cluster.server))
+            timeout = httpx.Timeout(timeout_seconds)
+            parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(config)
+            hooks = {"request": [lambda _: before()]}
+            self._http = httpx.Client(**parameters, mounts=_past_proxies(config.cluster.server), event_hooks=hooks)
         except (ConfigError, OSError, ValueError, httpx.InvalidURL) as error:
             raise ConfigurationError(f"this kubeconfig cannot be used: {error}") from error
         self.namespace = config.namespace
@@ -280,8 +291,6 @@ _BROKEN = (
 
 _NO_LOGIN = (ConfigError, OSError, ValueError, KeyError, TypeError)
 """What lightkube raises where a token's file or an exec plugin is missing, fails, or answers something else."""
-
-_TIMEOUT = httpx.Timeout(TIMEOUT_SECONDS)
 
 
 def _dry(*, dry_run: bool) -> dict[str, str]:

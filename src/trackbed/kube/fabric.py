@@ -31,4 +31,4 @@ class FabricStatus(msgspec.Struct, frozen=True, rename="camel"):
     good_generation: int = 0
     """The last generation with which all nodes were sound."""
     conditions: tuple[Condition, ...] = ()
-    """Ready, Progressing, Accepted."""
+    """Ready, Progressing, Accepted; StackApplied where the controller applies the stack."""

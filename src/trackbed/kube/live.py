@@ -35,9 +35,10 @@ _OLDER = "; the cluster's CRDs are older than this program: apply charts/trackbe
 
 
 class Live:
-    """One API server, seen as one user."""
+    """One API server, seen as one user; `config` says how it is reached."""
 
     def __init__(self, config: SingleConfig) -> None:
+        self.config = config
         try:
             parameters = client_adapter.ConnectionParams(timeout=httpx.Timeout(REQUEST_SECONDS)).httpx_params(config)
             limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)

@@ -34,6 +34,23 @@ class StuckError(Exception):
     """A step did not come to its end; the message says what is missing and what to do."""
 
 
+class OwnedError(StuckError):
+    """Others own fields that are wanted."""
+
+
+class UnservedError(StuckError):
+    """The server does not serve a kind: its operator is missing."""
+
+
+class ShutError(StuckError):
+    """A gate stays shut."""
+
+    def __init__(self, until: Until, gate: gates.Gate, seconds: int) -> None:
+        self.until, self.gate = until, gate
+        told = "".join(f"\n  {line}" for line in (*gate.missing, f"what to do: {gate.remedy}; then run this again"))
+        super().__init__(f"{until.resource} did not get to {until.until} in {seconds} s:{told}")
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What became, or would become, of one object: created, changed, same, removed, conflict."""
@@ -76,7 +93,8 @@ class Rollout:
     changes: list[Change] = field(default_factory=list)
     _kinds: set[str] = field(default_factory=set)
     _namespaces: set[str] = field(default_factory=set)
-    _wanted: set[Place] = field(default_factory=set)
+    wanted: set[Place] = field(default_factory=set)
+    """What has been applied."""
 
     def carry_out(self, steps: Iterable[Step]) -> None:
         """Do all steps, then prune. Raises StuckError, KubeError."""
@@ -87,8 +105,8 @@ class Rollout:
             for wait in step.until:
                 self.wait_for(wait)
         self._prune(there)
-        kinds = {(f"{kind}.{group}" if group else kind) for group, kind, _, _ in self._wanted if not kept(kind)}
-        self._say(kinds, {namespace for _, kind, namespace, _ in self._wanted if not kept(kind)})
+        kinds = {(f"{kind}.{group}" if group else kind) for group, kind, _, _ in self.wanted if not kept(kind)}
+        self._say(kinds, {namespace for _, kind, namespace, _ in self.wanted if not kept(kind)})
 
     def remove(self) -> None:
         """Delete every member of the set, and what says that there is one. Raises KubeError."""
@@ -110,7 +128,7 @@ class Rollout:
         refused = [why for one in step.objects if (why := self._put(one))]
         if refused:
             told = "".join(f"\n  {why}" for why in refused)
-            raise StuckError(f"{step.what}: others own fields that are wanted here; --force takes them over:{told}")
+            raise OwnedError(f"{step.what}: others own fields that are wanted here; --force takes them over:{told}")
 
     def _put(self, one: Object) -> str:
         """Apply one object; why not, where others own its fields."""
@@ -127,7 +145,7 @@ class Rollout:
             raise
         same = version == answer.body["metadata"]["resourceVersion"]
         outcome = "created" if answer.status == _CREATED else "same" if same else "changed"
-        self._wanted.add(applyset.place(answer.body))
+        self.wanted.add(applyset.place(answer.body))
         self.changes.append(Change(called(answer.body), outcome))
         return ""
 
@@ -141,7 +159,7 @@ class Rollout:
                 self.tell(why)
             else:
                 return
-        raise StuckError(f"{called(one)}: {why}, or see why its operator does not; then run this again")
+        raise UnservedError(f"{called(one)}: {why}, or see why its operator does not; then run this again")
 
     def _version(self, one: Object) -> str | None:
         """Which version is there just before it is applied: controllers write into objects all the time."""
@@ -183,10 +201,7 @@ class Rollout:
                 return
             if gate.missing != before.missing:
                 self.tell(f"waiting for {until.resource}: {'; '.join(gate.missing)}")
-        told = "".join(f"\n  {line}" for line in (*gate.missing, f"what to do: {gate.remedy}; then run this again"))
-        raise StuckError(
-            f"{until.resource} did not get to {until.until} in {self._seconds(until.timeout_seconds)} s:{told}"
-        )
+        raise ShutError(until, gate, self._seconds(until.timeout_seconds))
 
     def _look(self, until: Until) -> gates.Gate:
         try:
@@ -209,7 +224,7 @@ class Rollout:
         return own if self.manner.wait_seconds is None else self.manner.wait_seconds
 
     def _prune(self, there: Iterable[Object]) -> None:
-        left = [one for one in there if applyset.place(one) not in self._wanted]
+        left = [one for one in there if applyset.place(one) not in self.wanted]
         for one in left:
             self.client.delete(one)
             self.changes.append(Change(called(one), "removed"))
