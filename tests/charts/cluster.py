@@ -35,7 +35,7 @@ _LEFT_OUT = ("--metrics=",)
 """Options of the chart that the tests' programs are started without: ports of this machine are not theirs."""
 
 Key = tuple[str, str, str, str]
-"""Path of the API's version, kind, namespace, name."""
+"""apiVersion, kind, namespace, name."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,12 @@ class Site:
 
     def everything(self) -> dict[Key, Object]:
         """Every object of the cluster but events and what the API server writes by itself."""
-        found = asyncio.run(self.with_live(_all))
-        return {key: one for key, one in found.items() if key[1] != "Event" and key[2] != "kube-system"}
+        found: dict[Key, Object] = {}
+        for version, kind in asyncio.run(self.with_live(_kinds)):
+            for one in self.client.list(version, kind) if kind != "Event" else ():
+                metadata = one["metadata"]
+                found[version, kind, metadata.get("namespace", ""), metadata["name"]] = one
+        return {key: one for key, one in found.items() if key[2] != "kube-system"}
 
     async def with_live(self, act: Callable[[Live], Awaitable[_T]]) -> _T:
         """Do something with a connection."""
@@ -151,17 +155,14 @@ def running(argv: list[str], log: Path, *, forbidden: bool = False, **environmen
         process.wait(SECONDS)
 
 
-async def _all(live: Live) -> dict[Key, Object]:
-    """Every object of every kind that can be listed, by the server's own discovery."""
+async def _kinds(live: Live) -> list[tuple[str, str]]:
+    """Version and kind of all that can be listed, by the server's own discovery."""
     groups = (await live.get("/apis", dict[str, Any]))["groups"]
-    versions = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
-    found: dict[Key, Object] = {}
-    for version in versions:
-        for kind in (await live.get(version, dict[str, Any]))["resources"]:
-            if "list" in kind["verbs"]:
-                for one in (await live.get(f"{version}/{kind['name']}", dict[str, Any]))["items"] or ():
-                    metadata = one["metadata"]
-                    found[version, kind["kind"], metadata.get("namespace", ""), metadata["name"]] = one
+    found = []
+    for version in ("v1", *(group["preferredVersion"]["groupVersion"] for group in groups)):
+        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        told = (await live.get(path, dict[str, Any]))["resources"]
+        found += [(version, one["kind"]) for one in told if "list" in one["verbs"]]
     return found
 
 

@@ -99,7 +99,7 @@ def test_locks_stay_where_they_shall(site: Site) -> None:
     with at_work(site, {"uninstall": {"keepLocks": True}}):
         helm_uninstalls(site)
     left = site.everything().keys() - before.keys()
-    assert left == {("/api/v1", "ConfigMap", NAMESPACE, "trackbed-lock-train")}
+    assert left == {("v1", "ConfigMap", NAMESPACE, "trackbed-lock-train")}
     site.client.delete(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "trackbed-lock-train", "namespace": NAMESPACE}}
     )
