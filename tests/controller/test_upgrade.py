@@ -274,8 +274,8 @@ def test_a_roll_out_goes_on_where_another_version_left_it_there_and_back(kubecon
         assert (await here.live.get(here.lock, dict[str, Any]))["data"]["further"] == "of a newer version"
 
     async def played() -> None:
-        with processes(kubeconfig, tmp_path) as run:
-            async with scene(kubeconfig, hosts.agents) as here:
+        async with scene(kubeconfig, hosts.agents) as here:
+            with processes(kubeconfig, tmp_path) as run:
                 await act(here, run)
 
     asyncio.run(played())
@@ -317,12 +317,14 @@ async def _go_on(here: Scene, hosts: Hosts) -> None:
 
 
 async def _wake(here: Scene) -> None:
-    """Have the agents look again, as soon as the server takes anything: it takes nothing while a CRD changes."""
+    """Have the agents look again, as soon as the server answers: for a moment after a CRD changes it does not."""
     async with asyncio.timeout(SECONDS):
         while True:
             try:
                 note = {"test/woken": str(next(_numbers))}
                 await here.live.merge(f"{RAILNODES}/{CANARY}", {"metadata": {"annotations": note}})
+                for kind in (RAILNODES, FABRICS):
+                    await here.live.get(kind, dict[str, Any])
             except RefusedError:
                 continue
             return
@@ -372,8 +374,8 @@ def test_what_an_older_version_left_half_done_is_brought_to_its_end(kubeconfig: 
     async def played() -> None:
         with connect(str(kubeconfig)) as client:
             await asyncio.to_thread(installed, client, _older_definitions())
-        with processes(kubeconfig, tmp_path) as run:
-            async with scene(kubeconfig, agents) as here:
+        async with scene(kubeconfig, agents) as here:
+            with processes(kubeconfig, tmp_path) as run:
                 await act(here, run)
 
     asyncio.run(played())

@@ -23,6 +23,8 @@ from trackbed.kube.times import now
 
 MANAGER = "trackbed-agent"
 AT_ONCE = 16
+AGAIN_SECONDS = 1.0
+_NOT_FOUND = 404
 
 
 @dataclass(slots=True)
@@ -66,22 +68,27 @@ class Agents:
             while True:
                 await changed.wait()
                 changed.clear()
-                await self._answer(live, list(seen.objects.values()), tell)
+                if not await self._answer(live, list(seen.objects.values()), tell):
+                    await asyncio.sleep(AGAIN_SECONDS)
+                    changed.set()
 
-    async def _answer(self, live: Live, found: list[RailNode], tell: Callable[[str], None]) -> None:
+    async def _answer(self, live: Live, found: list[RailNode], tell: Callable[[str], None]) -> bool:
+        """Whether all could be said that there is to say."""
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(rail: RailNode, status: dict[str, Any]) -> None:
+        async def one(rail: RailNode, status: dict[str, Any]) -> bool:
             async with gate:
                 try:
                     await self._say(live, rail.metadata.name, status)
-                except RefusedError:
-                    return  # it was deleted meanwhile
                 except KubeError as error:
+                    if isinstance(error, RefusedError) and error.status == _NOT_FOUND:
+                        return True  # it was deleted meanwhile
                     tell(str(error))
+                    return False
+            return True
 
         due = [(rail, status) for rail in found if not self.holds(rail) and (status := self._fresh(rail))]
-        await asyncio.gather(*(one(rail, status) for rail, status in due))
+        return all(await asyncio.gather(*(one(rail, status) for rail, status in due)))
 
     def _fresh(self, rail: RailNode) -> dict[str, Any] | None:
         """What a node's agent says now, where it is something else than before."""
