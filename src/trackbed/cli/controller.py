@@ -22,8 +22,10 @@ def _known(_: click.Context, __: click.Parameter, told: str | None) -> tuple[str
 
     names = tuple(known_stack(name) for name in (told or "").split(",") if name)
     for name in names:
-        if name == "native" or not stack(name).has_objects:
-            refuse(f"stack {name} leaves nothing to apply: native comes with the chart, others need no objects")
+        if name == "native":
+            refuse("--stacks native: its objects come with the control plane's chart; leave it out")
+        if not stack(name).has_objects:
+            refuse(f"--stacks {name}: it puts nothing into a cluster; leave it out")
     return names
 
 
