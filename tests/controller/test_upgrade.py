@@ -257,6 +257,7 @@ def test_a_roll_out_goes_on_where_another_version_left_it_there_and_back(kubecon
         hosts.held |= {CHANGING, REBOOTING, REPORTING}
         await _annotate(here.live, f"{FABRICS}/{here.name}", rollback="2")
         await _standing(here, {CHANGING: "Changing", REBOOTING: "Rebooting", REPORTING: "Changing"})
+        await here.live.merge(here.lock, {"data": {"further": "of a newer version"}})
         await _replaced(here, run, TODAY, ("back-0", "back-1"))
         await _go_on(here, hosts)
         await here.complete()
@@ -267,7 +268,6 @@ def test_a_roll_out_goes_on_where_another_version_left_it_there_and_back(kubecon
         assert here.most == UNAVAILABLE
 
         assert await here.slots() == lock
-        await here.live.merge(here.lock, {"data": {"further": "of a newer version"}})
         await here.fabric("upgrade-[0-9]", ROLLOUT)
         await here.until(lambda s: s["current"] and s.get("absent") == 1)
         assert await here.slots() == {**lock, "upgrade-9": 9}
