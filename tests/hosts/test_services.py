@@ -51,12 +51,15 @@ def runtime_host(place: Host, limit: str) -> tuple[Host, Scripted]:
 def test_containers_get_the_limit_with_the_runtimes_next_start(place: Host) -> None:
     host, runner = runtime_host(place, "8388608")
     before = everything_below(host.machine.root)
+    (first,) = (one for one in compare(host.machine, wanted("runtime")).changes if "memory" in one.what)
+    assert not first.reboot  # nothing would bring it yet
     (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
+    assert left.reboot
     assert "LimitMEMLOCK=infinity" in host.machine.path(runtime.DROP_IN).read_text()
     assert read_node(host.machine.path(runtime.NODE_PLAN).read_bytes()).ports
     assert runner.ran == ["systemctl daemon-reload"]
     assert (left.what, left.have) == ("locked memory of containerd", "8388608 bytes")
-    assert left.advice.startswith("systemctl restart containerd (drain the node first)")
+    assert left.advice.startswith("systemctl restart containerd (drain the node first), or reboot this host: ")
     process(host.machine.root, 812, "containerd")
     assert compare(host.machine, wanted("runtime")).changes == ()
     process(host.machine.root, 812, "containerd", "8388608")

@@ -2,7 +2,7 @@
 
 Kubernetes has no field for RLIMIT_MEMLOCK; containers inherit it from the runtime's service (systemd.exec(5),
 LimitMEMLOCK). Without it ibv_reg_mr fails in pods ("Couldn't allocate MR"), or NCCL quietly takes sockets. The limit
-comes with the runtime's next start, which Trackbed leaves to a person: it is told until it is there.
+comes with the runtime's next start: a restart, which Trackbed leaves to a person, or the next boot.
 
 The node's plan lies in a file, for `trackbed agent run` on this host: what gives pods their rails needs nobody else.
 """
@@ -49,6 +49,6 @@ def settings(node: NodePlan) -> Iterator[Setting]:
         after=("systemctl", "daemon-reload"),
     )
     yield Setting(STEP, file, None, why)
-    yield Setting(STEP, Memlock("containerd"), None, why)
+    yield Setting(STEP, Memlock("containerd", DROP_IN), None, why)
     plan = File(NODE_PLAN, f"{write_node(node).decode()}\n", _UNITS, _LACK)
     yield Setting(STEP, plan, None, "the agent gives pods the rails and addresses of this node")

@@ -217,6 +217,8 @@ class Memlock:
     """Processes called `process` may lock memory without limit (RLIMIT_MEMLOCK, setrlimit(2))."""
 
     process: str
+    by: str
+    """The file by which they have it once they are started anew."""
 
 
 @dataclass(frozen=True, slots=True)

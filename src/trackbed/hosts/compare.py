@@ -207,7 +207,7 @@ def describe(setting: Setting) -> str:  # noqa: C901, PLR0911, PLR0912 - one ret
             return f"rdma_cm's traffic class of {netdev}"
         case Attribute(netdev, path):
             return path.format(netdev=netdev, rdma=netdev)
-        case Memlock(process):
+        case Memlock(process=process):
             return f"locked memory of {process}"
         case Module(name):
             return f"kernel module {name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.hosts.change import NOTHING, Change, Skipped, refused
+from trackbed.hosts.change import NOTHING, Change, Skipped, awaiting, refused
 from trackbed.hosts.machine import Absent
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def memlock(setting: Setting, want: Memlock, view: View) -> Change | Skipped | None:
-    """A process that may lock less memory: only its restart brings the limit, and ends what runs under it."""
+    """A process that may lock less memory: its restart brings the limit, or the next boot once its file is there."""
     machine, what = view.state.machine, f"locked memory of {want.process}"
     if machine.shared:
         return Skipped(setting, what, machine.shared)
@@ -24,10 +24,11 @@ def memlock(setting: Setting, want: Memlock, view: View) -> Change | Skipped | N
     less = [limit for limit in found if limit != "unlimited"]
     if not less:
         return None
-    advice = (
-        f"systemctl restart {want.process} (drain the node first): a running process keeps the limit it started with"
-    )
-    return refused(setting, what, f"{less[0]} bytes", "unlimited", advice)
+    restart = f"systemctl restart {want.process} (drain the node first)"
+    keeps = "a running process keeps the limit it started with"
+    if machine.path(want.by).exists():
+        return awaiting(setting, what, f"{less[0]} bytes", "unlimited", f"{restart}, or reboot this host: {keeps}")
+    return refused(setting, what, f"{less[0]} bytes", "unlimited", f"{restart}: {keeps}")
 
 
 def module(setting: Setting, want: Module, view: View) -> Change | Skipped | None:
