@@ -36,5 +36,5 @@ def site(chart_server: Path, helm: str, tmp_path: Path, monkeypatch: pytest.Monk
         yield one
         one.tried("uninstall", RELEASE, "--no-hooks")
         uninstalled(one)
-        for node in list(client.list("v1", "Node")):
-            client.delete(node)
+        for left in [*client.list("v1", "Pod", NAMESPACE), *client.list("v1", "Node")]:
+            client.delete(left)
