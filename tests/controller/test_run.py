@@ -71,6 +71,11 @@ class Ground:
         kind = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": self.name}}
         await self.live.apply(f"{FABRICS}/{self.name}", {**kind, "spec": told}, "user")
 
+    async def mark(self, **marks: str | None) -> None:
+        """Annotate the Fabric with trackbed.dev/NAME; None takes one away."""
+        annotations = {f"trackbed.dev/{name}": value for name, value in marks.items()}
+        await self.live.merge(f"{FABRICS}/{self.name}", {"metadata": {"annotations": annotations}})
+
     async def status(self) -> dict[str, Any]:
         """The Fabric's status, its conditions by type, and whether it is about the newest generation."""
         found = await self.live.get(f"{FABRICS}/{self.name}", dict[str, Any])
@@ -289,11 +294,34 @@ def test_a_rollback_carries_out_what_was_good_until_the_next_generation(kubeconf
         await here.fabric(only, mtu=8000)
         await here.until(lambda s: s.get("goodGeneration") == 2)
         assert here.agents.hosts[only].applied != good
-        await here.live.merge(f"{FABRICS}/{here.name}", {"metadata": {"annotations": {"trackbed.dev/rollback": "2"}}})
+        await here.mark(rollback="2")
         await here.until(lambda _: here.agents.hosts[only].applied == good)
         await here.fabric(only, mtu=8500)
         await here.until(lambda s: s.get("goodGeneration") == 3)
         assert here.agents.hosts[only].applied != good
+
+    scene(kubeconfig, act)
+
+
+def test_a_generation_that_was_rolled_back_is_good_only_once_it_was_carried_out(kubeconfig: str) -> None:
+    async def act(here: Ground) -> None:
+        (only,) = here.nodes(1)
+        await here.node(only)
+        await here.fabric(only)
+        await here.complete()
+        here.agents.fails = lambda _: True
+        await here.fabric(only, mtu=8000)
+        await here.stage(only, "Failed")
+        await here.mark(rollback="2")
+        assert (await here.complete())["goodGeneration"] == 1
+        here.agents.fails = lambda _: False
+        await here.mark(rollback=None)
+        await here.until(lambda s: s.get("goodGeneration") == 2)
+        second = here.agents.hosts[only].applied
+        await here.fabric(only, mtu=8500)
+        await here.until(lambda s: s.get("goodGeneration") == 3)
+        await here.mark(rollback="3")
+        await here.until(lambda _: here.agents.hosts[only].applied == second)
 
     scene(kubeconfig, act)
 

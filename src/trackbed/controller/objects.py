@@ -139,3 +139,8 @@ class Fabric(msgspec.Struct, frozen=True, rename="camel"):
     metadata: Meta
     spec: msgspec.Raw
     status: fabric.FabricStatus = fabric.FabricStatus()
+
+    @property
+    def rolled_back(self) -> bool:
+        """Whether somebody does not want this generation, so that a good one before it is carried out."""
+        return self.metadata.annotations.rollback == str(self.metadata.generation)

@@ -92,7 +92,7 @@ def fabric_status(
     sound, absent, failed = counts.get(Stage.SOUND, 0), counts.get(Stage.ABSENT, 0), len(_failures(decision))
     changing = sum(counts.get(stage, 0) for stage in IN_PROGRESS)
     done = sound + absent == total
-    good = rules.generation if done and sound else fabric.status.good_generation
+    good = rules.generation if done and sound and not fabric.rolled_back else fabric.status.good_generation
     return FabricStatus(
         rules.generation,
         total,

@@ -68,7 +68,7 @@ class Reporter:
             [partial(self._failed, one) for one in stays if one.stage is Stage.FAILED and report.is_news(one)]
         )
         status = report.fabric_status(fabric, seen.decision, seen.rules, seen.resources, at)
-        if status.good_generation != fabric.status.good_generation and fabric.metadata.annotations.rollback is None:
+        if status.good_generation != fabric.status.good_generation:
             await self._revisions.keep(fabric)
         await self._status(fabric, status)
         if not told_all:

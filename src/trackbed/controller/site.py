@@ -58,10 +58,8 @@ class Site:
         if self._planned is None:
             return None
         key, model, found = self._planned
-        marks = fabric.metadata.annotations
-        paused = model.spec.rollout.paused or marks.paused is not None
-        back = marks.rollback == str(fabric.metadata.generation)
-        return Wanted(key, model.spec.kubernetes.stack, found.plan, back, paused)
+        paused = model.spec.rollout.paused or fabric.metadata.annotations.paused is not None
+        return Wanted(key, model.spec.kubernetes.stack, found.plan, fabric.rolled_back, paused)
 
     async def look(self, fabric: Fabric, maintenance: Mapping[str, str], tell: Tell) -> float:
         """Look at everything and do what is next; seconds after which to look again if nothing changes.
@@ -98,7 +96,7 @@ class Site:
 
     async def _wanted(self, fabric: Fabric) -> Fabric:
         """The Fabric as it is to be carried out: as it stands, or as it was when all was well."""
-        if fabric.metadata.annotations.rollback != str(fabric.metadata.generation):
+        if not fabric.rolled_back:
             return fabric
         spec = await self._revisions.before(fabric.metadata.generation)
         return fabric if spec is None else msgspec.structs.replace(fabric, spec=spec)
