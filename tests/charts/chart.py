@@ -22,6 +22,7 @@ EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": [{"name": "registry"}],
     "controller": {
         "replicas": 3,
+        "stacks": ["sriov-operator", "spiderpool"],
         "nodeSelector": {"site/role": "services"},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "affinity": {"nodeAffinity": {}},
