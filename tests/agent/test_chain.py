@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,30 @@ def test_the_commands_chain_and_unchain(conflist: Path) -> None:
     assert CliRunner().invoke(command, ["remove-cni", str(conflist.parent), "--chain", str(conflist)]).exit_code == 0
     assert json.loads(conflist.read_text()) == FLANNEL
     assert not (conflist.parent / "trackbed").exists()
+
+
+def test_every_configuration_of_a_folder_is_left_and_what_is_none_stays(conflist: Path) -> None:
+    folder = conflist.parent
+    second, odd = folder / "20-second.conflist", folder / "30-odd.conf"
+    second.write_text(json.dumps(FLANNEL))
+    odd.write_text("no JSON")
+    for path in (conflist, second):
+        assert CliRunner().invoke(command, ["install-cni", str(folder), "--chain", str(path)]).exit_code == 0
+    done = CliRunner().invoke(command, ["remove-cni", str(folder), "--networks", str(folder)])
+    assert (done.exit_code, done.output) == (0, f"{conflist}: removed\n{second}: removed\n")
+    assert [json.loads(path.read_text()) for path in (conflist, second)] == [FLANNEL] * 2
+    assert odd.read_text() == "no JSON"
+    again = CliRunner().invoke(command, ["remove-cni", str(folder), "--networks", str(folder / "none")])
+    assert (again.exit_code, again.output) == (0, "")
+
+
+def test_a_pod_that_must_not_end_stays_until_it_is_told(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "trackbed", "agent", "remove-cni", str(tmp_path), "--stay"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "Trackbed is out of the chain; this waits for SIGTERM\n"
+        program.terminate()
+        assert program.wait(30) == 0
 
 
 def test_a_list_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -31,8 +31,6 @@ SECONDS = 60.0
 KEEP = Keep()
 """Nothing."""
 _MOMENT_SECONDS = 0.05
-_LEFT_OUT = ("--metrics=",)
-"""Options of the chart that the tests' programs are started without: ports of this machine are not theirs."""
 
 Key = tuple[str, str, str, str]
 """apiVersion, kind, namespace, name."""
@@ -91,7 +89,8 @@ class Site:
         program, *words = pod["containers"][0]["command"]
         assert program == "trackbed"
         told = [word.replace("$(POD_NAMESPACE)", NAMESPACE).replace("$(POD_NAME)", f"{name}-0") for word in words]
-        kept = [word for word in told if not word.startswith((*_LEFT_OUT, *(f"--{key}=" for key in more)))]
+        ports = {"--metrics=:8080": "--metrics=127.0.0.1:0"}  # of this machine none is theirs
+        kept = [ports.get(word, word) for word in told if not word.startswith(tuple(f"--{key}=" for key in more))]
         account = self.account(pod["serviceAccountName"])
         replaced = [f"--{key}={value}" for key, value in more.items()]
         return [sys.executable, "-m", "trackbed", *kept, *replaced, f"--kubeconfig={account}"]

@@ -71,7 +71,9 @@ def test_the_notes_say_what_comes_next(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("Deployment", "controller"), ("Deployment", "webhook"), ("Job", "uninstall")], ids=str
+    ("kind", "name"),
+    [("Deployment", "controller"), ("Deployment", "webhook"), ("Job", "uninstall"), ("Job", "leave")],
+    ids=str,
 )
 def test_what_needs_an_api_server_alone_may_run_at_level_restricted(site: Site, kind: str, name: str) -> None:
     make_namespace(site.client, "restricted", labels={"pod-security.kubernetes.io/enforce": "restricted"})

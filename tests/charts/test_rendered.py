@@ -76,9 +76,9 @@ def test_every_object_is_named_as_part_of_its_release(helm: str) -> None:
             assert wanted.items() <= one["metadata"]["labels"].items(), one["metadata"]["name"]
 
 
-@pytest.mark.parametrize("name", ["controller", "webhook", "uninstall"])
+@pytest.mark.parametrize("name", ["controller", "webhook", "uninstall", "leave"])
 def test_what_must_outlive_a_roll_out_runs_on_nodes_that_are_being_prepared(helm: str, name: str) -> None:
-    kind = "Job" if name == "uninstall" else "Deployment"
+    kind = "Job" if name in {"uninstall", "leave"} else "Deployment"
     pod = only(rendered(helm), kind, f"trackbed-{name}")["spec"]["template"]["spec"]
     assert pod["tolerations"] == [
         {"key": "trackbed.dev/preparing", "operator": "Exists"},
@@ -90,6 +90,19 @@ def test_tolerations_of_a_site_come_beside_ours(helm: str) -> None:
     pod = only(rendered(helm, EVERYTHING), "Deployment", "trackbed-controller")["spec"]["template"]["spec"]
     assert [one["key"] for one in pod["tolerations"]][2:] == ["nvidia.com/gpu"]
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "site/role": "services"}
+
+
+def test_the_controller_applies_the_stacks_that_are_named_and_no_others(helm: str) -> None:
+    told = [
+        [word for word in _command(rendered(helm, values)) if word.startswith("--stacks")]
+        for values in (EVERYTHING, {})
+    ]
+    assert told == [["--stacks=sriov-operator,spiderpool"], []]
+
+
+def _command(objects: list[Object]) -> list[str]:
+    pod = only(objects, "Deployment", "trackbed-controller")["spec"]["template"]["spec"]
+    return list(pod["containers"][0]["command"])
 
 
 def test_a_node_selector_of_a_site_leaves_the_default_values_alone(helm: str) -> None:

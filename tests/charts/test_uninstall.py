@@ -46,28 +46,39 @@ def at_work(site: Site, values: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def helm_uninstalls(site: Site) -> str:
-    """Have helm uninstall the release, and be the pod of its Job; what the pod said."""
+def helm_uninstalls(site: Site) -> None:
+    """Have helm uninstall the release, and be the pods of its Jobs, and the agents that leave their nodes."""
+    seen = {"observedGeneration": 99, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}
+    status = {**seen, "currentNumberScheduled": 2, "numberMisscheduled": 0}
+    daemons = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/trackbed-agent"
     with ThreadPoolExecutor(1) as pool:
         helm = pool.submit(site.helmed, "uninstall", RELEASE, "--timeout", "2m")
-        site.until(lambda: site.client.find("batch/v1", "Job", "trackbed-uninstall", NAMESPACE), "helm makes its Job")
-        argv = site.command("Job", "trackbed-uninstall")
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-        assert not done.returncode, done.stderr
-        complete(site)
+        site.merged(f"{daemons}/status", {"status": status})
+        pod_of(site, "trackbed-leave")
+        pod = site.client.get("apps/v1", "DaemonSet", "trackbed-agent", NAMESPACE)["spec"]["template"]["spec"]
+        assert [one["name"] for one in pod["initContainers"]] == ["leave"]
+        complete(site, "trackbed-leave")
+        pod_of(site, "trackbed-uninstall")
+        complete(site, "trackbed-uninstall")
         helm.result(120)
-    return done.stdout
 
 
-def complete(site: Site) -> None:
-    """Say of the Job what its controller would."""
+def pod_of(site: Site, job: str) -> None:
+    """Do what the pod of a Job does, by its account."""
+    site.until(lambda: site.client.find("batch/v1", "Job", job, NAMESPACE), f"helm makes Job {job}")
+    done = subprocess.run(site.command("Job", job), capture_output=True, text=True, timeout=60, check=False)
+    assert not done.returncode, done.stderr
+
+
+def complete(site: Site, job: str) -> None:
+    """Say of a Job what its controller would."""
     at = "2026-01-01T00:00:00Z"
     conditions = [
         {"type": kind, "status": "True", "lastTransitionTime": at, "lastProbeTime": at}
         for kind in ("SuccessCriteriaMet", "Complete")
     ]
     status = {"startTime": at, "completionTime": at, "succeeded": 1, "conditions": conditions}
-    path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/trackbed-uninstall/status"
+    path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{job}/status"
     site.merged(path, {"status": {**status, "uncountedTerminatedPods": {}}})
 
 

@@ -50,6 +50,22 @@ def unchain(path: Path) -> bool:
     return True
 
 
+def unchain_all(folder: Path) -> tuple[Path, ...]:
+    """Take our plugin out of every network configuration in a folder; those where it was. Raises OSError.
+
+    What is no list of plugins calls nobody after others, so not us.
+    """
+    found = sorted(path for path in folder.iterdir() if path.suffix in _ENDINGS) if folder.is_dir() else []
+    return tuple(path for path in found if _unchained(path))
+
+
+def _unchained(path: Path) -> bool:
+    try:
+        return unchain(path)
+    except ChainError:
+        return False
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())

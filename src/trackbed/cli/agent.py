@@ -197,24 +197,44 @@ def install_cni(folder: Path, socket_file: Path, conflist: Path | None, python: 
 @command.command("remove-cni")
 @click.argument("folder", type=click.Path(path_type=Path))
 @_chain_option
-def remove_cni(folder: Path, conflist: Path | None) -> None:
+@click.option(
+    "--networks",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Every network configuration here, /etc/cni/net.d, in place of one.",
+)
+@click.option("--stay", is_flag=True, help="Then wait for SIGTERM, as the container of a pod that must not end.")
+def remove_cni(folder: Path, conflist: Path | None, networks: Path | None, stay: bool) -> None:
     """Take Trackbed out of the chain, then its executable out of FOLDER. Doing it twice is fine.
 
     \b
-    Example:
+    Examples:
       trackbed agent remove-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
+      trackbed agent remove-cni /opt/cni/bin --networks /etc/cni/net.d
     """
-    from trackbed.agent.chain import ChainError, unchain
+    from trackbed.agent.chain import ChainError, unchain, unchain_all
     from trackbed.agent.install import NAME
 
     try:
         if conflist is not None:
             click.echo(f"{conflist}: {'removed' if unchain(conflist) else 'it was not there'}")
+        for path in unchain_all(networks) if networks is not None else ():
+            click.echo(f"{path}: removed")
         (folder / NAME).unlink(missing_ok=True)
     except ChainError as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"cannot change {error.filename or folder}: {error.strerror}")
+    if stay:
+        _await_end()
+
+
+def _await_end() -> None:
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the first process of a container gets none otherwise
+    click.echo("Trackbed is out of the chain; this waits for SIGTERM")
+    signal.sigwait({signal.SIGTERM})
 
 
 def _enter(netns: Path) -> None:

@@ -13,10 +13,24 @@ from trackbed.cli.options import refuse
 @click.option(
     "--keep-locks", is_flag=True, help="Leave the locks: the same Fabric then gives the same addresses again."
 )
+@click.option(
+    "--agents", is_flag=True, help="Have the agents leave their nodes, while they are installed, and do nothing else."
+)
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
 @click.option("--context", help="Context of the kubeconfig. Default: its current one.")
-def command(namespace: str, keep_fabrics: bool, keep_locks: bool, kubeconfig: str | None, context: str | None) -> None:
+def command(
+    namespace: str,
+    kubeconfig: str | None,
+    context: str | None,
+    *,
+    keep_fabrics: bool,
+    keep_locks: bool,
+    agents: bool,
+) -> None:
     """Take away what controller and webhook made in a cluster, once both are gone; `helm uninstall` runs it by itself.
+
+    Without agents, nodes that still call them can start no pod: before their DaemonSet goes --agents has each take
+    itself out of its node's CNI chain.
 
     Deletes the webhook configurations, Fabrics and RailNodes, takes taint and cordon from nodes that were being
     prepared, and deletes what the programs kept. Hosts keep their settings: `trackbed apply --undo` on a host puts
@@ -24,13 +38,16 @@ def command(namespace: str, keep_fabrics: bool, keep_locks: bool, kubeconfig: st
 
     \b
     Examples:
+      trackbed uninstall --agents
       trackbed uninstall
       trackbed uninstall --namespace rails --keep-locks
     """
     import asyncio
 
     from trackbed.controller.uninstall import Keep, StillRunsError, uninstall
+    from trackbed.kube import client
     from trackbed.kube.errors import ConfigurationError, KubeError
+    from trackbed.kube.farewell import farewell
     from trackbed.kube.live import connect
 
     async def done() -> None:
@@ -38,7 +55,11 @@ def command(namespace: str, keep_fabrics: bool, keep_locks: bool, kubeconfig: st
             await uninstall(live, namespace, Keep(keep_fabrics, keep_locks), click.echo)
 
     try:
-        asyncio.run(done())
+        if agents:
+            with client.connect(kubeconfig, context) as reached:
+                farewell(reached, namespace, click.echo)
+        else:
+            asyncio.run(done())
     except (ConfigurationError, StillRunsError) as error:
         refuse(str(error))
     except KubeError as error:

@@ -19,6 +19,7 @@ from trackbed.kube.answer import Object
 from trackbed.kube.applyset import ApplySet, Place
 from trackbed.kube.client import Client
 from trackbed.kube.errors import KubeError, RefusedError, UnknownKindError
+from trackbed.kube.farewell import SECONDS, farewell, is_agents
 from trackbed.stacks.install.steps import Apply, Install, Labelled, Step
 from trackbed.stacks.stack import Until
 
@@ -226,6 +227,8 @@ class Rollout:
     def _prune(self, there: Iterable[Object]) -> None:
         left = [one for one in there if applyset.place(one) not in self.wanted]
         for one in left:
+            if is_agents(one):
+                farewell(self.client, one["metadata"]["namespace"], self.tell, self._seconds(int(SECONDS)))
             self.client.delete(one)
             self.changes.append(Change(called(one), "removed"))
 

@@ -71,6 +71,8 @@ _COMMAND = (
     *("--cni-conf", "/etc/cni/net.d"),
 )
 
+_LEAVE = ("trackbed", "agent", "remove-cni", "/opt/cni/bin", "--networks", "/etc/cni/net.d")
+
 CAPABILITIES = (
     "NET_ADMIN",  # interfaces, addresses, routes and rules, on the host and in pods; RDMA devices; sysctls below net
     "NET_RAW",  # asks the network whether an address is taken (ARP, neighbour solicitation)
@@ -97,6 +99,22 @@ def daemon_set(image: str) -> Manifest:
         "template": {"metadata": {"labels": _LABELS}, "spec": _pod(image)},
     }
     return manifest("apps/v1", "DaemonSet", NAME, NAMESPACE, labels=_LABELS, spec=spec)
+
+
+def leaving(image: str, namespace: str) -> Manifest:
+    """What makes agents take themselves out of their hosts' way, to be applied over the DaemonSet before it is deleted.
+
+    Without an agent the runtime would still call the CNI executable, and no pod of the node could start or end. A pod
+    of this DaemonSet is ready once its node is left, at all nodes at once.
+    """
+    left = _container(image)
+    mounts = [one for one in left["volumeMounts"] if one["name"] in {"cni-bin", "cni-conf"}]
+    kept = {field: left[field] for field in ("image", "imagePullPolicy", "securityContext", "resources")}
+    first = {**kept, "name": "leave", "command": list(_LEAVE), "volumeMounts": mounts}
+    pod = {"initContainers": [first], "containers": [{"name": "agent", "command": [*_LEAVE, "--stay"]}]}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}
+    spec = {"updateStrategy": strategy, "template": {"spec": pod}}
+    return manifest("apps/v1", "DaemonSet", NAME, namespace, spec=spec)
 
 
 def _pod(image: str) -> dict[str, Any]:

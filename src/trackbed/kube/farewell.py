@@ -1,0 +1,60 @@
+"""What must happen on the nodes before stack native's agents are deleted: they take themselves out of the CNI chain.
+
+A runtime that still called the executable would wait for an agent that never comes, so no pod of any node could start
+or end. The DaemonSet is made into one whose pods do that, and deleted once all of them have.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from trackbed.kube.answer import Object
+from trackbed.kube.client import Client
+from trackbed.stacks.native.daemon import NAME, leaving
+
+MANAGER = "trackbed-leave"
+SECONDS = 300.0
+"""A node that is down is not waited for any longer."""
+_POLL_SECONDS = 1.0
+_API, _KIND = "apps/v1", "DaemonSet"
+
+Tell = Callable[[str], None]
+
+
+def is_agents(one: Object) -> bool:
+    """Whether an object is the DaemonSet of the agents."""
+    return (one["kind"], one["metadata"]["name"]) == (_KIND, NAME)
+
+
+def farewell(client: Client, namespace: str, tell: Tell, seconds: float = SECONDS) -> None:
+    """Have all agents of a namespace leave their hosts, if there are any. Raises KubeError.
+
+    Nodes whose agent has not left after so long are told of, with what to do there.
+    """
+    found = client.find(_API, _KIND, NAME, namespace)
+    if found is None or found["metadata"].get("deletionTimestamp"):
+        return
+    image = found["spec"]["template"]["spec"]["containers"][0]["image"]
+    client.apply(leaving(image, namespace), manager=MANAGER, force=True)
+    deadline = time.monotonic() + seconds
+    left, wanted = _left(client, namespace)
+    while left < wanted and time.monotonic() < deadline:
+        tell(f"agents have left {left} of {wanted} nodes")
+        time.sleep(_POLL_SECONDS)
+        left, wanted = _left(client, namespace)
+    if left < wanted:
+        tell(
+            f"going on although agents have left {left} of {wanted} nodes only: on the others no pod can start or end "
+            "until somebody runs there: trackbed agent remove-cni /opt/cni/bin --networks /etc/cni/net.d"
+        )
+
+
+def _left(client: Client, namespace: str) -> tuple[int, int]:
+    """How many nodes were left, of how many."""
+    found = client.get(_API, _KIND, NAME, namespace)
+    status = found.get("status", {})
+    wanted = int(status.get("desiredNumberScheduled", 0))
+    if status.get("observedGeneration", 0) < found["metadata"]["generation"]:
+        return 0, max(wanted, 1)
+    return min(int(status.get("updatedNumberScheduled", 0)), int(status.get("numberReady", 0))), wanted
