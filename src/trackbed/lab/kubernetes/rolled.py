@@ -2,21 +2,22 @@
 
 factory    nothing of the plan is on the servers, which are nodes already
 nodes      kubelets are Ready
-install    `helm install`; controller, webhook and agents run
+install    `helm install` of the chart as it would be of a version before; controller, webhook and agents run
 fabric     `kubectl apply -f fabric.yaml`; the controller drains, changes and reboots both nodes, and lets them go
 rails      every rail is offered by every node
 doctor     every check of every server passes
 job        two pods whose template says `trackbed.dev/rails: all` and nothing else of networks are scheduled and run
 devices    each sees exactly its rails and can open exactly its RDMA devices
 rdma       writes between them on every rail, by an unprivileged user
-uninstall  the Fabric is deleted, `helm uninstall`; no object is there that was not before
+upgrade    `helm upgrade` to the chart as it is: every pod of it is another one; the job's pods keep what they have
+uninstall  `helm uninstall`; no object is there that was not before
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -37,8 +38,16 @@ INSTALL_SECONDS = 240.0
 ROLL_SECONDS = 480.0
 """For both nodes: drained, changed, rebooted, as planned."""
 _SECONDS = 300.0
+_BEFORE = "0.0.1"
+"""What the version before calls itself."""
 _CENSUS = '{range .items[*]}{.apiVersion} {.kind} {.metadata.namespace}/{.metadata.name}{"\\n"}{end}'
-_NO_MATTER = frozenset({"events", "events.events.k8s.io"})
+_NO_MATTER = frozenset({"events", "events.events.k8s.io", "csinodes.storage.k8s.io"})
+"""Kinds of what comes and goes by itself."""
+_OF_ANY_NAMESPACE = {
+    f"v1 Namespace /{NAMESPACE}",
+    f"v1 ConfigMap {NAMESPACE}/kube-root-ca.crt",
+    f"v1 ServiceAccount {NAMESPACE}/default",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +85,10 @@ def run(course: vm.Course, client: Client, fabric: bytes, tools: Tools, *, stays
     """Go through all phases on a cluster whose servers have just come up as nodes; `stays`: nothing is uninstalled."""
     here = Cluster(course, client, course.plan, cluster.TOOLS, [])
     (tools.folder / "fabric.yaml").write_bytes(fabric)
+    before: set[str] = set()
     course.phase("factory", lambda: vm.factory(course))
-    before = _census(tools)
     phases: dict[str, Callable[[Cluster], tuple[str, bool]]] = {
-        "nodes": _nodes,
+        "nodes": partial(_nodes, tools, before),
         "install": partial(_install, tools),
         "fabric": partial(_fabric, tools),
         "rails": _rails,
@@ -87,6 +96,7 @@ def run(course: vm.Course, client: Client, fabric: bytes, tools: Tools, *, stays
         "job": _job,
         "devices": _devices,
         "rdma": rdma,
+        "upgrade": partial(_upgrade, tools),
     }
     if not stays:
         phases["uninstall"] = partial(_uninstall, tools, before)
@@ -94,29 +104,48 @@ def run(course: vm.Course, client: Client, fabric: bytes, tools: Tools, *, stays
         course.phase(name, partial(checked, work, here))
 
 
-def _nodes(here: Cluster) -> tuple[str, bool]:
+def _nodes(tools: Tools, before: set[str], here: Cluster) -> tuple[str, bool]:
     here.until("all nodes Ready", lambda: all(cluster.is_ready(here.client, name) for name in here.names))
+    before |= _census(tools)
     return ", ".join(f"{name} Ready" for name in here.names), True
 
 
 def _install(tools: Tools, here: Cluster) -> tuple[str, bool]:
-    repository, _, tag = cluster.AGENT.rpartition(":")
-    image = ("--set", f"image.repository={repository},image.tag={tag}")
-    tools.run(tools.helm, "install", RELEASE, str(tools.chart), "--namespace", NAMESPACE, "--create-namespace", *image)
+    versions = ("--version", _BEFORE, "--app-version", _BEFORE)
+    tools.run(tools.helm, "package", str(tools.chart), "--destination", str(tools.folder), *versions)
+    _chart(tools, "install", tools.folder / f"trackbed-{_BEFORE}.tgz", "--create-namespace")
     here.until("everything that the chart brings runs", lambda: not _late(here.client), INSTALL_SECONDS)
-    pods = [one["metadata"]["name"] for one in here.client.list("v1", "Pod", NAMESPACE)]
-    return f"{len(pods)} pods run", True
+    return f"{len(_pods(here.client))} pods run", True
+
+
+def _chart(tools: Tools, verb: str, chart: Path, *more: str) -> None:
+    repository, _, tag = cluster.AGENT.rpartition(":")
+    image = f"image.repository={repository},image.tag={tag}"
+    tools.run(tools.helm, verb, RELEASE, str(chart), "--namespace", NAMESPACE, "--set", image, *more)
+
+
+def _pods(client: Client) -> set[str]:
+    return {one["metadata"]["name"] for one in client.list("v1", "Pod", NAMESPACE)}
 
 
 def _late(client: Client) -> list[str]:
-    """What of the chart is not up yet."""
-    sets = (("Deployment", "replicas", "readyReplicas"), ("DaemonSet", "desiredNumberScheduled", "numberReady"))
+    """What of the chart is not up yet, in its newest version."""
+    sets = (
+        ("Deployment", "replicas", ("updatedReplicas", "readyReplicas")),
+        ("DaemonSet", "desiredNumberScheduled", ("updatedNumberScheduled", "numberReady")),
+    )
     return [
         one["metadata"]["name"]
-        for kind, wanted, ready in sets
+        for kind, wanted, counts in sets
         for one in client.list("apps/v1", kind, NAMESPACE)
-        if one.get("status", {}).get(ready, 0) < one.get("status", {}).get(wanted, 1)
+        if _falls_short(one, wanted, counts)
     ]
+
+
+def _falls_short(one: Object, wanted: str, counts: Sequence[str]) -> bool:
+    status: Mapping[str, int] = one.get("status", {})
+    least = min(status.get(count, 0) for count in counts)
+    return status.get("observedGeneration", 0) < one["metadata"]["generation"] or least < status.get(wanted, 1)
 
 
 def _fabric(tools: Tools, here: Cluster) -> tuple[str, bool]:
@@ -167,15 +196,25 @@ def _devices(here: Cluster) -> tuple[str, bool]:
     return have(here, dict.fromkeys(here.of_job(), rails))
 
 
-def _uninstall(tools: Tools, before: frozenset[str], here: Cluster) -> tuple[str, bool]:
+def _upgrade(tools: Tools, here: Cluster) -> tuple[str, bool]:
+    before = _pods(here.client)
+    _chart(tools, "upgrade", tools.chart)
+    here.until("the new version of everything runs", lambda: not _late(here.client), INSTALL_SECONDS)
+    here.until("the pods before are gone", lambda: not before & _pods(here.client))
+    here.seen.clear()
+    told, ok = _devices(here)
+    return f"{len(before)} pods replaced; {told}", ok and set(_stages(here)) == {"Sound"}
+
+
+def _uninstall(tools: Tools, before: set[str], here: Cluster) -> tuple[str, bool]:
+    """Nothing is left but what every namespace has."""
     here.client.delete(job.annotated(here.image))
     here.until("the pods are gone", lambda: not here.pods())
     tools.run(tools.helm, "uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
-    tools.run(tools.kubectl, "delete", "namespace", NAMESPACE)
     left: list[str] = []
 
     def same() -> bool:
-        left[:] = sorted(_census(tools) - before)
+        left[:] = sorted(_census(tools) - before - _OF_ANY_NAMESPACE)
         return not left
 
     with suppress(LabError):
@@ -186,9 +225,9 @@ def _uninstall(tools: Tools, before: frozenset[str], here: Cluster) -> tuple[str
     )
 
 
-def _census(tools: Tools) -> frozenset[str]:
+def _census(tools: Tools) -> set[str]:
     """Every object of the cluster but events."""
     kinds = tools.run(tools.kubectl, "api-resources", "--verbs=list", "-o", "name").split()
     wanted = ",".join(one for one in kinds if one not in _NO_MATTER)
     told = tools.run(tools.kubectl, "get", wanted, "--all-namespaces", "-o", f"jsonpath={_CENSUS}")
-    return frozenset(told.splitlines())
+    return set(told.splitlines())
