@@ -113,14 +113,16 @@ def _nodes(tools: Tools, before: set[str], here: Cluster) -> tuple[str, bool]:
 def _install(tools: Tools, here: Cluster) -> tuple[str, bool]:
     versions = ("--version", _BEFORE, "--app-version", _BEFORE)
     tools.run(tools.helm, "package", str(tools.chart), "--destination", str(tools.folder), *versions)
-    _chart(tools, "install", tools.folder / f"trackbed-{_BEFORE}.tgz", "--create-namespace")
+    chart = tools.folder / f"trackbed-{_BEFORE}.tgz"
+    _chart(tools, "install", chart, "Never", "--create-namespace")
     here.until("everything that the chart brings runs", lambda: not _late(here.client), INSTALL_SECONDS)
     return f"{len(_pods(here.client))} pods run", True
 
 
-def _chart(tools: Tools, verb: str, chart: Path, *more: str) -> None:
+def _chart(tools: Tools, verb: str, chart: Path, pull: str, *more: str) -> None:
+    """Have helm do it; with another `pull` than before, all pods are others afterwards: there is one image here."""
     repository, _, tag = cluster.AGENT.rpartition(":")
-    image = f"image.repository={repository},image.tag={tag}"
+    image = f"image.repository={repository},image.tag={tag},image.pullPolicy={pull}"
     tools.run(tools.helm, verb, RELEASE, str(chart), "--namespace", NAMESPACE, "--set", image, *more)
 
 
@@ -198,7 +200,7 @@ def _devices(here: Cluster) -> tuple[str, bool]:
 
 def _upgrade(tools: Tools, here: Cluster) -> tuple[str, bool]:
     before = _pods(here.client)
-    _chart(tools, "upgrade", tools.chart)
+    _chart(tools, "upgrade", tools.chart, "IfNotPresent")
     here.until("the new version of everything runs", lambda: not _late(here.client), INSTALL_SECONDS)
     here.until("the pods before are gone", lambda: not before & _pods(here.client))
     here.seen.clear()
