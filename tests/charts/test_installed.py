@@ -72,7 +72,7 @@ def test_the_notes_say_what_comes_next(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("Deployment", "controller"), ("Deployment", "webhook"), ("Job", "uninstall"), ("Job", "leave")],
+    [("Deployment", "controller"), ("Deployment", "webhook")],
     ids=str,
 )
 def test_what_needs_an_api_server_alone_may_run_at_level_restricted(site: Site, kind: str, name: str) -> None:

@@ -48,19 +48,23 @@ def at_work(site: Site, values: dict[str, Any]) -> Iterator[None]:
 
 def helm_uninstalls(site: Site) -> None:
     """Have helm uninstall the release, and be the pods of its Jobs, and the agents that leave their nodes."""
-    seen = {"observedGeneration": 99, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}
-    status = {**seen, "currentNumberScheduled": 2, "numberMisscheduled": 0}
-    daemons = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/trackbed-agent"
     with ThreadPoolExecutor(1) as pool:
         helm = pool.submit(site.helmed, "uninstall", RELEASE, "--timeout", "2m")
-        site.merged(f"{daemons}/status", {"status": status})
-        pod_of(site, "trackbed-leave")
-        pod = site.client.get("apps/v1", "DaemonSet", "trackbed-agent", NAMESPACE)["spec"]["template"]["spec"]
-        assert [one["name"] for one in pod["initContainers"]] == ["leave"]
-        complete(site, "trackbed-leave")
+        agents_leave(site)
         pod_of(site, "trackbed-uninstall")
         complete(site, "trackbed-uninstall")
         helm.result(120)
+
+
+def agents_leave(site: Site) -> None:
+    """Be the pod that has them leave, and the agents of two nodes."""
+    seen = {"observedGeneration": 99, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}
+    status = {**seen, "currentNumberScheduled": 2, "numberMisscheduled": 0}
+    site.merged(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/trackbed-agent/status", {"status": status})
+    pod_of(site, "trackbed-leave")
+    pod = site.client.get("apps/v1", "DaemonSet", "trackbed-agent", NAMESPACE)["spec"]["template"]["spec"]
+    assert [one["name"] for one in pod["initContainers"]] == ["leave"]
+    complete(site, "trackbed-leave")
 
 
 def pod_of(site: Site, job: str) -> None:
@@ -126,6 +130,16 @@ def test_fabrics_stay_where_their_kinds_shall_and_nodes_are_freed(site: Site) ->
     assert TAINT not in taints(site, "gpu-1")
     site.install({"crds": {"keep": True}})
     assert site.client.get(API_VERSION, "Fabric", "train")
+
+
+def test_agents_that_an_upgrade_drops_leave_their_nodes_first(site: Site) -> None:
+    site.install()
+    with ThreadPoolExecutor(1) as pool:
+        helm = pool.submit(site.install, {"agent": {"enabled": False}})
+        agents_leave(site)
+        helm.result(120)
+    assert site.client.find("apps/v1", "DaemonSet", "trackbed-agent", NAMESPACE) is None
+    site.install({"agent": {"enabled": False}})  # nobody is left to leave
 
 
 def test_it_refuses_while_the_programs_are_installed(site: Site) -> None:
