@@ -17,11 +17,13 @@ from trackbed.fleet.task import Verb
 from trackbed.kube import live as kube
 from trackbed.kube.client import connect
 from trackbed.kube.conditions import find
+from trackbed.kube.errors import UnreachableError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.plan.compute import plan
 from trackbed.plan.plan import NodePlan
 from trackbed.plan.wire import write_node
+from trackbed.prepare import run
 from trackbed.prepare.host import Host
 from trackbed.prepare.run import Preparer
 from trackbed.spec.load import load
@@ -92,7 +94,7 @@ async def said(live: Live, name: str, reason: str) -> RailNodeStatus:
 def scene(kubeconfig: str, name: str, host: Scripted, act: Callable[[Live], Awaitable[None]]) -> None:
     """Run a node's agent beside what the test does as its controller."""
 
-    async def run() -> None:
+    async def both() -> None:
         async with kube.connect(kubeconfig) as live:
             agent = asyncio.create_task(Preparer(live, name, host, "this", lambda _: None).run())
             try:
@@ -101,7 +103,7 @@ def scene(kubeconfig: str, name: str, host: Scripted, act: Callable[[Live], Awai
                 agent.cancel()
                 await asyncio.gather(agent, return_exceptions=True)
 
-    asyncio.run(run())
+    asyncio.run(both())
 
 
 def test_a_node_that_may_not_change_is_compared_and_left_alone(kubeconfig: str) -> None:
@@ -139,6 +141,30 @@ def test_a_drained_node_is_changed_and_reboots_only_when_told_of_this_boot(kubec
 
     scene(kubeconfig, "drained", host, act)
     assert host.did.count("reboot") == 1
+
+
+def test_what_came_of_an_apply_is_told_although_the_server_was_away(
+    kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "AGAIN_SECONDS", 0.0)
+    told = iter([True, False])
+    real = Live.apply
+
+    async def apply(live: Live, path: str, one: Any, manager: str, *, force: bool = True) -> Any:
+        done = manager == run.MANAGER and one["status"]["conditions"][0]["status"] == "True"
+        if done and next(told, False):
+            await said(live, "blinks", "Applying")  # our own word has come back
+            raise UnreachableError("links go down for a moment")
+        return await real(live, path, one, manager, force=force)
+
+    monkeypatch.setattr(Live, "apply", apply)
+    host = Scripted(("diff", differs()), ("apply", Outcome("n", "applied", "")))
+
+    async def act(live: Live) -> None:
+        await railnode(live, "blinks", plan_hash="p1", may_change=True, changing_since="2026-01-01T00:00:00Z")
+        await said(live, "blinks", "AsPlanned")
+
+    scene(kubeconfig, "blinks", host, act)
 
 
 def test_a_plan_that_cannot_be_read_is_told_and_touches_nothing(kubeconfig: str) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import msgspec
 
@@ -97,17 +98,17 @@ class Preparer:
 
     async def _loop(self) -> None:
         asked: tuple[str, bool, str, str] | None = None
-        wait = CHECK_SECONDS
+        due = 0.0
         while True:
             self._changed.clear()
             rail = self._seen.objects.get(self._name)
             if rail is None:
-                asked, wait = None, CHECK_SECONDS
+                asked, due = None, monotonic() + CHECK_SECONDS
             elif asked != (now_asked := _asked(rail.spec)):
-                wait = await self._keep(rail)
+                due = await self._keep(rail) + monotonic()
                 asked = now_asked
-            if not await self._woken(wait):
-                asked = None  # time is over: look again
+            if not await self._woken(due - monotonic()):
+                asked = None  # time is over, whatever was written in the RailNode meanwhile: look again
 
     async def _woken(self, seconds: float) -> bool:
         """Whether the RailNode changed within so many seconds."""
@@ -171,7 +172,8 @@ class Preparer:
                 await self._live.apply(f"{PATH}/{self._name}/status", body, MANAGER)
                 return
             await asyncio.sleep(AGAIN_SECONDS)
-            if self._changed.is_set():
+            newer = self._seen.objects.get(self._name)
+            if newer is None or _asked(newer.spec) != _asked(rail.spec):
                 return  # there is something newer to say
 
 
