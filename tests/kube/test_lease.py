@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trackbed.kube import live as kube
-from trackbed.kube.errors import UnreachableError
+from trackbed.kube.errors import KubeError, RefusedError, UnreachableError
 from trackbed.kube.lease import DEADLINE_SECONDS, LEASE_SECONDS, Election
 from trackbed.kube.live import REQUEST_SECONDS, Live
 
@@ -82,15 +82,25 @@ def test_a_lease_that_is_given_up_is_free_at_once(api_server: Path) -> None:
     asyncio.run(run())
 
 
-def test_an_api_server_that_is_away_for_a_moment_costs_nobody_the_lead(api_server: Path, clock: Clock) -> None:
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (UnreachableError("nobody there"), "nobody there"),
+        (RefusedError(429, "TooManyRequests", "busy", "x"), "leases cannot be had: x: busy (429 TooManyRequests)"),
+    ],
+    ids=["away", "busy"],
+)
+def test_an_api_server_that_is_away_or_busy_for_a_moment_costs_nobody_the_lead(
+    api_server: Path, clock: Clock, error: KubeError, says: str
+) -> None:
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
-            only = Election(live, "default", "moment", "only")
+            only = Election(live, "default", f"moment-{len(says)}", "only")
             await only.won(quiet)
-            only._live = _Away()  # noqa: SLF001 - the server goes away
+            only._live = _Away(error)  # noqa: SLF001 - the server goes away
             told: list[str] = []
             assert not await only._try(told.append)  # noqa: SLF001 - as above
-            assert (only.leads, told) == (True, ["nobody there"])
+            assert (only.leads, told) == (True, [says])
             clock.now += DEADLINE_SECONDS
             assert not only.leads
 
@@ -98,10 +108,11 @@ def test_an_api_server_that_is_away_for_a_moment_costs_nobody_the_lead(api_serve
 
 
 class _Away(Live):
-    def __init__(self) -> None:
-        """No connection at all."""
+    def __init__(self, error: KubeError) -> None:
+        """No connection at all, or a server that is busy."""
+        self._error = error
 
     async def get(self, path: str, shape: type[Any], **params: str) -> Any:
-        """Nobody answers."""
+        """Nobody answers, or not now."""
         del path, shape, params
-        raise UnreachableError("nobody there")
+        raise self._error

@@ -146,8 +146,21 @@ def test_an_optional_kind_that_may_not_be_read_is_done_without_and_told_of_once(
         await kept.reflector.synced.wait()
         await kept.until({"a"})
 
-    told = watched(Scripted(no, no, no, ["a"]), "x", act, optional=True)
-    assert told == ["goes on without x: x: list is not allowed (403 Forbidden)"]
+    told = watched(Scripted(no, no, no, ["a"]), "/apis/g/v1/x", act, optional=True)
+    assert told == ["goes on without /apis/g/v1/x: x: list is not allowed (403 Forbidden)"]
+
+
+def test_a_kind_that_may_be_listed_and_not_watched_is_listed_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    no = RefusedError(403, "Forbidden", "watch is not allowed", "x")
+    pauses: list[int] = []
+
+    def at_once(troubles: int) -> float:
+        pauses.append(troubles)
+        return 0.0
+
+    monkeypatch.setattr(reflector, "pause_seconds", at_once)
+    watched(Scripted(["a"], no, ["a"], no, ["a"], no, ["b"]), "/apis/g/v1/x", lambda k: k.until({"b"}), optional=True)
+    assert pauses == [1, 2, 3]
 
 
 def test_rights_that_are_lost_for_a_moment_leave_what_was_read() -> None:
@@ -160,7 +173,7 @@ def test_rights_that_are_lost_for_a_moment_leave_what_was_read() -> None:
             await asyncio.sleep(0)
         await kept.until({"a", "b"})
 
-    watched(Scripted(["a"], no, no, ["a", "b"]), "x", act, optional=True)
+    watched(Scripted(["a"], no, no, ["a", "b"]), "/apis/g/v1/x", act, optional=True)
 
 
 def test_a_write_is_seen_at_once_and_an_old_one_never() -> None:

@@ -12,6 +12,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from trackbed.controller.decide import Decision
 from trackbed.controller.objects import Fabric
 from trackbed.controller.stage import Rules, Stage
+from trackbed.kube.metrics import WATCH_HEARD
 
 LEADER = Gauge("trackbed_leader", "1 for the controller that leads, 0 for one that waits for its turn.")
 NODES = Gauge("trackbed_nodes", "Nodes of a Fabric at each stage.", ("fabric", "stage"))
@@ -64,5 +65,6 @@ def forget(fabric: str) -> None:
 def follow() -> None:
     """Tell nothing of any Fabric: another one leads."""
     LEADER.set(0)
+    WATCH_HEARD.clear()
     for gauge in _OF_FABRICS:
         gauge.clear()

@@ -94,7 +94,6 @@ class Election:
         except RefusedError as error:
             if error.status != _CONFLICT:
                 tell(f"leases cannot be had: {error}")
-                self._renewed = 0.0
                 return False
             done = False  # somebody was faster
         except KubeError as error:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -104,17 +105,14 @@ class Reflector(Generic[_Kind]):
         self._live, self._path, self._shape, self._changed = live, path, shape, changed
         self._chosen = {"fieldSelector": f"metadata.name={name}"} if name else {}
         self._seen = 0
-        self._optional, self._forbidden = optional, False
-        self._heard = WATCH_HEARD.labels(path.rpartition("/")[2])
+        self._optional, self._forbidden, self._troubles = optional, False, 0
+        self._kind = _kind(path) if optional else path.rpartition("/")[2]
 
     async def run(self, tell: Callable[[str], None]) -> None:
         """Keep `objects` as the server has them, until cancelled; troubles are told and outlived."""
-        troubles = 0
         while True:
             try:
-                version = await self._list()
-                troubles, self._forbidden = 0, False
-                await self._follow(version)
+                await self._follow(await self._list())
             except KubeError as error:
                 if isinstance(error, RefusedError) and error.status == _NOT_FOUND:
                     self._none()
@@ -122,22 +120,31 @@ class Reflector(Generic[_Kind]):
                     self._may_not(error, tell)
                 else:
                     tell(str(error))
-                troubles += 1
-                await asyncio.sleep(pause_seconds(troubles))
+                self._troubles += 1
+                await asyncio.sleep(pause_seconds(self._troubles))
 
     def _none(self) -> None:
         """The server has no such kind: there is nothing of it, and it is asked again now and then."""
         if self.objects or not self.synced.is_set():
             self.objects = {}
             self._changed()
-        self.synced.set()
+        self._unheard()
 
     def _may_not(self, error: RefusedError, tell: Callable[[str], None]) -> None:
         """Do without; what was read before stays, for a server that just starts may refuse what it will allow."""
         if not self._forbidden:
             tell(f"goes on without {self._path}: {error}")
         self._forbidden = True
+        self._unheard()
+
+    def _unheard(self) -> None:
+        """Nothing will be told of this kind: whoever waits for it waits no longer, and nobody is alarmed."""
+        with suppress(KeyError):
+            WATCH_HEARD.remove(self._kind)
         self.synced.set()
+
+    def _heard(self) -> None:
+        WATCH_HEARD.labels(self._kind).set_to_current_time()
 
     def wrote(self, raw: dict[str, object]) -> None:
         """Take note of what a write came back with, so that the next look sees it; what the watch has passed is old."""
@@ -160,7 +167,7 @@ class Reflector(Generic[_Kind]):
                 break
         self.objects = found
         self._seen = int(version)
-        self._heard.set_to_current_time()
+        self._heard()
         self.synced.set()
         self._changed()
         return version
@@ -171,9 +178,12 @@ class Reflector(Generic[_Kind]):
         while True:
             try:
                 version = await self._watch(version)
-                troubles = 0
-            except RefusedError:
-                return  # 410 above all: too old to go on from
+                troubles = self._troubles = 0
+                self._forbidden = False
+            except RefusedError as error:
+                if error.status != GONE:
+                    raise
+                return
             except KubeError:
                 troubles += 1
                 if troubles > _PATIENCE:
@@ -192,7 +202,8 @@ class Reflector(Generic[_Kind]):
         if event.type == "ERROR":
             told = decoded(event.object, _Status, self._path)
             raise RefusedError(told.code, "Expired" if told.code == GONE else "Error", told.message, self._path)
-        self._heard.set_to_current_time()
+        self._heard()
+        self._troubles = 0
         if event.type == "BOOKMARK":
             return decoded(event.object, _Bookmark, self._path).metadata.resourceVersion
         one = decoded(event.object, self._shape, self._path)
@@ -208,6 +219,12 @@ class Reflector(Generic[_Kind]):
         held = self.objects.get(one.metadata.name)
         if held is None or int(held.metadata.resourceVersion) < int(one.metadata.resourceVersion):
             self.objects[one.metadata.name] = one
+
+
+def _kind(path: str) -> str:
+    """A kind as kubectl names it, with its group: two may have the same name."""
+    _, _, group, _, plural = path.split("/")
+    return f"{plural}.{group}"
 
 
 _PATIENCE = 5
