@@ -49,7 +49,7 @@ def node(*marks: str, begun: bool = False, ready: bool = True, cordoned: bool = 
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}, Node)
 
 
-HOUR = timedelta(hours=1, seconds=1)
+HOUR, HALF = timedelta(hours=1, seconds=1), timedelta(minutes=31)
 STAMP = START.strftime("%Y-%m-%dT%H:%M:%SZ")
 WANTED = Slice(0, 0, "new")
 
@@ -121,6 +121,7 @@ OTHERS = "NodeMaintenance disk has it in maintenance (broken)"
         (WANTED, rail(prepared="AsPlanned"), node(), START, Stage.SOUND, ""),
         (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START, Stage.HELD, OTHERS),
         (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START + HOUR, Stage.EXTENDED, OTHERS),
+        (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START + HALF, Stage.EXTENDED, OTHERS),
         (WANTED, rail(mayChange=True), node(begun=True), START, Stage.CHANGING, "m"),
         (WANTED, rail(mayChange=True, needsReboot=True), node(begun=True), START, Stage.HELD, f"{OTHERS}; m"),
         (WANTED, rail(mayChange=True, needsReboot=True, changingSince=STAMP), node(begun=True), START + HOUR,

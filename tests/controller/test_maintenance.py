@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import msgspec
 import pytest
@@ -56,6 +57,16 @@ def test_the_object_and_what_it_is_for_are_named() -> None:
     assert told() == "NodeMaintenance disk has it in maintenance"
     assert told(reason="broken") == "NodeMaintenance disk has it in maintenance (broken)"
     assert told(requestorID="nic.example") == "NodeMaintenance disk has it in maintenance (nic.example)"
+
+
+def test_an_object_that_names_no_node_holds_none() -> None:
+    metadata = {"name": "odd", "uid": "1-3", "resourceVersion": "7"}
+    odd = [{"metadata": metadata}, {"metadata": metadata, "spec": {}}]
+    seen = [decoded(msgspec.json.encode(one), NodeMaintenance, "x").spec.node for one in odd]
+    assert seen == ["", ""]
+    known = Maintenance(cast("Live", None), lambda: None)
+    known.kinds[0].objects = {"1-3": decoded(msgspec.json.encode(odd[0]), NodeMaintenance, "x")}
+    assert known.nodes() == {}
 
 
 async def _until(holds: Callable[[], bool]) -> None:

@@ -32,7 +32,7 @@ class _Meta(msgspec.Struct, frozen=True):
 
 
 class _Spec(msgspec.Struct, frozen=True):
-    node: str = msgspec.field(name="nodeName")
+    node: str = msgspec.field(default="", name="nodeName")
     reason: str = ""
     requestor: str = msgspec.field(default="", name="requestorID")
 
@@ -45,7 +45,7 @@ class NodeMaintenance(msgspec.Struct, frozen=True):
     """An object of either operator; `reason` is for people with the one, `requestorID` is who asked with the other."""
 
     metadata: _Meta
-    spec: _Spec
+    spec: _Spec = _Spec()
     status: _Status = _Status()
 
     @property
@@ -67,7 +67,7 @@ class Maintenance:
         """Nodes in maintenance, and why."""
         queued = {name for name, one in self._nvidia.objects.items() if _is_queued(one)}
         all_ = {**self._nvidia.objects, **self._medik8s.objects}
-        return {one.spec.node: one.why for name, one in all_.items() if name not in queued}
+        return {one.spec.node: one.why for name, one in all_.items() if one.spec.node and name not in queued}
 
 
 def _is_queued(one: NodeMaintenance) -> bool:

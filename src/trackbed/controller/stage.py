@@ -183,12 +183,12 @@ def _needs_reboot(rail: RailNode, rules: Rules, message: str) -> tuple[Stage, st
 
 def _draining(one: Standing, rail: RailNode, node: Node, rules: Rules, now: datetime) -> tuple[Stage, str]:
     since = node.metadata.annotations.since
-    late = bool(since) and _age(since or "", now) > rules.drain_seconds
-    if one.maintenance:
-        return Stage.EXTENDED if late else Stage.HELD, one.maintenance
+    drained = _age(since, now) if since else 0.0
+    if one.maintenance:  # pods that must leave afterwards are to have half of the time at least
+        return Stage.EXTENDED if drained > rules.drain_seconds / 2 else Stage.HELD, one.maintenance
     if rail.metadata.annotations.retry is not None:
         return Stage.RETRYING, ""
-    if late:
+    if drained > rules.drain_seconds:
         told = f"pods did not leave within {rules.drain_seconds // 60} minutes (rollout.drainMinutes)"
         return Stage.FAILED, f"{told}; see to them, then {_retry(rail)}"
     return Stage.DRAINING, ""
