@@ -20,9 +20,10 @@ from tests.kinds import installed
 from tests.kube.objects import GROUP, crd
 from trackbed import stacks
 from trackbed.controller import stack_pass
-from trackbed.controller.objects import FABRICS
+from trackbed.controller.objects import FABRICS, Fabric
 from trackbed.controller.run import Controller
 from trackbed.controller.stack_pass import Outcome, StoppedError, Wanted, go
+from trackbed.controller.stacks import Stacks
 from trackbed.kube import live as kube
 from trackbed.kube.client import Client, Object, configured, connect
 from trackbed.kube.errors import RefusedError
@@ -182,6 +183,9 @@ def test_a_paused_fabric_has_its_stack_left_alone(client: Client, api_server: Pa
         await here.fabric("nobody", {"paused": True}, kubernetes={"stack": "played", "namespace": SPACE})
         async with _led(here, "played"):
             await _said(here, "Paused")
+            stacks = Stacks(here.live, ("played",), lambda: None)
+            fabric = await here.live.get(f"{FABRICS}/{here.name}", Fabric)
+            assert await stacks.look(fabric, _wanted()._replace(paused=True)) > 1  # nobody looks again at once
             await here.fabric("nobody", {"paused": False}, kubernetes={"stack": "played", "namespace": SPACE})
             await _said(here, "KindMissing")
 

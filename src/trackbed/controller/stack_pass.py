@@ -82,7 +82,7 @@ def go(config: SingleConfig, wanted: Wanted, last: Outcome | None, stop: Event) 
     began = time.monotonic()
     try:
         with Client(config, timeout_seconds=REQUEST_SECONDS, before=before) as client:
-            found = _still_shut(client, last.shut) if last and last.shut else None
+            found = _still_shut(client, wanted.name, last.shut) if last and last.shut else None
             found = found or _carried_out(client, wanted, applied=applied)
     except RefusedError as error:
         found = _forbidden(wanted.name, error) if error.status == _FORBIDDEN else Outcome("Refused", str(error))
@@ -125,8 +125,13 @@ def _objects(all_steps: Iterable[Step], *, gated: bool) -> Iterator[Step]:
             yield step
 
 
-def _still_shut(client: Client, until: Until) -> Outcome | None:
-    gate = gates.look(client, until)
+def _still_shut(client: Client, name: str, until: Until) -> Outcome | None:
+    try:
+        gate = gates.look(client, until)
+    except RefusedError as error:
+        if error.status != _FORBIDDEN:
+            raise
+        return _forbidden(name, error)._replace(shut=until)
     return None if gate.holds else _shut(until, gate)
 
 

@@ -88,24 +88,29 @@ class Stacks:
             await self._tell(fabric, Condition(STACK_APPLIED, "False", "NotAllowed", why))
             return _QUIET_SECONDS
         site = self._sites.setdefault(name, _Site())
-        self._step(site, fabric, wanted)
+        held = self._step(site, fabric, wanted)
         await self._tell(fabric, _condition(site, wanted))
-        return _QUIET_SECONDS if site.task else max(0.0, min(site.due - time.monotonic(), _QUIET_SECONDS))
+        return _QUIET_SECONDS if site.task or held else max(0.0, min(site.due - time.monotonic(), _QUIET_SECONDS))
 
-    def _step(self, site: _Site, fabric: Fabric, wanted: Wanted) -> None:
-        """Take note of a pass that has ended, end one for another plan, begin one that is due: one at a time."""
+    def _step(self, site: _Site, fabric: Fabric, wanted: Wanted) -> bool:
+        """Take note of a pass that has ended, end one for another plan, begin one that is due: one at a time.
+
+        Whether one is held back, until the Fabric is another.
+        """
         if site.task and site.task.done():
             _ended(site)
         if site.key != wanted.key:
             site.stop.set()
             if site.task is None:
                 before = _applied_before(fabric, wanted) if site.key is None else None
-                site.key, site.stop, site.last, site.due = wanted.key, Event(), before, 0.0
+                site.key, site.last, site.due = wanted.key, before, 0.0
         held = wanted.paused and (site.last is None or site.last.reason != APPLIED)
         if site.task is None and not held and time.monotonic() >= site.due:
+            site.stop = Event()
             work = asyncio.to_thread(go, self._live.config, wanted, site.last, site.stop)
             site.task = asyncio.create_task(work)
             site.task.add_done_callback(self._heard)
+        return held
 
     def _heard(self, task: asyncio.Task[Outcome]) -> None:
         """A pass has ended; what one ends with that nobody waits for any more is looked at by nobody else."""
