@@ -36,6 +36,7 @@ def process(root: Path, number: int, name: str, limit: str = "unlimited", argume
             f"Max locked memory         {limit:20} {limit:20} bytes     \n",
             "cmdline": arguments.replace(" ", "\0") + "\0",
             "stat": f"{number} ({name}) S " + " ".join(["0"] * 18) + " 500 0",
+            "cgroup": f"0::/system.slice/{name}.service\n",
         },
     )
 
@@ -66,6 +67,15 @@ def test_containers_get_the_limit_with_the_runtimes_next_start(place: Host) -> N
     assert undo(host.machine, host.records) == ()
     assert everything_below(host.machine.root) == before
     assert runner.ran == ["systemctl daemon-reload"] * 2
+
+
+def test_no_boot_brings_the_limit_to_a_containerd_of_another_unit(place: Host) -> None:
+    host, _ = runtime_host(place, "8388608")
+    process(host.machine.root, 813, "containerd", "8388608")
+    grow(host.machine.root / "proc/813", {"cgroup": "0::/system.slice/k3s.service\n"})
+    (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
+    assert not left.reboot
+    assert left.advice.startswith("systemctl restart containerd (drain the node first): ")
 
 
 def test_without_containerd_there_is_nothing_to_set(place: Host) -> None:
