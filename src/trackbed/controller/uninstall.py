@@ -63,6 +63,7 @@ class Keep:
 
 class _Meta(msgspec.Struct, rename="camel"):
     name: str
+    namespace: str = ""
     deletion_timestamp: str | None = None
 
 
@@ -84,7 +85,7 @@ async def uninstall(live: Live, namespace: str, keep: Keep, tell: Callable[[str]
 
     Raises StillRunsError before the first change, KubeError.
     """
-    await _refuse_while_installed(live, namespace)
+    await _refuse_while_installed(live)
     for _ in range(TRIES - 1):
         try:
             await _once(live, namespace, keep, tell)
@@ -108,12 +109,13 @@ async def _once(live: Live, namespace: str, keep: Keep, tell: Callable[[str], No
         await _delete_all(live, [f"{_DEFINITIONS}/{kind}" for kind in _KINDS], tell)
 
 
-async def _refuse_while_installed(live: Live, namespace: str) -> None:
-    found = await _listed(live, f"/apis/apps/v1/namespaces/{namespace}/deployments", _Named)
-    installed = {one.metadata.name for one in found if not one.metadata.deletion_timestamp}
-    for name in sorted(PROGRAMS & installed):
+async def _refuse_while_installed(live: Live) -> None:
+    """Wherever they are: Fabrics and webhook configurations are the whole cluster's."""
+    found = await _listed(live, "/apis/apps/v1/deployments", _Named)
+    installed = {one.metadata.name: one.metadata.namespace for one in found if not one.metadata.deletion_timestamp}
+    for name in sorted(PROGRAMS & installed.keys()):
         raise StillRunsError(
-            f"Deployment {name} in {namespace} would make everything anew: `helm uninstall` takes it away, "
+            f"Deployment {name} in {installed[name]} would make everything anew: `helm uninstall` takes it away, "
             "and then does what this command does"
         )
 

@@ -14,8 +14,8 @@ from trackbed.kube.client import Client
 from trackbed.stacks.native.daemon import NAME, leaving
 
 MANAGER = "trackbed-leave"
-SECONDS = 300.0
-"""A node that is down is not waited for any longer."""
+SECONDS = 180.0
+"""A node that is down is not waited for any longer; helm gives a hook five minutes, its pod's start included."""
 _POLL_SECONDS = 1.0
 _API, _KIND = "apps/v1", "DaemonSet"
 
