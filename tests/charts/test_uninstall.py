@@ -155,6 +155,8 @@ def test_doing_it_twice_is_fine(site: Site) -> None:
     site.install()
     site.helmed("uninstall", RELEASE, "--no-hooks")
     assert set(uninstalled(site)) >= {"deleted customresourcedefinitions/fabrics.trackbed.dev"}
+    definition = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "fabrics.trackbed.dev")
+    site.until(lambda: site.client.find(*definition) is None, "the server has taken the kind away")
     assert uninstalled(site) == []
 
 
