@@ -71,7 +71,7 @@ def test_a_stack_comes_is_left_alone_and_goes(api_server: Path, fabric: str) -> 
     again = run("apply", "native", "--yes", "-o", "json", fabric=fabric, kubeconfig=api_server)
     assert again.exit_code == 0, again.output
     assert {one["outcome"] for one in json.loads(again.stdout)["changes"]} == {"same"}
-    gone = run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
+    gone = run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
     assert gone.stdout.endswith("removed\n")
     with connect(str(api_server)) as client:
         assert not list(client.list("apps/v1", "DaemonSet", selector=PART_OF))
@@ -90,7 +90,7 @@ def test_a_stack_is_stuck_until_agents_serve_and_every_node_offers_its_rails(api
     assert "  what to do: `trackbed doctor` on a node says why it does not offer a rail; then run" in second.stderr
     serve(api_server)
     assert run(*apply, fabric=fabric, kubeconfig=api_server).exit_code == 0
-    run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
+    run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
 
 
 def test_what_differs_is_shown_by_its_fields_before_anybody_is_asked(api_server: Path, fabric: str) -> None:
@@ -107,14 +107,14 @@ def test_what_differs_is_shown_by_its_fields_before_anybody_is_asked(api_server:
     assert "nobody can be asked here; say --yes to do this" in shown.stderr
     forced = run("apply", "native", "--yes", "--force", fabric=fabric, kubeconfig=api_server)
     assert (forced.exit_code, f"          .metadata.labels.{PART_OF}: taken -> applyset-" in forced.stdout) == (0, True)
-    run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
+    run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
 
 
 def test_the_last_run_is_undone_after_it_was_shown_and_asked_for(api_server: Path, fabric: str) -> None:
     def native(*words: str, of: str = fabric) -> Result:
         return run("apply", "native", *words, fabric=of, kubeconfig=api_server)
 
-    nothing = native("--undo", "--yes")
+    nothing = native("--undo", "--yes", "--wait", "0")
     assert nothing.exit_code == 2
     assert "keeps nothing of what was there before the last run of trackbed-rolled-native; apply the" in nothing.stderr
     native("--yes", "--wait", "0")
@@ -127,13 +127,13 @@ def test_the_last_run_is_undone_after_it_was_shown_and_asked_for(api_server: Pat
     assert shown.exit_code == 2
     assert "changed   ValidatingAdmissionPolicy trackbed-rails\n" in shown.stdout
     assert "say --yes to do this" in shown.stderr
-    assert native("--undo", "--yes").exit_code == 0
+    assert native("--undo", "--yes", "--wait", "0").exit_code == 0
     assert run("diff", "native", fabric=fabric, kubeconfig=api_server).exit_code == 0
-    again = native("--undo", "--yes")
+    again = native("--undo", "--yes", "--wait", "0")
     assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "the cluster is as wanted")
     both = native("--undo", "--remove")
     assert (both.exit_code, "say one of them" in both.stderr) == (2, True)
-    native("--remove", "--yes")
+    native("--remove", "--yes", "--wait", "0")
 
 
 def test_a_run_after_one_that_broke_off_says_where_undo_leads(api_server: Path, fabric: str) -> None:
@@ -143,9 +143,9 @@ def test_a_run_after_one_that_broke_off_says_where_undo_leads(api_server: Path, 
         client.delete(daemon)
     again = run("apply", "native", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
     assert "the last run broke off; --undo will go back to before that one\n" in again.stderr
-    back = run("apply", "native", "--undo", "--yes", fabric=fabric, kubeconfig=api_server)
+    back = run("apply", "native", "--undo", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
     assert (back.exit_code, back.stdout.endswith("removed\n")) == (0, True)
-    run("apply", "native", "--remove", "--yes", fabric=fabric, kubeconfig=api_server)
+    run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
 
 
 @pytest.mark.parametrize(

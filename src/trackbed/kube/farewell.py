@@ -33,8 +33,8 @@ def farewell(client: Client, namespace: str, tell: Tell, seconds: float = SECOND
     Nodes whose agent has not left after so long are told of, with what to do there.
     """
     found = client.find(_API, _KIND, NAME, namespace)
-    if found is None or found["metadata"].get("deletionTimestamp"):
-        return
+    if found is None or found["metadata"].get("deletionTimestamp") or not _generation(found):
+        return  # where no controller has seen it yet there are no agents either
     image = found["spec"]["template"]["spec"]["containers"][0]["image"]
     client.apply(leaving(image, namespace), manager=MANAGER, force=True)
     deadline = time.monotonic() + seconds
@@ -55,6 +55,11 @@ def _left(client: Client, namespace: str) -> tuple[int, int]:
     found = client.get(_API, _KIND, NAME, namespace)
     status = found.get("status", {})
     wanted = int(status.get("desiredNumberScheduled", 0))
-    if status.get("observedGeneration", 0) < found["metadata"]["generation"]:
+    if _generation(found) < found["metadata"]["generation"]:
         return 0, max(wanted, 1)
     return min(int(status.get("updatedNumberScheduled", 0)), int(status.get("numberReady", 0))), wanted
+
+
+def _generation(found: Object) -> int:
+    """The generation that its controller has seen last; 0 for none."""
+    return int(found.get("status", {}).get("observedGeneration", 0))
