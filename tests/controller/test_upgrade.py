@@ -133,12 +133,13 @@ class Hosts:
         return name != REBOOTING or bool(rail.spec.may_reboot)
 
     def applied(self) -> dict[str, str]:
-        """What each host is set up as."""
-        return {name: host.applied for name, host in self.agents.hosts.items()}
+        """What each host of this roll-out is set up as; other tests have others."""
+        return {name: self.agents.hosts[name].applied for name in ALL}
 
     def counts(self) -> dict[str, tuple[int, int]]:
-        """How often each host was set up, and which boot it is in."""
-        return {name: (host.changes, host.boot) for name, host in self.agents.hosts.items()}
+        """How often each of them was set up, and which boot it is in."""
+        hosts = ((name, self.agents.hosts[name]) for name in ALL)
+        return {name: (host.changes, host.boot) for name, host in hosts}
 
 
 @dataclass
