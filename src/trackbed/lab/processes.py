@@ -54,7 +54,7 @@ def start(name: str, argv: Sequence[str], folder: Path, *, stays: bool) -> Proce
             stdout=stream,
             stderr=stream,
             start_new_session=True,
-            preexec_fn=None if stays else _die_with_parent,  # noqa: PLW1509 - one prctl call, which takes no lock
+            preexec_fn=None if stays else die_with_parent,  # noqa: PLW1509 - one prctl call, which takes no lock
         )
     child.returncode = 0  # ours to wait for from here on: Popen's own bookkeeping would warn about a child that lives
     return Process(name, child.pid, _started(child.pid), str(log))
@@ -95,5 +95,6 @@ def _started(pid: int) -> int:
     return 0 if fields[0] == "Z" else int(fields[_START_TIME])
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Have the kernel kill this process once its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

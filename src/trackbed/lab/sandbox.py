@@ -92,7 +92,7 @@ def _ending(body: Callable[[], int]) -> NoReturn:
 
 
 def _keep(work: Callable[[], int], folder: Path) -> int:
-    _unshare()
+    unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET)
     alive, held = os.pipe()
     first = os.fork()
     if first == 0:
@@ -116,11 +116,15 @@ def _follows(alive: int) -> bool:
     return not dead
 
 
-def _unshare() -> None:
+def unshare(kinds: int) -> None:
+    """Be in new namespaces of these kinds; who is not root is root of a user namespace for them. Raises SandboxError.
+
+    Must be called from a process with one thread.
+    """
     rootless = os.geteuid() != 0
     uid, gid = os.geteuid(), os.getegid()
     try:
-        _call("unshare", CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | (CLONE_NEWUSER if rootless else 0))
+        _call("unshare", kinds | (CLONE_NEWUSER if rootless else 0))
         if rootless:
             Path("/proc/self/setgroups").write_text("deny")
             Path("/proc/self/uid_map").write_text(f"0 {uid} 1")

@@ -15,12 +15,10 @@ can be reached from this machine but through the socket, which is 0600. There is
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import fcntl
 import ipaddress
 import json
 import os
-import signal
 import socket
 import struct
 import sys
@@ -32,6 +30,8 @@ from pathlib import Path
 import msgspec
 
 from trackbed.lab.kubernetes import node
+from trackbed.lab.processes import die_with_parent
+from trackbed.lab.sandbox import CLONE_NEWNET, unshare
 from trackbed.lab.vm.machine import Shape, socket_path
 from trackbed.netlink.addresses import Address, add_address
 from trackbed.netlink.links import get_link, set_link
@@ -52,8 +52,6 @@ CONFIGURATION = {
     ],
 }
 
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000  # include/uapi/linux/sched.h
-_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # include/uapi/linux/if_tun.h
 INTERFACE = "cluster"
 _PORT = 443
@@ -61,7 +59,6 @@ _SECONDS = 5.0
 _CHUNK = 1 << 16
 _FRAME = 1 << 16
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 """Both directions of a connection."""
 
@@ -72,10 +69,10 @@ def main(words: Sequence[str]) -> None:
     os.chdir(folder)
     os.umask(0o077)
     if os.fork() == 0:
-        _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
+        die_with_parent()
         asyncio.run(_outside(_api_port(folder)))
     else:
-        _unshare()
+        unshare(CLONE_NEWNET)
         asyncio.run(_inside(servers))
 
 
@@ -186,22 +183,6 @@ async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
             sink.write(data)
             await sink.drain()
     sink.close()
-
-
-def _unshare() -> None:
-    """A network namespace of our own; who is not root is root of a user namespace for it."""
-    uid, gid = os.geteuid(), os.getegid()
-    _call("unshare", _CLONE_NEWNET | (_CLONE_NEWUSER if uid else 0))
-    if uid:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
-        Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
-
-
-def _call(name: str, *arguments: int) -> None:
-    if getattr(_libc, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 if __name__ == "__main__":
