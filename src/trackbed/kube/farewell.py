@@ -38,26 +38,29 @@ def farewell(client: Client, namespace: str, tell: Tell, seconds: float = SECOND
     image = found["spec"]["template"]["spec"]["containers"][0]["image"]
     client.apply(leaving(image, namespace), manager=MANAGER, force=True)
     deadline = time.monotonic() + seconds
-    left, wanted = _left(client, namespace)
-    while left < wanted and time.monotonic() < deadline:
-        tell(f"agents have left {left} of {wanted} nodes")
+    told = ""
+    while (late := _late(client, namespace)) and time.monotonic() < deadline:
+        if late != told:
+            tell(f"waiting: {late}")
+        told = late
         time.sleep(_POLL_SECONDS)
-        left, wanted = _left(client, namespace)
-    if left < wanted:
+    if late:
         tell(
-            f"going on although agents have left {left} of {wanted} nodes only: on the others no pod can start or end "
-            "until somebody runs there: trackbed agent remove-cni /opt/cni/bin --networks /etc/cni/net.d"
+            f"going on although {late} only: on the others no pod can start or end until somebody takes "
+            '{"type": "trackbed"} out of the .conflist in /etc/cni/net.d there, and then deletes /opt/cni/bin/trackbed'
         )
 
 
-def _left(client: Client, namespace: str) -> tuple[int, int]:
-    """How many nodes were left, of how many."""
+def _late(client: Client, namespace: str) -> str:
+    """How far agents have left their nodes, in words; empty once all have."""
     found = client.get(_API, _KIND, NAME, namespace)
     status = found.get("status", {})
-    wanted = int(status.get("desiredNumberScheduled", 0))
+    wanted, left = int(status.get("desiredNumberScheduled", 0)), 0
     if _generation(found) < found["metadata"]["generation"]:
-        return 0, max(wanted, 1)
-    return min(int(status.get("updatedNumberScheduled", 0)), int(status.get("numberReady", 0))), wanted
+        wanted = max(wanted, 1)
+    else:
+        left = min(int(status.get("updatedNumberScheduled", 0)), int(status.get("numberReady", 0)))
+    return f"agents have left {left} of {wanted} nodes" if left < wanted else ""
 
 
 def _generation(found: Object) -> int:
