@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from trackbed_lab.kubernetes.control_plane import ControlPlaneError
+
 from bench import delegates, floor, kernel, memory, multus, trackbed_case, turns, whole
 from bench.cluster import Cluster, cluster
 from bench.node import RAILS, Node, node
 from bench.peers import Peers
 from bench.turns import Case, Counts, Measured
-from trackbed.lab.kubernetes.control_plane import ControlPlaneError
 
 _FLOORS: Final = {"macvlan": floor.macvlan, "move": floor.move}
 _DELEGATES: Final = {"macvlan": delegates.macvlan, "move": delegates.move}

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from trackbed_lab.kubernetes import control_plane, crds
+
 from bench.node import NAMESPACE
 from trackbed.kube.client import Client, connect
-from trackbed.lab.kubernetes import control_plane, crds
 
 _GROUP: Final = "k8s.cni.cncf.io"
 _KIND: Final = "NetworkAttachmentDefinition"

@@ -19,6 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes.agents import Agents
+from trackbed_lab.kubernetes.programs import CONTROL_PLANE
+
 from bench.figures import Figure
 from tests.kinds import installed
 from trackbed.controller.objects import FABRICS, NODES, Node
@@ -29,9 +33,6 @@ from trackbed.kube.errors import KubeError
 from trackbed.kube.live import Live
 from trackbed.kube.reflector import Reflector
 from trackbed.kube.serving import until_one_ends
-from trackbed.lab.kubernetes import build, control_plane
-from trackbed.lab.kubernetes.agents import Agents
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 
 _NAMESPACE: Final = "trackbed-system"
 _ROLLED, _SETTLED = 1_000, 10_000

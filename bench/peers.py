@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from trackbed_lab.kubernetes import build
+from trackbed_lab.kubernetes.programs import CONTROL_PLANE
+
 from bench import multus
-from trackbed.lab.kubernetes import build
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 
 VERSION: Final = "v1.9.1"
 PLUGINS: Final = ("macvlan", "host-device", "host-local", "ptp")

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+from trackbed_lab.kubernetes import build
+from trackbed_lab.kubernetes.programs import SHIM
 
 from bench import kernel, runtime
 from bench.node import RAILS, Calls, Node, Pod
 from trackbed.agent.client import status
 from trackbed.agent.install import BUILT, install
-from trackbed.lab.kubernetes import build
-from trackbed.lab.kubernetes.programs import SHIM
 from trackbed.plan.compute import plan
 from trackbed.plan.plan import NodePlan, PortPlan
 from trackbed.plan.wire import write_node

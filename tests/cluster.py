@@ -1,6 +1,6 @@
 """A real API server for tests, with the CRDs of the folder that TRACKBED_CRDS names: one for the whole run of pytest.
 
-Etcd and API server are built once and kept (`trackbed.lab.kubernetes.build`); without controllers an object stays as
+Etcd and API server are built once and kept (`trackbed_lab.kubernetes.build`); without controllers an object stays as
 it was sent. Without CRDs the tests that need them are skipped with that reason; with CI=true a skip is a failure.
 """
 
@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes import build, control_plane, crds
+from trackbed_lab.kubernetes.programs import CONTROL_PLANE, HELM
 
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import RefusedError, UnknownKindError
-from trackbed.lab.kubernetes import build, control_plane, crds
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE, HELM
 
 ROOT = Path(__file__).parents[1]
 MODULES = Path(__file__).parent / "crds"

@@ -10,10 +10,11 @@ import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
+from trackbed_lab.kubernetes import build
+from trackbed_lab.kubernetes.programs import SHIM
+
 import trackbed
 from trackbed.agent.install import BUILT
-from trackbed.lab.kubernetes import build
-from trackbed.lab.kubernetes.programs import SHIM
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "Containerfile").read_text()

@@ -90,7 +90,7 @@ def test_every_suppression_in_the_code_says_why() -> None:
     bare = re.compile(r"# (?:noqa|type: ignore)(?:: ?[A-Z0-9, ]+|\[[a-z-, ]+\])? *$")
     lines = [
         f"{path.relative_to(ROOT)}:{number}"
-        for folder in ("src", "tests", "bench", "scripts")
+        for folder in ("src", "packages", "tests", "bench", "scripts")
         for path in sorted((ROOT / folder).glob("**/*.py"))
         for number, line in enumerate(path.read_text().splitlines(), start=1)
         if bare.search(line)

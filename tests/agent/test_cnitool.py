@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes import build
+from trackbed_lab.kubernetes.programs import CNITOOL
 
 from tests.agent.node import CALL_SECONDS, Node, Pod, inside
-from trackbed.lab.kubernetes import build
-from trackbed.lab.kubernetes.programs import CNITOOL
 
 pytestmark = [pytest.mark.needs("root", "unshare", "go"), pytest.mark.usefixtures("agent")]
 

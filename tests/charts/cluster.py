@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trackbed_lab.kubernetes.agents import Agents
+
 from tests.charts.chart import CHART, NAMESPACE, RELEASE, run
 from trackbed.controller.uninstall import Keep, uninstall
 from trackbed.kube.client import Client, Object
 from trackbed.kube.live import Live, connect
 from trackbed.kube.railnode import API_VERSION
-from trackbed.lab.kubernetes.agents import Agents
 
 _T = TypeVar("_T")
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from tests.admission.live import make_namespace
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Site, uninstalled
 from trackbed.kube.client import connect
-from trackbed.lab.kubernetes import build, control_plane
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 
 
 @pytest.fixture(scope="session")

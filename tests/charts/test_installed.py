@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from trackbed_lab.kubernetes import crds
+from trackbed_lab.kubernetes.agents import Agents
+from trackbed_lab.ports import held_ports
 
 from tests.admission.live import make_namespace, refusal
 from tests.admission.values import pod
@@ -22,9 +25,6 @@ from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.live import connect as follow
 from trackbed.kube.railnode import API_VERSION, PATH
-from trackbed.lab.kubernetes import crds
-from trackbed.lab.kubernetes.agents import Agents
-from trackbed.lab.ports import held_ports
 
 pytestmark = pytest.mark.slow
 

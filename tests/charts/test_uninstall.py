@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from trackbed_lab.kubernetes.agents import Agents
+from trackbed_lab.ports import held_ports
 
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Key, Site, fabric, node, running, simulated, stage, uninstalled
@@ -17,8 +19,6 @@ from trackbed.cli.main import cli
 from trackbed.controller import uninstall as program
 from trackbed.kube.client import Object
 from trackbed.kube.railnode import API_VERSION, TAINT
-from trackbed.lab.kubernetes.agents import Agents
-from trackbed.lab.ports import held_ports
 
 pytestmark = pytest.mark.slow
 

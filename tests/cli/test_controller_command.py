@@ -14,11 +14,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from click.testing import CliRunner
+from trackbed_lab.ports import held_ports
 
 from tests.kinds import installed
 from trackbed.cli.main import cli
 from trackbed.kube.client import connect
-from trackbed.lab.ports import held_ports
 
 SECONDS = 60.0
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from trackbed_lab.kubernetes import build, control_plane, crds
+from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from trackbed.cli.main import cli
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.crds import crds as kinds
 from trackbed.kube.railnode import API_VERSION
-from trackbed.lab.kubernetes import build, control_plane, crds
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
 kind: Fabric

@@ -20,6 +20,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
+from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes.programs import CONTROL_PLANE
+from trackbed_lab.ports import held_ports
+from trackbed_lab.processes import stop
 
 from tests.admission.live import make_namespace, refusal
 from tests.admission.test_server import review
@@ -30,10 +34,6 @@ from tests.kinds import installed
 from trackbed.admission.certificates import renewed
 from trackbed.cli.main import cli
 from trackbed.kube.client import Client, connect
-from trackbed.lab.kubernetes import build, control_plane
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE
-from trackbed.lab.ports import held_ports
-from trackbed.lab.processes import stop
 
 API = "admissionregistration.k8s.io/v1"
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

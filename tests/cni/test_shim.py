@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes import build
+from trackbed_lab.kubernetes.programs import SHIM as BUILT
 
 import trackbed
 from trackbed.agent.install import install
-from trackbed.lab.kubernetes import build
-from trackbed.lab.kubernetes.programs import SHIM as BUILT
 
 SHIM = Path(trackbed.__file__).parent / "cni" / "shim.py"
 CONFIG = b'{"cniVersion":"1.0.0","name":"rails","type":"trackbed"}'

@@ -8,6 +8,8 @@ from typing import cast
 
 import msgspec
 import pytest
+from trackbed_lab.kubernetes import crds
+from trackbed_lab.kubernetes.agents import Agents
 
 from tests.cluster import crds_folder
 from tests.controller.test_run import Ground, kubeconfig, scene
@@ -18,8 +20,6 @@ from trackbed.kube import reflector
 from trackbed.kube.client import Object, connect
 from trackbed.kube.live import Live, decoded
 from trackbed.kube.railnode import RETRY, TAINT
-from trackbed.lab.kubernetes import crds
-from trackbed.lab.kubernetes.agents import Agents
 
 __all__ = ["kubeconfig"]
 

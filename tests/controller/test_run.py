@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from trackbed_lab.kubernetes.agents import Agents
 
 from tests.kinds import installed
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES
@@ -21,7 +22,6 @@ from trackbed.kube.client import connect
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import TAINT
-from trackbed.lab.kubernetes.agents import Agents
 from trackbed.spec.load import load_lock
 
 NAMESPACE = "trackbed-system"

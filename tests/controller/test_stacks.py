@@ -14,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes import crds
+from trackbed_lab.kubernetes.agents import Agents
 
 from tests.controller.test_run import NAMESPACE, Ground
 from tests.kinds import installed
@@ -27,8 +29,6 @@ from trackbed.controller.stacks import Stacks
 from trackbed.kube import live as kube
 from trackbed.kube.client import Client, Object, configured, connect
 from trackbed.kube.errors import RefusedError
-from trackbed.lab.kubernetes import crds
-from trackbed.lab.kubernetes.agents import Agents
 from trackbed.plan.compute import plan
 from trackbed.plan.plan import Plan
 from trackbed.spec.load import fabric_of

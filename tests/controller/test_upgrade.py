@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes.agents import Agents, Host
 
 from tests.controller import newer
 from tests.controller.test_run import NAMESPACE, Ground
@@ -36,7 +37,6 @@ from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import TAINT
 from trackbed.kube.reflector import Reflector
-from trackbed.lab.kubernetes.agents import Agents, Host
 from trackbed.plan.lock import document
 from trackbed.stacks.objects import Manifest
 

@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from trackbed.lab.vm import apt
+from trackbed_lab.vm import apt
 
 _HOW = "install openssh-server, or let this machine's apt reach Debian's archive"
 

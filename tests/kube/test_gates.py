@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from trackbed_lab.kubernetes import crds
 
 from tests.kube.objects import GROUP, NAMESPACE, crd, daemon_set, node, pod, put, template, waiting
 from tests.stacks.sites import alike, planned
 from trackbed.kube.client import Client, connect
 from trackbed.kube.gates import Gate, look
-from trackbed.lab.kubernetes import crds
 from trackbed.plan.plan import Plan
 from trackbed.stacks import MODULES, stack
 from trackbed.stacks.install.steps import steps

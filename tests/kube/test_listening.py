@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from trackbed_lab.ports import held_ports
 
 from trackbed.kube.listening import Address, ListenError, listening
-from trackbed.lab.ports import held_ports
 
 BOTH = ("127.0.0.1", "::1")
 

@@ -8,13 +8,13 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from prometheus_client import Counter, Gauge, Histogram
+from trackbed_lab.ports import held_ports
 
 from trackbed.admission import metrics as of_reviews
 from trackbed.controller import metrics as of_roll_outs
 from trackbed.kube import metrics
 from trackbed.kube.listening import Address
 from trackbed.kube.observed import observed
-from trackbed.lab.ports import held_ports
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

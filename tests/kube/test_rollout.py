@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes import crds
 
 from tests.kube.objects import GROUP, crd
 from trackbed.kube import applyset
@@ -13,7 +14,6 @@ from trackbed.kube.applyset import ApplySet
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.rollout import Manner, Rollout, StuckError
-from trackbed.lab.kubernetes import crds
 from trackbed.stacks.install.steps import Apply, Labelled, Step
 from trackbed.stacks.stack import Wait
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from trackbed_lab.place import Place
 
 from tests.lab.fabrics import P2P, fabric
-from trackbed.lab.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes import cluster
+from trackbed_lab.kubernetes.pods import PodError, find
+from trackbed_lab.kubernetes.run import VFS
+from trackbed_lab.vm import lab, run
+from trackbed_lab.vm.channel import ChannelError, execute
+from trackbed_lab.vm.machine import Shape
 
 from tests.lab import servers
 from trackbed.agent.protocol import STATUS_REQUEST
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.errors import KubeError
-from trackbed.lab.kubernetes import cluster
-from trackbed.lab.kubernetes.pods import PodError, find
-from trackbed.lab.kubernetes.run import VFS
-from trackbed.lab.vm import lab, run
-from trackbed.lab.vm.channel import ChannelError, execute
-from trackbed.lab.vm.machine import Shape
 from trackbed.stacks import stack
 from trackbed.stacks.rails import OWN_PREFIX, resource
 from trackbed.stacks.stack import objects

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from trackbed.lab.sandbox import start
+from trackbed_lab.sandbox import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

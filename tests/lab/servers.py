@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from trackbed_lab.vm import accelerator, doctor, lab, parts
+from trackbed_lab.vm.channel import Done, execute
+from trackbed_lab.vm.machine import Shape, own
 
 from trackbed.chain import settings
 from trackbed.chain.render import render
 from trackbed.chain.setting import File
-from trackbed.lab.vm import accelerator, doctor, lab, parts
-from trackbed.lab.vm.channel import Done, execute
-from trackbed.lab.vm.machine import Shape, own
 from trackbed.plan.compute import plan
 from trackbed.plan.plan import Plan
 from trackbed.spec.load import load

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes import cluster
+from trackbed_lab.vm import keeper
+from trackbed_lab.vm.channel import execute
+from trackbed_lab.vm.machine import Shape, own
 
 from tests.lab import servers
 from trackbed.kube.client import Client, connect
-from trackbed.lab.kubernetes import cluster
-from trackbed.lab.vm import keeper
-from trackbed.lab.vm.channel import execute
-from trackbed.lab.vm.machine import Shape, own
 from trackbed.plan.wire import write_node
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")]

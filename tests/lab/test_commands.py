@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trackbed_lab.place import Place
 
 from tests.lab.commands import Said, lab, trackbed
 from tests.lab.fabrics import P2P, fabric
 from tests.lab.nobody import NOBODY
 from tests.lab.sandboxes import all_ending, descendants
-from trackbed.lab.place import Place
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from trackbed_lab import faults
+from trackbed_lab.lab import Lab
 
 from tests.lab.sandboxes import keeper
-from trackbed.lab import faults
-from trackbed.lab.lab import Lab
 from trackbed.verify.catalogue import catalogue
 from trackbed.verify.finding import BROKEN
 

@@ -11,17 +11,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
-from trackbed.lab.kubernetes import gateway
-from trackbed.lab.processes import Process, start, stop
-from trackbed.lab.vm.machine import Shape
+from trackbed_lab.kubernetes import gateway
+from trackbed_lab.processes import Process, start, stop
+from trackbed_lab.vm.machine import Shape
 
 SECONDS = 30.0
 PYTHON = (sys.executable, "-m")
 NODE = """
 import asyncio, subprocess, sys
 from pathlib import Path
-from trackbed.lab.kubernetes import gateway
+from trackbed_lab.kubernetes import gateway
 
 async def echo(reader, writer):
     writer.write(b"pod heard " + await reader.readline())
@@ -53,9 +52,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         url = f"https://127.0.0.1:{api.getsockname()[1]}"
         (tmp_path / "kubeconfig").write_text(json.dumps({"clusters": [{"cluster": {"server": url}}]}))
         unshared = ["unshare", "--net", sys.executable, "-c", NODE, str(servers)]
-        started = [start("switch", [*PYTHON, "trackbed.lab.vm.switch", str(servers)], tmp_path, stays=False)]
+        started = [start("switch", [*PYTHON, "trackbed_lab.vm.switch", str(servers)], tmp_path, stays=False)]
         try:
-            words = [*PYTHON, "trackbed.lab.kubernetes.gateway", str(tmp_path), str(servers)]
+            words = [*PYTHON, "trackbed_lab.kubernetes.gateway", str(tmp_path), str(servers)]
             started.append(start("gateway", words, tmp_path, stays=False))
             _until((tmp_path / gateway.PODS).is_socket, started)
             started.append(start("node", unshared, tmp_path, stays=False))

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from trackbed.lab.kubernetes import images
-from trackbed.lab.kubernetes.images import Image
-from trackbed.lab.vm.parts import PartsError
+from trackbed_lab.kubernetes import images
+from trackbed_lab.kubernetes.images import Image
+from trackbed_lab.vm.parts import PartsError
 
 
 def members(archive: bytes) -> dict[str, bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from trackbed_lab.kubernetes import job
+
 from tests.agent.node import FABRIC
-from trackbed.lab.kubernetes import job
 from trackbed.plan.compute import plan
 from trackbed.spec.load import load
 

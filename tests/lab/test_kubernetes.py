@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
-from trackbed.lab import processes
-from trackbed.lab.kubernetes import build, control_plane
-from trackbed.lab.kubernetes.programs import CONTROL_PLANE, NODE
-from trackbed.lab.ports import held_ports
+from trackbed_lab import processes
+from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes.programs import CONTROL_PLANE, NODE
+from trackbed_lab.ports import held_ports
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 

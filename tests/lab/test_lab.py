@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from trackbed_lab import run
+from trackbed_lab.lab import Lab
+from trackbed_lab.run import prove
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, ONLY_V6, P2P, SHARED, fabric
 from tests.lab.sandboxes import in_sandbox
-from trackbed.lab import run
-from trackbed.lab.lab import Lab
-from trackbed.lab.run import prove
 from trackbed.verify.run_result import Pair
 
 ENDS = [(node, rail) for node in ("node-0", "node-1") for rail in (0, 1)]

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes import control_plane
+from trackbed_lab.kubernetes.run import VFS
+from trackbed_lab.vm import keeper
 
 from tests.lab.native import IN_A_ROUND, NODE, Trial, raised, rounds
-from trackbed.lab.kubernetes import control_plane
-from trackbed.lab.kubernetes.run import VFS
-from trackbed.lab.vm import keeper
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")]
 

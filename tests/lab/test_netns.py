@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trackbed_lab import netns
+from trackbed_lab.topology import SPINE, Topology, topology
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, P2P, SHARED, planned
 from tests.lab.sandboxes import in_sandbox
-from trackbed.lab import netns
-from trackbed.lab.topology import SPINE, Topology, topology
 from trackbed.netlink.addresses import Address, add_address, delete_address, list_addresses
 from trackbed.netlink.links import get_link, list_links, set_link
 from trackbed.netlink.routes import RT_SCOPE_LINK, RTPROT_STATIC, delete_route, list_routes

@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from trackbed_lab import vm
+from trackbed_lab.kubernetes import images, own_image
+from trackbed_lab.kubernetes.images import ImageError
 
 from tests.lab.test_images import unpacked
-from trackbed.lab import vm
-from trackbed.lab.kubernetes import images, own_image
-from trackbed.lab.kubernetes.images import ImageError
 
 CHROOT = shutil.which("chroot") or "/usr/sbin/chroot"
 NAME = "lab.trackbed.dev/agent:1"

@@ -3,10 +3,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from trackbed_lab import place
+from trackbed_lab.place import RUN_PREFIX, Place, all_labs
 
 from tests.lab.nobody import NOBODY
-from trackbed.lab import place
-from trackbed.lab.place import RUN_PREFIX, Place, all_labs
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from trackbed_lab.kubernetes.pods import Container, PodError, find
 
 from trackbed.kube.client import Client
-from trackbed.lab.kubernetes.pods import Container, PodError, find
 
 RUNS = {
     "spec": {"nodeName": "node-1"},

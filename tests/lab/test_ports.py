@@ -4,8 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
-
-from trackbed.lab.ports import held_ports
+from trackbed_lab.ports import held_ports
 
 
 def test_ports_differ_and_are_none_that_callers_get() -> None:

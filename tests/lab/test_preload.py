@@ -7,10 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from trackbed.lab.kubernetes import build, images, preload
-from trackbed.lab.kubernetes.images import Image, ImageError
-from trackbed.lab.kubernetes.programs import NODE
+from trackbed_lab.kubernetes import build, images, preload
+from trackbed_lab.kubernetes.images import Image, ImageError
+from trackbed_lab.kubernetes.programs import NODE
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.may_skip("building containerd takes minutes; TRACKBED_VM=1 asks")]
 

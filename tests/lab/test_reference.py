@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trackbed.lab.reference import page
+from trackbed_lab.reference import page
+
 from trackbed.verify.catalogue import catalogue
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"

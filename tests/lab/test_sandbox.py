@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from trackbed_lab.sandbox import first_of, inside, start
 
 from tests.lab.sandboxes import SECONDS, all_ending, descendants, in_sandbox, keeper
 from tests.namespaces import fresh_netns
-from trackbed.lab.sandbox import first_of, inside, start
 from trackbed.netlink import netns
 from trackbed.netlink.links import End, create_veth, list_links
 from trackbed.netlink.sockets import Socket

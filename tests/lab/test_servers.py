@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from trackbed_lab.vm import keeper, lab
+from trackbed_lab.vm.channel import ChannelError, boot_id, execute
+from trackbed_lab.vm.faults import FAULTS
 
 from tests.lab import servers
 from tests.lab.servers import ALONE, OTHER, USUAL
-from trackbed.lab.vm import keeper, lab
-from trackbed.lab.vm.channel import ChannelError, boot_id, execute
-from trackbed.lab.vm.faults import FAULTS
 
 pytestmark = pytest.mark.may_skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them")
 
@@ -101,7 +101,7 @@ def test_each_fault_is_named_first_and_a_mended_server_is_sound(here: lab.Lab) -
 
 
 def _tried(here: lab.Lab, node: str, ids: list[str]) -> list[dict[str, str]]:
-    argv = [sys.executable, "-m", "trackbed.lab.vm.faults.inside", f"/run/own/{node}.yaml", node, "try", *ids]
+    argv = [sys.executable, "-m", "trackbed_lab.vm.faults.inside", f"/run/own/{node}.yaml", node, "try", *ids]
     done = execute(here.server(node).channel, argv, 1500)
     return [json.loads(line) for line in done.output.decode().splitlines()]
 

@@ -7,8 +7,7 @@ import platform
 import time
 
 import pytest
-
-from trackbed.lab.vm import tsc
+from trackbed_lab.vm import tsc
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no such counter")

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
-
-from trackbed.cli.lab import command as lab_command
-from trackbed.cli.lab.vm import command
-from trackbed.lab.kubernetes import control_plane
-from trackbed.lab.vm import agent, apt, channel, disk, grub, initramfs, keeper, lab, machine, parts, switch
+from trackbed_lab.cli import command as lab_command
+from trackbed_lab.cli.vm import command
+from trackbed_lab.kubernetes import control_plane
+from trackbed_lab.vm import agent, apt, channel, disk, grub, initramfs, keeper, lab, machine, parts, switch
 
 BOOT = machine.Boot(["qemu"], "/parts/vmlinuz", "/parts/initramfs", {"hostroot": "/", "own": "/lab/node-1/own"}, 4321)
 SHAPE = machine.Shape(servers=2, rails=8)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from trackbed.lab.vm.router import Gateway, Router, arp, one_hop_further
+from trackbed_lab.vm.router import Gateway, Router, arp, one_hop_further
+
 from trackbed.probes import arp as probe
 
 GATEWAYS = [Gateway(10 << 24 | rail << 16 | 1, 10 << 24 | rail << 16, 16) for rail in range(2)]

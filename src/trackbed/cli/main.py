@@ -40,7 +40,7 @@ COMMANDS = {
     "lab": ("lab", "Stand up a whole fabric in network namespaces."),
     "faults": ("faults", "List the faults that doctor knows."),
 }
-"""Command -> (module in trackbed.cli, one line of help); the module's attribute `command` is the command."""
+"""Command -> (module in trackbed.cli, one line of help). The attribute `command` of the module is the command."""
 
 
 class _Lazy(click.Group):
@@ -52,6 +52,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if name not in COMMANDS:
             return None
+        if name == "lab":
+            return _load_lab()
         command: click.Command = import_module(f"trackbed.cli.{COMMANDS[name][0]}").command
         return command
 
@@ -67,6 +69,19 @@ class _Lazy(click.Group):
 
             ctx.fail(f"no such command {args[0]!r}{meant(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
+
+
+def _load_lab() -> click.Command:
+    """Return the commands of the distribution trackbed-lab. Raises UsageError (exit 2) where it is not installed."""
+    try:
+        command: click.Command = import_module("trackbed_lab.cli").command
+    except ModuleNotFoundError as error:
+        if error.name != "trackbed_lab":
+            raise
+        raise click.UsageError(
+            f"the lab is a package of its own that is not installed here; run: pip install trackbed-lab=={__version__}"
+        ) from error
+    return command
 
 
 EPILOG = """\b

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from trackbed_lab.vm.faults import names, rdma, vfs
 
-from trackbed.lab.vm.faults import names, rdma, vfs
 from trackbed.verify.catalogue import catalogue
 
 if TYPE_CHECKING:

@@ -1,0 +1,82 @@
+"""`trackbed lab break`, `heal` and `doctor`: practise on a lab."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.options import output_option, refuse
+from trackbed_lab.cli.session import guarded, joined, known_fault, name_option
+
+if TYPE_CHECKING:
+    from trackbed_lab.lab import Lab
+
+_node = click.option("--node", "node_name", metavar="NAME", help="Where. Default: the first node.")
+_rail = click.option("--rail", type=click.IntRange(min=0), help="On which rail. Default: 1.")
+
+
+@click.command("break")
+@name_option
+@click.argument("fault_id")
+@_node
+@_rail
+def break_(name: str, fault_id: str, node_name: str | None, rail: int | None) -> None:
+    """Break one link of the chain; `trackbed faults` lists which.
+
+    \b
+    Examples:
+      trackbed lab break route-rule-missing
+      trackbed lab break fabric-port-on-wrong-leaf --node gpu-1 --rail 3
+    """
+    raise SystemExit(joined(name, lambda lab: _fault(lab, fault_id, node_name, rail, heal=False)))
+
+
+@click.command("heal")
+@name_option
+@click.argument("fault_id")
+@_node
+@_rail
+def heal(name: str, fault_id: str, node_name: str | None, rail: int | None) -> None:
+    """Undo a fault that `break` has made.
+
+    \b
+    Example:
+      trackbed lab heal route-rule-missing
+    """
+    raise SystemExit(joined(name, lambda lab: _fault(lab, fault_id, node_name, rail, heal=True)))
+
+
+def _fault(lab: Lab, fault_id: str, node_name: str | None, rail: int | None, *, heal: bool) -> int:
+    from trackbed_lab import faults
+    from trackbed_lab.faults.place import UnsuitableError
+
+    known_fault(fault_id)
+    try:
+        place = faults.place_of(lab, node_name, rail)
+        guarded(lambda: (faults.heal if heal else faults.inject)(place, fault_id))
+    except UnsuitableError as error:
+        refuse(str(error))
+    click.echo(f"{'healed' if heal else 'broke'} {fault_id} at {place.node.name} rail {place.port.rail}")
+    return 0
+
+
+@click.command("doctor")
+@name_option
+@output_option("text", "json")
+def doctor(name: str, form: str) -> None:
+    """Diagnose all nodes of the lab. Exit 0 sound, 1 broken, 3 unknown.
+
+    \b
+    Example:
+      trackbed lab doctor
+    """
+    raise SystemExit(joined(name, lambda lab: _doctor(lab, form)))
+
+
+def _doctor(lab: Lab, form: str) -> int:
+    from trackbed.cli.findings import show
+
+    diagnosis = lab.diagnose()
+    show(diagnosis, form)
+    return diagnosis.status

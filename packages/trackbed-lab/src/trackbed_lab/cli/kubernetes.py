@@ -1,0 +1,165 @@
+"""`trackbed lab kubernetes`: a real control plane on loopback, with emulated servers as its nodes where wanted."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.options import refuse
+from trackbed_lab.cli.vm import chosen, say, unknown
+
+if TYPE_CHECKING:
+    from trackbed.kube.client import Object
+    from trackbed_lab.processes import Process
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "trackbed" / "kubernetes"
+
+
+folder_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=_folder,
+    help="Folder for kubeconfig, logs and data.  [default: ~/.local/state/trackbed/kubernetes]",
+)
+
+
+@click.group("kubernetes")
+def command() -> None:
+    """Run a real Kubernetes, built once from source: the control plane on loopback, emulated servers as nodes.
+
+    \b
+    Examples:
+      trackbed lab kubernetes up --crds ./crds && trackbed lint --cluster
+      trackbed lab kubernetes up --nodes 2
+    """
+
+
+@command.command("up")
+@folder_option
+@click.option(
+    "--crds",
+    envvar="TRACKBED_CRDS",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Load every CustomResourceDefinition below DIR. Default: $TRACKBED_CRDS.",
+)
+@click.option("--nodes", default=0, show_default=True, help="Emulated servers with kubelet and containerd.")
+@click.option("--rails", default=8, show_default=True, help="NICs of each node, 7 VFs each.")
+@click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
+def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> None:
+    """Start it; it runs until `down`. The first time its programs are built, which takes some minutes.
+
+    \b
+    Examples:
+      trackbed lab kubernetes up --crds ./crds
+      trackbed lab kubernetes up --nodes 2
+    """
+    from trackbed_lab.kubernetes import build, cluster
+    from trackbed_lab.kubernetes.crds import CrdError, definitions
+
+    folder = folder.absolute()
+    try:
+        wanted = definitions(crds) if crds else []
+    except CrdError as error:
+        refuse(f"--crds: {error}")
+    kubeconfig = _cluster(folder, nodes, rails, memory) if nodes else _control_plane(folder)
+    with ExitStack() as undo:  # without its CRDs it is not what was asked for
+        undo.callback(cluster.down, folder)
+        loaded = f", {_load(kubeconfig, wanted)} CRDs loaded" if wanted else ""
+        undo.pop_all()
+    click.echo(f"Kubernetes {build.kubernetes_version()} is up{loaded}")
+    click.echo(f"export KUBECONFIG={kubeconfig}\nnext: trackbed render stack NAME -f fabric.yaml | kubectl apply -f -")
+
+
+def _control_plane(folder: Path) -> Path:
+    from trackbed_lab.kubernetes import build, control_plane
+    from trackbed_lab.kubernetes.programs import CONTROL_PLANE
+
+    try:
+        return control_plane.up(folder, build.binaries(CONTROL_PLANE, say))
+    except (build.BuildError, control_plane.ControlPlaneError) as error:
+        unknown(str(error))
+
+
+def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
+    from trackbed_lab.kubernetes import build, cluster, control_plane, images
+    from trackbed_lab.vm import lab, parts
+    from trackbed_lab.vm.machine import Shape, problems
+
+    asked = Shape(servers=nodes, rails=rails, memory=memory, accelerator="auto")
+    wrong = problems(asked)
+    if wrong:
+        refuse(f"no such nodes can be had: {'; '.join(wrong)}")
+    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, cluster.ClusterError, lab.LabError)
+    try:
+        found = parts.parts(say)
+        return cluster.up(folder, found, chosen(found, asked), say).kubeconfig
+    except (*told, parts.PartsError, OSError) as error:
+        unknown(str(error))
+
+
+def _load(kubeconfig: Path, wanted: list[Object]) -> int:
+    from trackbed.kube.client import connect
+    from trackbed.kube.errors import KubeError
+    from trackbed_lab.kubernetes.crds import install
+
+    try:
+        with connect(str(kubeconfig)) as client:
+            return install(client, wanted)
+    except KubeError as error:
+        unknown(f"the CRDs could not be loaded, so the control plane is stopped again: {error}")
+
+
+@command.command("status")
+@folder_option
+def status(folder: Path) -> None:
+    """Show the processes of the control plane. Exit 0 all run, 1 some do not, 3 there is none.
+
+    \b
+    Example:
+      trackbed lab kubernetes status
+    """
+    from trackbed.cli.tables import table
+    from trackbed_lab.kubernetes.control_plane import ControlPlaneError, processes
+
+    try:
+        found = processes(folder)
+    except ControlPlaneError as error:
+        refuse(str(error))
+    if not found:
+        unknown(f"no control plane in {folder}; trackbed lab kubernetes up starts one")
+    table(("process", "pid", "", "log"), [_row(one) for one in found])
+    raise SystemExit(0 if all(one.lives for one in found) else 1)
+
+
+def _row(one: Process) -> tuple[str, str, str, str]:
+    return one.name, str(one.pid), "runs" if one.lives else "ended", one.log
+
+
+@command.command("down")
+@folder_option
+def down(folder: Path) -> None:
+    """Stop control plane and nodes and throw their data away; logs stay. Doing it twice is fine.
+
+    \b
+    Example:
+      trackbed lab kubernetes down
+    """
+    from trackbed_lab.kubernetes import cluster, control_plane
+    from trackbed_lab.vm.lab import LabError
+
+    try:
+        count = cluster.down(folder)
+    except (control_plane.ControlPlaneError, LabError) as error:
+        refuse(str(error))
+    except OSError as error:
+        refuse(f"cannot remove {error.filename}: {error.strerror}")
+    click.echo(f"stopped {count} processes" if count else "nothing was running")

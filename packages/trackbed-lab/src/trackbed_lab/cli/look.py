@@ -1,0 +1,70 @@
+"""`trackbed lab status` and `exec`: what is in a lab."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from trackbed.cli.options import refuse
+from trackbed_lab.cli.session import joined, name_option
+
+if TYPE_CHECKING:
+    from trackbed_lab.lab import Lab
+
+
+@click.command("status")
+@name_option
+def status(name: str) -> None:
+    """Show the lab's nodes, and what their agents have attached.
+
+    \b
+    Example:
+      trackbed lab status
+    """
+    raise SystemExit(joined(name, _status))
+
+
+def _status(lab: Lab) -> int:
+    from trackbed.cli.tables import table
+
+    rows = []
+    for node in lab.plan.nodes:
+        attached = sum(len(one["ports"]) for one in lab.attachments(node.name))
+        rows.append(
+            (node.name, str(node.unit), str(len(node.ports)), " ".join(lab.pods(node.name)) or "-", str(attached))
+        )
+    table(("node", "unit", "ports", "pods", "rails attached"), rows, f"fabric {lab.plan.common.fabric}")
+    return 0
+
+
+@click.command("exec", context_settings={"ignore_unknown_options": True})
+@name_option
+@click.argument("where")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(name: str, where: str, program: tuple[str, ...]) -> None:
+    """Run a program in the namespace of a node, leaf, pod or the spine.
+
+    \b
+    Examples:
+      trackbed lab exec node-0 -- ip rule
+      trackbed lab exec pod-node-0 -- bash
+    """
+    raise SystemExit(joined(name, lambda lab: _execute(lab, where, program)))
+
+
+def _execute(lab: Lab, where: str, program: tuple[str, ...]) -> int:
+    from difflib import get_close_matches
+
+    from trackbed.netlink.netns import setns
+
+    known = sorted(path.name for path in (lab.files / "ns").iterdir())
+    if where not in known:
+        close = get_close_matches(where, known, n=3) or known[:6]
+        refuse(f"the lab has no {where!r}; it has {', '.join(close)}")
+    setns(os.open(lab.netns(where), os.O_RDONLY | os.O_CLOEXEC))
+    try:
+        os.execvp(program[0], program)  # noqa: S606 - the user's own program
+    except OSError as error:
+        refuse(f"cannot run {program[0]}: {error.strerror}")

@@ -1,0 +1,86 @@
+"""`trackbed lab vm run`: from factory state to RDMA between pods, on emulated servers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from trackbed.cli.options import emit_json, output_option, read_fabric, read_with_lock, refuse
+from trackbed_lab.cli.session import fabric_option, teller
+from trackbed_lab.cli.vm import folder_option, memory_option, started
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trackbed.plan.plan import Plan
+    from trackbed.verify.run_result import Phase
+    from trackbed_lab.vm.machine import Shape
+
+
+@click.command("run")
+@fabric_option
+@folder_option
+@memory_option
+@click.option("--keep", is_flag=True, help="Leave the servers up: trackbed lab vm exec, down.")
+@output_option("text", "json")
+def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) -> None:
+    """Take new servers from factory state to RDMA between pods: apply, a real reboot, apply again, doctor, traffic.
+
+    Without -f: two servers with 8 rails. Exits with 0 when all went as planned, with 1 when not, with 3 when there can
+    be no servers here.
+
+    \b
+    Examples:
+      trackbed lab vm run
+      trackbed lab vm run -f fabric.yaml --keep -o json
+    """
+    from trackbed.verify.run_result import Phase
+    from trackbed_lab.vm import lab
+    from trackbed_lab.vm import run as course
+
+    began = time.monotonic()
+    fabric, plan = planned(source)
+    shape = fitting(plan, memory)
+    here = started(folder, shape, lab.UP_SECONDS)  # ends the command where another lab runs, which must stay
+    try:
+        words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.kernel}, {here.shape.accelerator}"
+        phases = course.run(here, plan, fabric, Phase("servers", time.monotonic() - began, words), teller(form))
+    finally:
+        if not keep:
+            lab.down(folder.absolute())
+    end(phases, time.monotonic() - began, form)
+
+
+def end(phases: Sequence[Phase], seconds: float, form: str) -> NoReturn:
+    """Say how a run went, and end the command."""
+    ok = all(phase.ok for phase in phases)
+    if form == "json":
+        emit_json(phases)
+    else:
+        outcome = "as planned" if ok else "NOT as planned"
+        click.secho(f"{outcome}, {seconds:.0f} s", bold=True, fg="green" if ok else "red")
+    raise SystemExit(0 if ok else 1)
+
+
+def fitting(plan: Plan, memory: int) -> Shape:
+    """Servers for a plan; where it is none for emulated servers the command ends."""
+    from trackbed_lab.vm import run as course
+    from trackbed_lab.vm.machine import Shape
+
+    try:
+        return course.shape_of(plan, Shape(memory=memory, accelerator="auto"))
+    except course.UnfitError as error:
+        refuse(str(error))
+
+
+def planned(source: str | None) -> tuple[bytes, Plan]:
+    """A Fabric's bytes, and its plan; without a source the emulated servers' own."""
+    from importlib.resources import as_file, files
+
+    if source is not None:
+        return read_with_lock(source), read_fabric(source)[1]
+    with as_file(files("trackbed_lab.vm").joinpath("example.yaml")) as example:
+        return example.read_bytes(), read_fabric(str(example))[1]

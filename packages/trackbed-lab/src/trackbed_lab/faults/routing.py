@@ -1,0 +1,173 @@
+"""Faults of the step routing."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+
+from trackbed.netlink.links import set_link
+from trackbed.netlink.routes import (
+    RT_SCOPE_LINK,
+    RTN_UNICAST,
+    Route,
+    add_route,
+    append_route,
+    delete_route,
+    replace_route,
+)
+from trackbed.netlink.rules import Rule, add_rule, delete_rule
+from trackbed.plan.routes import MAIN_TABLE
+from trackbed.probes import nftables
+from trackbed.spec.ranges import BITS
+from trackbed_lab.faults.fault import Fault
+from trackbed_lab.faults.place import Place, UnsuitableError
+
+_EARLY = 500
+"""A priority before ours, as other programs take it."""
+_FIREWALL = "lab-firewall"
+_STRANGE = 10 << 24 | 99 << 16
+"""10.99.0.0: a destination that no example plans."""
+
+
+def _ours(at: Place) -> Rule:
+    own = at.own
+    for rule in at.rules():
+        if (rule.src, rule.src_prefix) == (own.address, BITS[own.version]):
+            return rule
+    raise UnsuitableError(f"{at.node.name} has no rule for {own}; apply first")
+
+
+def _no_rule(at: Place) -> None:
+    at.do(delete_rule(_ours(at)))
+
+
+def _other_table(at: Place) -> None:
+    rule = _ours(at)
+    table = at.node.common.rails[at.neighbour.rail].table
+    at.do(delete_rule(rule), add_rule(replace(rule, table=table)))
+
+
+def _empty(at: Place) -> None:
+    at.do(*(delete_route(route) for route in at.routes(at.table)))
+
+
+def _flap(at: Place) -> None:
+    index = at.link().index
+    at.do(set_link(index, up=False))
+    at.do(set_link(index, up=True))
+
+
+def _shadow(at: Place) -> Rule:
+    return Rule(at.family, _EARLY, MAIN_TABLE)
+
+
+def _shadowed(at: Place) -> None:
+    at.do(add_rule(_shadow(at)))
+
+
+def _unshadowed(at: Place) -> None:
+    at.do(delete_rule(_shadow(at)))
+
+
+def _strict(at: Place) -> None:
+    at.sysctl("net/ipv4/conf/{}/rp_filter", "1")
+
+
+def _default(at: Place) -> Route:
+    own = at.own
+    return Route(at.family, MAIN_TABLE, 0, 0, at.link().index, own.gateway, own.address, metric=50)
+
+
+def _default_on_rail(at: Place) -> None:
+    at.do(add_route(_default(at)))
+
+
+def _default_gone(at: Place) -> None:
+    at.do(delete_route(_default(at)))
+
+
+def _unfenced(at: Place) -> None:
+    fences = [rule for rule in at.rules() if rule.invert]
+    at.do(*(delete_rule(rule) for rule in fences))
+
+
+def _second_connected(at: Place) -> Route:
+    subnet = at.own.subnet
+    other = at.link(at.neighbour.netdev).index
+    return Route(at.family, MAIN_TABLE, subnet.base, subnet.prefix, other, scope=RT_SCOPE_LINK)
+
+
+def _two_connected(at: Place) -> None:
+    at.do(append_route(_second_connected(at)))
+
+
+def _one_connected(at: Place) -> None:
+    at.do(delete_route(_second_connected(at)))
+
+
+def _routed(at: Place) -> list[Route]:
+    found = [route for route in at.routes(at.table) if route.gateway]
+    if not found:
+        raise UnsuitableError("this fault needs a scheme with gateways")
+    return found
+
+
+def _no_supernet(at: Place) -> None:
+    at.do(*(delete_route(route) for route in _routed(at)))
+
+
+def _strange_gateway(at: Place) -> None:
+    other = at.neighbour.addressed[0].gateway
+    for route in _routed(at):
+        at.do(delete_route(route), add_route(replace(route, gateway=other, onlink=True)))
+
+
+def _dead_link(at: Place) -> None:
+    from trackbed_lab.faults.addresses import FAULTS as ADDRESSES  # noqa: PLC0415 - the same break, seen by its routes
+
+    next(fault for fault in ADDRESSES if fault.id == "addr-no-carrier").inject(at)
+
+
+def _wrong_source(at: Place) -> None:
+    other = at.neighbour.addressed[0].address
+    routes = [route for route in at.routes(at.table) if route.type == RTN_UNICAST]
+    at.do(*(replace_route(replace(route, prefsrc=other)) for route in routes))
+
+
+def _foreign(at: Place) -> Route:
+    return Route(socket.AF_INET, at.table, _STRANGE, 24, at.link("eth0").index, scope=RT_SCOPE_LINK)
+
+
+def _shared_table(at: Place) -> None:
+    at.do(add_route(_foreign(at)))
+
+
+def _own_table(at: Place) -> None:
+    at.do(delete_route(_foreign(at)))
+
+
+def _firewall(at: Place) -> None:
+    nftables.add_drop_chain(at.site.netns(at.node.name), _FIREWALL, "input", "input", 2.0)
+
+
+def _no_firewall(at: Place) -> None:
+    nftables.delete_table(at.site.netns(at.node.name), _FIREWALL, 2.0)
+
+
+FAULTS = (
+    Fault("route-rule-missing", _no_rule),
+    Fault("route-rule-wrong-table", _other_table),
+    Fault("route-table-empty", _empty),
+    Fault("route-table-flushed-by-link-down", _flap),
+    Fault("route-rule-shadowed", _shadowed, _unshadowed),
+    Fault("route-rp-filter-strict", _strict),
+    Fault("route-default-through-rail", _default_on_rail, _default_gone),
+    Fault("route-host-traffic-on-rail", _unfenced),
+    Fault("route-two-connected-for-one-subnet", _two_connected, _one_connected),
+    Fault("route-supernet-missing", _no_supernet),
+    Fault("route-gateway-not-on-link", _strange_gateway),
+    Fault("route-linkdown-kept", _dead_link),
+    Fault("route-source-hint-wrong", _wrong_source),
+    Fault("route-table-id-shared", _shared_table, _own_table),
+    Fault("route-firewall-drops-rails", _firewall, _no_firewall),
+)

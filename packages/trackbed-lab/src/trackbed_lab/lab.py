@@ -1,0 +1,354 @@
+"""A lab from inside its sandbox: its files, its machines, and what can be done to them.
+
+FILES/fabric.yaml       the Fabric the lab works with (faults may change it), original.yaml as it was
+FILES/ns/NAME           network namespaces of nodes, switches and pods
+FILES/nodes/NAME/       root folder of a node: etc, var, run, opt
+FILES/pods/NODE         names of the node's pods, one a line
+FILES/s/N               the agents' sockets (a unix socket's path has 107 bytes at most)
+FILES/logs/NODE         what an agent said
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from trackbed.agent.client import status
+from trackbed.agent.install import install
+from trackbed.chain import settings
+from trackbed.chain.render import FORMATS
+from trackbed.hosts import record
+from trackbed.hosts.apply import apply
+from trackbed.hosts.files import renderer
+from trackbed.hosts.machine import Machine
+from trackbed.netlink.addresses import list_addresses
+from trackbed.netlink.links import End, create_veth
+from trackbed.netlink.sockets import Socket
+from trackbed.plan.compute import plan
+from trackbed.plan.wire import write_node
+from trackbed.spec.load import load
+from trackbed.spec.problems import SpecError
+from trackbed.verify.doctor import Diagnosis, diagnose
+from trackbed.verify.gather import Patience
+from trackbed.verify.lint import lint
+from trackbed.verify.look import Subject, look, own_address, together
+from trackbed.verify.view import SwitchView
+from trackbed_lab import netns, runtime, speaker
+from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, management_address, topology
+
+if TYPE_CHECKING:
+    from trackbed.hosts.apply import Applied
+    from trackbed.plan.plan import Addressed, NodePlan, Plan
+    from trackbed.verify.finding import Finding
+
+PATIENCE = Patience(answer=0.7, lldp=1.2, lldp_interval=1.0)
+"""Leaves of a lab speak four times a second."""
+_AGENT_SECONDS = 15.0
+_NODE_FOLDERS = ("etc/systemd/network", "etc/trackbed", "var/lib", "run", "opt/cni/bin")
+
+
+class LabError(Exception):
+    """The lab cannot do that; the message says why and what to do."""
+
+
+def _without_vfs(planned: Plan) -> Plan:
+    """Namespaces have no VFs: pods that would get one share the port instead."""
+    if planned.common.pod_mode != "sriov":
+        return planned
+    common = replace(planned.common, pod_mode="macvlan")
+    return replace(planned, common=common, nodes=tuple(replace(node, common=common) for node in planned.nodes))
+
+
+class Lab:
+    """One lab. All methods must be called inside its sandbox."""
+
+    def __init__(self, files: Path) -> None:
+        self.files = files
+        self.fabric_file = files / "fabric.yaml"
+        self._agents: list[subprocess.Popen[bytes]] = []
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the Fabric the lab was made from."""
+        loaded = load((self.files / "original.yaml").read_bytes(), "fabric.yaml")
+        return _without_vfs(plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {}))
+
+    @cached_property
+    def topology(self) -> Topology:
+        """Namespaces, cables, switches."""
+        return topology(self.plan)
+
+    # --- making it -------------------------------------------------------------------------------------------------
+
+    def build(self, fabric: bytes) -> None:
+        """Lay everything out: files, namespaces, cables, switches; LabError if two of them would share a name."""
+        for folder in ("nodes", "pods", "s", "logs"):
+            (self.files / folder).mkdir()
+        for name in ("original.yaml", "fabric.yaml"):
+            (self.files / name).write_bytes(fabric)
+        self._distinct()
+        for node in self.plan.nodes:
+            for folder in _NODE_FOLDERS:
+                (self.root(node.name) / folder).mkdir(parents=True)
+        netns.build(self.topology, self.files / "ns")
+
+    def _distinct(self) -> None:
+        pods = (name for node in self.plan.nodes for name in _pod_names(node))
+        taken = {switch.name for switch in self.topology.switches} | set(pods)
+        for node in self.plan.nodes:
+            if node.name in taken:
+                raise LabError(f"the lab has a switch or pod called {node.name!r}; rename the node")
+
+    def apply(self) -> list[Applied]:
+        """Configure every host with the code that configures real ones."""
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            done = list(pool.map(self.apply_node, self.plan.nodes))
+        netns.wait_until_up(self.files / "ns", self.topology.namespaces)
+        return done
+
+    def apply_node(self, node: NodePlan) -> Applied:
+        """Configure one host; ApplyError after everything was put back."""
+        machine = self.machine(node.name)
+        return apply(machine, tuple(settings(node)), record.folder(machine), FORMATS[renderer(machine)](node))
+
+    def start_speaker(self) -> None:
+        """Let the leaves speak, in a process of their own that ends with the lab."""
+        leaves = [switch.name for switch in self.topology.switches if switch.name not in {SPINE, MANAGEMENT}]
+        if os.fork() == 0:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                speaker.speak(leaves, self.files / "ns", self.files / speaker.OVERRIDES)
+            finally:
+                os._exit(1)
+
+    def start_agents(self) -> None:
+        """Start every node's agent, install its CNI executable; LabError with its last words if one does not serve."""
+        for node in self.plan.nodes:
+            self._start_agent(node)
+        deadline = time.monotonic() + _AGENT_SECONDS
+        for node, process in zip(self.plan.nodes, self._agents, strict=True):
+            self._until_served(node, process, deadline)
+
+    def _start_agent(self, node: NodePlan) -> None:
+        root = self.root(node.name)
+        plan_file = root / "etc/trackbed/node.json"
+        plan_file.write_bytes(write_node(node))
+        install(root / "opt/cni/bin", self.socket(node.name))
+        where: list[str | Path] = [
+            "--plan",
+            plan_file,
+            "--state",
+            root / "var/lib/trackbed/agent",
+            "--socket",
+            self.socket(node.name),
+        ]
+        with (self.files / "logs" / node.name).open("wb") as log:
+            command: list[str | Path] = [
+                sys.executable,
+                "-m",
+                "trackbed",
+                "agent",
+                "run",
+                *where,
+                "--netns",
+                self.netns(node.name),
+            ]
+            self._agents.append(
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)  # noqa: S603 - our own program
+            )
+
+    def _until_served(self, node: NodePlan, process: subprocess.Popen[bytes], deadline: float) -> None:
+        while time.monotonic() < deadline and process.poll() is None:
+            with suppress(OSError):
+                status(self.socket(node.name))
+                return
+            time.sleep(0.02)
+        raise LabError(self._silent(node.name))
+
+    def _silent(self, node: str) -> str:
+        said = (self.files / "logs" / node).read_text(errors="replace").strip().splitlines()[-3:]
+        return f"the agent of {node} does not serve: {' / '.join(said) or 'it said nothing'}"
+
+    # --- where things are ------------------------------------------------------------------------------------------
+
+    def netns(self, name: str) -> Path:
+        """The network namespace of a node, switch or pod."""
+        return self.files / "ns" / name
+
+    def root(self, node: str) -> Path:
+        """The root folder of a node."""
+        return self.files / "nodes" / node
+
+    def socket(self, node: str) -> Path:
+        """The socket of a node's agent."""
+        return self.files / "s" / str([n.name for n in self.plan.nodes].index(node))
+
+    def executable(self, node: str) -> Path:
+        """The node's CNI executable."""
+        return self.root(node) / "opt/cni/bin/trackbed"
+
+    def machine(self, node: str) -> Machine:
+        """A node as hosts sees it."""
+        return Machine(self.root(node), self.netns(node))
+
+    def leaf_end(self, node: str, rail: int) -> tuple[str, str]:
+        """Where a port's cable ends: (leaf, interface)."""
+        return self.topology.leaf_ends[node, rail]
+
+    def spine(self) -> str:
+        """Name of the spine."""
+        return SPINE
+
+    # --- pods ------------------------------------------------------------------------------------------------------
+
+    def pods(self, node: str) -> tuple[str, ...]:
+        """Names of the pods on a node."""
+        listed = self.files / "pods" / node
+        return tuple(listed.read_text().split()) if listed.exists() else ()
+
+    def pod(self, name: str) -> runtime.Pod:
+        """A pod by name."""
+        numbers = [pod for node in self.plan.nodes for pod in _pod_names(node)]
+        return runtime.Pod(name, numbers.index(name), self.netns(name))
+
+    def add_pod(self, node: NodePlan) -> str:
+        """Start a pod with all rails on a node; CniCallError if it does not get them."""
+        pod = self.pod(f"pod-{node.name}")
+        runtime.make(pod, self.files / "ns")
+        runtime.add(pod, self.executable(node.name))
+        (self.files / "pods" / node.name).write_text(f"{pod.name}\n")
+        return pod.name
+
+    def add_pods(self) -> list[str]:
+        """Start one pod on every node, all at once."""
+        with ThreadPoolExecutor(max_workers=max(1, len(self.plan.nodes))) as pool:
+            names = list(pool.map(self.add_pod, self.plan.nodes))
+        netns.wait_until_up(self.files / "ns", names)
+        return names
+
+    def drop_pods(self) -> None:
+        """Give every pod's rails back and remove it."""
+        with ThreadPoolExecutor(max_workers=max(1, len(self.plan.nodes))) as pool:
+            list(pool.map(self._drop_pods_of, self.plan.nodes))
+
+    def _drop_pods_of(self, node: NodePlan) -> None:
+        for name in self.pods(node.name):
+            runtime.delete(self.pod(name), self.executable(node.name))
+            runtime.drop(self.pod(name))
+        (self.files / "pods" / node.name).unlink(missing_ok=True)
+
+    def attachments(self, node: str) -> list[dict[str, Any]]:
+        """What the node's agent has attached; LabError with its last words if it does not answer."""
+        try:
+            found: list[dict[str, Any]] = status(self.socket(node))["attachments"]
+        except OSError as error:
+            raise LabError(self._silent(node)) from error
+        return found
+
+    def rails_of(self, node: str, pod: str) -> list[tuple[int, str, Addressed]]:
+        """The rails that a pod has, by its node's agent: (rail, interface, addressing)."""
+        container = self.pod(pod).container
+        ports = [port for a in self.attachments(node) if a["container"] == container for port in a["ports"]]
+        return [
+            (port["rail"], port["name"], own)
+            for port in ports
+            for own in map(own_address, port.get("addresses", ())[:1])
+        ]
+
+    def reattach(self, node: str, pod: str) -> None:
+        """Detach a pod and attach it again."""
+        runtime.delete(self.pod(pod), self.executable(node))
+        runtime.add(self.pod(pod), self.executable(node))
+
+    def attach(self, node: str, pod: str, occupied: str) -> None:
+        """Try to attach a pod whose namespace already holds an interface called `occupied`; the refusal is expected."""
+        twin = self.pod(f"{pod}-{node}")
+        runtime.make(twin, self.files / "ns")
+        with Socket(netns=twin.netns) as sock:
+            sock.send([create_veth(End(occupied), End("other"))])
+        with suppress(runtime.CniCallError):
+            runtime.add(twin, self.executable(node))
+
+    def forget_refusals(self, node: str) -> None:
+        """Remove the twin; its DEL clears what the agent remembers of it."""
+        twin = self.pod(f"twin-{node}")
+        runtime.delete(twin, self.executable(node))
+        runtime.drop(twin)
+
+    # --- breaking and healing ----------------------------------------------------------------------------------------
+
+    def settle(self, *names: str) -> None:
+        """Bring nodes and switches back to what is planned."""
+        for name in names:
+            node = self.plan.node(name)
+            netns.configure(self.topology, name, self.files / "ns")
+            if node is not None:
+                self.apply_node(node)
+        netns.wait_until_up(self.files / "ns", names)
+
+    def restore_fabric(self) -> None:
+        """Put the Fabric back that the lab was made from."""
+        shutil.copyfile(self.files / "original.yaml", self.fabric_file)
+
+    def advertise(self, leaf: str, interface: str, what: str) -> None:
+        """Change what a leaf port says by LLDP: `mute`, `vlan N`, or nothing for the truth."""
+        import json  # noqa: PLC0415 - one use
+
+        path = self.files / speaker.OVERRIDES
+        said = speaker.changes(path) | {f"{leaf}/{interface}": what}
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps({key: value for key, value in said.items() if value}))
+        new.replace(path)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def diagnose(self) -> Diagnosis:
+        """Doctor on every node, each knowing the others and what the leaves say of themselves.
+
+        The Fabric comes first: one that cannot be planned is the finding.
+        """
+        if wrong := self._lint():
+            return Diagnosis(tuple(wrong), wrong[0])
+        switches = self._switches()
+        subjects = [self._subject(number, node, switches) for number, node in enumerate(self.plan.nodes)]
+        with ThreadPoolExecutor(max_workers=max(1, len(subjects))) as pool:
+            views = list(pool.map(lambda subject: look(subject, self.plan, PATIENCE), subjects))
+        return diagnose(together(views))
+
+    def _lint(self) -> list[Finding]:
+        try:
+            loaded = load(self.fabric_file.read_bytes(), "fabric.yaml")
+            plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
+        except SpecError as error:
+            return lint(error.problems)
+        return []
+
+    def _subject(self, number: int, node: NodePlan, switches: dict[str, SwitchView]) -> Subject:
+        others = tuple(management_address(n) for n in range(len(self.plan.nodes)) if n != number)
+        return Subject(self.machine(node.name), node, self.socket(node.name), others, switches)
+
+    def _switches(self) -> dict[str, SwitchView]:
+        """The leaves' addresses; in scheme shared-subnet the spine's, which has the gateways."""
+        names = {port.leaf for node in self.plan.nodes for port in node.ports}
+        above = self._addresses(SPINE) if self.plan.common.scheme == "shared-subnet" else frozenset[int]()
+        return {name: SwitchView(name, self._addresses(name) | above) for name in names}
+
+    def _addresses(self, name: str) -> frozenset[int]:
+        with Socket(netns=self.netns(name)) as sock:
+            return frozenset(own.address for own in list_addresses(sock))
+
+
+def _pod_names(node: NodePlan) -> tuple[str, str]:
+    """A node's pod, and the one that `attach` refuses."""
+    return f"pod-{node.name}", f"twin-{node.name}"

@@ -1,0 +1,135 @@
+"""What a container runtime does: makes a pod's network namespace, gives it eth0, calls the CNI executable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trackbed.netlink import netns
+from trackbed.netlink.addresses import Address, add_address
+from trackbed.netlink.links import End, create_veth, get_link, set_link
+from trackbed.netlink.routes import Route, add_route
+from trackbed.netlink.sockets import Socket
+from trackbed.spec.ranges import text
+from trackbed_lab.topology import MANAGEMENT, MANAGEMENT_RANGE, pod_address
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CNI_VERSION = "1.1.0"
+_CALL_SECONDS = 60
+_MAIN, _BRIDGE = 254, "br0"
+
+
+class CniCallError(Exception):
+    """The executable refused; the message is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod: its name, its place among all pods of the lab, and where its namespace is pinned."""
+
+    name: str
+    number: int
+    netns: Path
+
+    @property
+    def container(self) -> str:
+        """A container id, as a runtime would make one."""
+        return hashlib.sha256(self.name.encode()).hexdigest()
+
+    @property
+    def uplink(self) -> str:
+        """The far end of its eth0, on the management switch."""
+        return f"pod{self.number}"
+
+
+def make(pod: Pod, namespaces: Path) -> None:
+    """Make the pod's namespace with loopback and eth0: what the runtime and the primary network do."""
+    netns.new(pod.netns)
+    inside, outside = (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in (pod.netns, namespaces / MANAGEMENT))
+    try:
+        with Socket(netns=outside) as switch:
+            switch.send([create_veth(End(pod.uplink, mtu=1500), End("eth0", inside, 1500))])
+            master = get_link(switch, _BRIDGE).index
+            switch.send([set_link(get_link(switch, pod.uplink).index, up=True, master=master)])
+        with Socket(netns=inside) as sock:
+            _primary(sock, pod.number)
+    finally:
+        os.close(inside)
+        os.close(outside)
+
+
+def _primary(sock: Socket, number: int) -> None:
+    eth0 = get_link(sock, "eth0").index
+    own = Address(eth0, socket.AF_INET, pod_address(number), MANAGEMENT_RANGE.prefix)
+    default = Route(socket.AF_INET, _MAIN, oif=eth0, gateway=MANAGEMENT_RANGE.base + 1)
+    sock.send([set_link(1, up=True), set_link(eth0, up=True), add_address(own), add_route(default)])
+
+
+def drop(pod: Pod) -> None:
+    """Remove the pod's namespace; what is in it goes with it."""
+    netns.delete(pod.netns)
+
+
+def add(pod: Pod, executable: Path) -> dict[str, Any]:
+    """CNI ADD, chained behind the primary network; returns the result."""
+    result: dict[str, Any] = json.loads(_call("ADD", pod, executable, _previous(pod)))
+    return result
+
+
+def delete(pod: Pod, executable: Path) -> None:
+    """CNI DEL."""
+    _call("DEL", pod, executable, None)
+
+
+def check(pod: Pod, executable: Path, result: dict[str, Any]) -> None:
+    """CNI CHECK against the result of ADD."""
+    _call("CHECK", pod, executable, result)
+
+
+def _previous(pod: Pod) -> dict[str, Any]:
+    address = f"{text(4, pod_address(pod.number))}/{MANAGEMENT_RANGE.prefix}"
+    return {
+        "cniVersion": CNI_VERSION,
+        "interfaces": [{"name": "eth0", "sandbox": str(pod.netns)}],
+        "ips": [{"interface": 0, "address": address, "gateway": text(4, MANAGEMENT_RANGE.base + 1)}],
+    }
+
+
+def _call(command: str, pod: Pod, executable: Path, previous: dict[str, Any] | None) -> bytes:
+    config: dict[str, Any] = {"cniVersion": CNI_VERSION, "name": "rails", "type": "trackbed"}
+    if previous is not None:
+        config["prevResult"] = previous
+    environment = {
+        "CNI_COMMAND": command,
+        "CNI_CONTAINERID": pod.container,
+        "CNI_NETNS": str(pod.netns),
+        "CNI_IFNAME": "eth0",
+        "CNI_PATH": str(executable.parent),
+        "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod.name}",
+    }
+    done = subprocess.run(  # noqa: S603 - the executable that the lab has installed
+        [executable],
+        env=environment,
+        input=json.dumps(config).encode(),
+        capture_output=True,
+        timeout=_CALL_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CniCallError(f"CNI {command} of pod {pod.name}: {_told(done.stdout) or done.stderr.decode()}")
+    return done.stdout
+
+
+def _told(output: bytes) -> str:
+    try:
+        error = json.loads(output)
+        return f"{error['msg']} (code {error['code']}) {error.get('details', '')}".strip()
+    except (ValueError, KeyError, TypeError):
+        return output.decode(errors="replace").strip()

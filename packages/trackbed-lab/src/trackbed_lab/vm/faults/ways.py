@@ -1,0 +1,77 @@
+"""Ways to make a fault that several steps use.
+
+An emulated server has no firmware that crashes and no NIC that overheats. What a driver would log of that is
+written into the kernel's log, and what a file of the kernel would say is laid over it (mount(8), --bind): checks read
+the same places as on a real server, and find there what they would find on a broken one.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trackbed.chain import settings
+from trackbed.hosts import record
+from trackbed.hosts.apply import apply
+from trackbed.hosts.machine import Machine
+from trackbed_lab.vm.faults.fault import RefusedError
+
+if TYPE_CHECKING:
+    from trackbed_lab.vm.faults.fault import Server
+
+_COVERS = Path("/run/trackbed-lab/covers")
+_PATIENCE_SECONDS = 30.0
+_STEPS = {"rdma", "vfs", "names", "addresses", "routing", "qos"}
+"""What hangs on a port's interface."""
+
+
+def device(server: Server) -> Path:
+    """The port's function in sysfs."""
+    pci = server.port.pci
+    if pci is None:
+        raise RefusedError(f"the plan has no PCI address for {server.port.netdev}; name the ports by it")
+    return Path("/sys/bus/pci/devices") / pci
+
+
+def logged(text: str) -> None:
+    """Write a line into the kernel's log (Documentation/ABI/testing/dev-kmsg)."""
+    Path("/dev/kmsg").write_text(f"{text}\n")
+
+
+def emptied(server: Server) -> None:
+    """Empty the kernel's log: what stands there counts until the next boot."""
+    server.run("dmesg", "--clear")
+    server.restore()
+
+
+def cover(server: Server, path: str | Path, text: str) -> None:
+    """Lay a file with this text over a file of the kernel."""
+    place = Path(path).resolve()
+    _COVERS.mkdir(parents=True, exist_ok=True)
+    above = _COVERS / str(place).strip("/").replace("/", "-")
+    above.write_text(text)
+    server.run("mount", "--bind", str(above), str(place))
+
+
+def uncover(server: Server, path: str | Path) -> None:
+    """Take the file away again."""
+    server.run("umount", str(Path(path).resolve()))
+    server.restore()
+
+
+def set_up(server: Server) -> None:
+    """Wait until the port has an interface again, and give it what the plan says, its name included."""
+    back(server)
+    machine = Machine(Path("/"))
+    apply(machine, settings(server.node, _STEPS), record.folder(machine))
+
+
+def back(server: Server) -> None:
+    """Wait until the driver has made an interface for the port, and udev has done with it."""
+    end, place = time.monotonic() + _PATIENCE_SECONDS, device(server) / "net"
+    while not (place.is_dir() and any(place.iterdir())):
+        if time.monotonic() > end:
+            raise RefusedError(f"{server.port.pci} has no interface again within {_PATIENCE_SECONDS:.0f} s")
+        time.sleep(0.2)
+    server.run("udevadm", "settle", "--timeout=20")

@@ -1,0 +1,83 @@
+"""The boot loader of an emulated server: what /boot/grub/grub.cfg says is what the next boot gets.
+
+As on a real one, /etc/default/grub and /etc/default/grub.d/*.cfg count only after `update-grub`, which evaluates them
+in a shell in this order (grub-mkconfig(8)) and writes grub.cfg. QEMU starts kernels itself, so nothing else is in it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from trackbed_lab.vm import disk
+
+DEFAULT = 'GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n'
+"""/etc/default/grub of a new server, as Debian's."""
+
+UPDATE_GRUB = """#!/bin/sh
+# Stands for GRUB's own update-grub and grub-mkconfig -o FILE in an emulated server.
+target=${ROOT:-}/boot/grub/grub.cfg
+while [ $# -gt 0 ]; do
+    case $1 in
+        -o) target=$2; shift ;;
+        --output=*) target=${1#--output=} ;;
+    esac
+    shift
+done
+set -e
+. "${ROOT:-}/etc/default/grub"
+for file in "${ROOT:-}"/etc/default/grub.d/*.cfg; do
+    if [ -e "$file" ]; then . "$file"; fi
+done
+mkdir -p "$(dirname "$target")"
+kernel=$(uname -r)
+{
+    echo "# Written by update-grub."
+    echo "menuentry 'Linux $kernel' {"
+    echo "    linux /boot/vmlinuz-$kernel ro $GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"
+    echo "}"
+} >"$target.new"
+sync "$target.new" 2>/dev/null || sync
+mv "$target.new" "$target"
+echo "Generating grub configuration file ..." >&2
+echo "done" >&2
+"""
+
+CONFIGURATION = "boot/grub/grub.cfg"
+
+
+class GrubError(Exception):
+    """The boot loader's configuration cannot be used; a real server would not boot either."""
+
+
+def new_configuration(kernel: str) -> str:
+    """grub.cfg of a new server."""
+    return f"menuentry 'Linux {kernel}' {{\n    linux /boot/vmlinuz-{kernel} ro quiet\n}}\n"
+
+
+def kernel_arguments(configuration: str) -> str:
+    """The arguments of the first entry's kernel. Raises GrubError."""
+    for line in configuration.splitlines():
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            raise GrubError(f"{CONFIGURATION}: {line.strip()!r}: {error}") from error
+        if words[:1] == ["linux"] and len(words) > 1:
+            return " ".join(_quoted(word) for word in words[2:])
+    raise GrubError(f"{CONFIGURATION} has no line `linux KERNEL ARGUMENTS`")
+
+
+def read(image: Path) -> str:
+    """The kernel arguments for the next boot of the server with this disk. Raises GrubError."""
+    try:
+        return kernel_arguments(disk.read(image, CONFIGURATION))
+    except disk.DiskError as error:
+        raise GrubError(str(error)) from error
+
+
+def _quoted(word: str) -> str:
+    """A word as the kernel takes it: a value with spaces in quotes (admin-guide/kernel-parameters.rst)."""
+    if not any(one.isspace() for one in word):
+        return word
+    name, equals, value = word.partition("=")
+    return f'{name}{equals}"{value}"' if equals else f'"{word}"'

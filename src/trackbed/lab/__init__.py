@@ -1,1 +1,0 @@
-"""A whole fabric in network namespaces, for tests and for trying things out."""
