@@ -15,8 +15,8 @@ TRACKBED: Final = Path(sys.executable).with_name("trackbed")
 _PLAN_ALONE: Final = """
 import sys, time
 from pathlib import Path
-from trackbed.plan.compute import plan
-from trackbed.spec.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load
 fabric = load(Path(sys.argv[1]).read_bytes(), sys.argv[1]).fabric
 start = time.perf_counter()
 plan(fabric, {})

@@ -22,10 +22,10 @@ from bench import kernel, runtime
 from bench.node import RAILS, Calls, Node, Pod
 from trackbed.agent.client import status
 from trackbed.agent.install import BUILT, install
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import NodePlan, PortPlan
-from trackbed.plan.wire import write_node
-from trackbed.spec.load import load
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
+from trackbed.fabric.plan.wire import write_node
 
 Mode = Literal["macvlan", "move"]
 

@@ -11,7 +11,7 @@ from tests.admission.values import fabric
 from tests.stacks.sites import HEAD, alike
 from trackbed.admission.fabrics import RENUMBER, decide
 from trackbed.admission.known import Known, Ranges
-from trackbed.spec.ranges import parse_range
+from trackbed.fabric.model.ranges import parse_range
 
 SLOTS = {"gpu-0": 0, "gpu-1": 1, "gpu-3": 2}
 """RailNodes of Fabric train: nodes in use, one of them out of order."""

@@ -16,11 +16,11 @@ from tests.stacks.sites import HEAD, alike
 from trackbed.admission import watching
 from trackbed.admission.known import Known, Namespace
 from trackbed.admission.watching import Watched
+from trackbed.fabric.model.ranges import parse_range
 from trackbed.kube.client import Client, Object
 from trackbed.kube.errors import KubeError, RefusedError, UnreachableError
 from trackbed.kube.live import Live, connect
 from trackbed.kube.serving import until_one_ends
-from trackbed.spec.ranges import parse_range
 
 SECONDS = 30.0
 SPEC = {

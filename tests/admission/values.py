@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.stacks.sites import CX7, HEAD, SITES, alike, ports
 from trackbed.admission.known import Planned
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.plan.compute import plan
 from trackbed.kube.client import Object
-from trackbed.plan.compute import plan
-from trackbed.spec.fabric import Fabric
 from trackbed.stacks import stack
 
 RAILS = 4

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from trackbed.agent.install import install
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.wire import write_node
 from trackbed.netlink import addresses, links, netns, routes, rules
 from trackbed.netlink.sockets import Socket
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import NodePlan
-from trackbed.plan.wire import write_node
-from trackbed.spec.load import load
 
 RAILS = 8
 FABRIC = """

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trackbed.agent.run import Places, run
+from trackbed.fabric.plan.wire import read_node
 from trackbed.netlink.netns import setns
-from trackbed.plan.wire import read_node
 
 
 def main() -> None:

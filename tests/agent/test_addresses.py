@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackbed.agent.addresses import next_free
-from trackbed.plan.plan import Addressed
+from trackbed.fabric.plan.plan import Addressed
 
 V4 = Addressed(4, 1000, 24, 999, 1001, 4)
 V6 = Addressed(6, 5000, 64, 4999, 5001, 3)

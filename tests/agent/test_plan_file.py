@@ -11,8 +11,8 @@ import pytest
 from tests.agent.node import FABRIC, Agent, Node, inside, planned
 from trackbed.agent.client import status
 from trackbed.agent.plan_file import PlanFile
-from trackbed.plan.wire import write_node
-from trackbed.spec.problems import SpecError
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.wire import write_node
 
 SECONDS = 20.0
 WIDER = FABRIC.replace("ipv4NodePrefix: 27", "ipv4NodePrefix: 26")

@@ -15,7 +15,7 @@ from trackbed.agent import choice
 from trackbed.agent.attachment import Attachment, HostPort, Key, Port, address_of
 from trackbed.agent.journal import Journal, JournalError
 from trackbed.agent.store import Blocks, Chosen, ExhaustedError, Store, TakenError, survives
-from trackbed.plan.plan import Addressed
+from trackbed.fabric.plan.plan import Addressed
 
 BLOCKS: Blocks = {rail: (Addressed(4, 1000 * rail + 1, 24, 0, 1000 * rail + 2, 4),) for rail in (1, 2)}
 KEYS = [(f"c{number}", "net1") for number in range(6)]

@@ -1,8 +1,8 @@
 """Small Fabrics that the tests of the chain and the hosts plan."""
 
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import NodePlan
-from trackbed.spec.load import load
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import NodePlan
 
 P2P = "{scheme: point-to-point, layout: spectrum-x-2tier, ipv6: 'fd00:10::/48'}"
 NODE_SUBNET = "{scheme: node-subnet, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48'}"

@@ -6,8 +6,8 @@ from trackbed.chain import STEPS, settings
 from trackbed.chain.limits import neighbours, thresh3
 from trackbed.chain.setting import STEPS as ORDER
 from trackbed.chain.setting import Address, Mtu, Name, RouteOn, Setting, Sysctl, Up
-from trackbed.plan.plan import NodePlan
-from trackbed.plan.routes import Rule
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.routes import Rule
 
 
 def test_steps_stand_in_the_order_of_the_chain() -> None:

@@ -19,8 +19,8 @@ from trackbed.chain.setting import (
     VfMtu,
     VfProbe,
 )
-from trackbed.plan.wire import read_node, write_node
-from trackbed.spec.problems import SpecError
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.wire import read_node, write_node
 
 PORTS = '["0000:18:00.0", "0000:3a:00.0"]'
 

@@ -15,7 +15,7 @@ from tests.discover.test_rails import dgx_h100
 from trackbed.capture.snapshot import Snapshot
 from trackbed.cli.main import cli
 from trackbed.discover.read import inventory
-from trackbed.spec.load import load
+from trackbed.fabric.model.load import load
 
 
 def trackbed(*words: str) -> Result:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trackbed.cli.main import cli
-from trackbed.plan.wire import read_node
+from trackbed.fabric.plan.wire import read_node
 
 if TYPE_CHECKING:
     from pathlib import Path

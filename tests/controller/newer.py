@@ -12,9 +12,9 @@ from typing import Any
 from trackbed.cli.main import main
 from trackbed.controller import slices
 from trackbed.controller.stage import Slice
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kube.crds import crds
 from trackbed.kube.live import Live
-from trackbed.plan.plan import NodePlan
 from trackbed.stacks.objects import Manifest
 
 WORDS = "newer-"

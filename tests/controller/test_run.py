@@ -17,12 +17,12 @@ from trackbed_lab.kubernetes.agents import Agents
 from tests.kinds import installed
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES
 from trackbed.controller.run import Controller
+from trackbed.fabric.model.load import load_lock
 from trackbed.kube import live as kube
 from trackbed.kube.client import connect
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import TAINT
-from trackbed.spec.load import load_lock
 
 NAMESPACE = "trackbed-system"
 SECONDS = 60.0

@@ -26,12 +26,12 @@ from trackbed.controller.objects import FABRICS, Fabric
 from trackbed.controller.run import Controller
 from trackbed.controller.stack_pass import Outcome, StoppedError, Wanted, go
 from trackbed.controller.stacks import Stacks
+from trackbed.fabric.model.load import fabric_of
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.kube import live as kube
 from trackbed.kube.client import Client, Object, configured, connect
 from trackbed.kube.errors import RefusedError
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import Plan
-from trackbed.spec.load import fabric_of
 from trackbed.stacks.objects import manifest
 from trackbed.stacks.rights import role
 from trackbed.stacks.stack import Chart, Stack, Stage, Wait

@@ -30,6 +30,7 @@ from tests.controller.test_run import NAMESPACE, Ground
 from tests.kinds import installed
 from trackbed.controller.objects import FABRICS, NODES, RAILNODES, Node, RailNode
 from trackbed.controller.run import LEASE
+from trackbed.fabric.plan.lock import document
 from trackbed.kube import live as kube
 from trackbed.kube.client import connect
 from trackbed.kube.crds import crds
@@ -37,7 +38,6 @@ from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import TAINT
 from trackbed.kube.reflector import Reflector
-from trackbed.plan.lock import document
 from trackbed.stacks.objects import Manifest
 
 SECONDS = 60.0

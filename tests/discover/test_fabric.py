@@ -10,9 +10,9 @@ from trackbed.discover.fabric import Choice, fabric_text
 from trackbed.discover.inventory import Inventory
 from trackbed.discover.rails import rails
 from trackbed.discover.read import inventory
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import Plan
-from trackbed.spec.load import load
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import Plan
 
 
 def named(found: Inventory, host: str) -> Inventory:

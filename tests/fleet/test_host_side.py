@@ -14,14 +14,14 @@ import pytest
 
 from tests.fleet.site import _fabric
 from trackbed.cli.options import read_fabric
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.wire import write_node
 from trackbed.fleet import archive, boot, records
 from trackbed.fleet import node as on_host
 from trackbed.fleet.node import answer, meant
 from trackbed.fleet.task import task
 from trackbed.hosts.apply import HostError
 from trackbed.hosts.machine import Machine
-from trackbed.plan.plan import NodePlan
-from trackbed.plan.wire import write_node
 
 
 def _made(by: Any) -> Any:

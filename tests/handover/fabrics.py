@@ -4,9 +4,9 @@ from typing import Any
 
 import yaml
 
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import Plan
-from trackbed.spec.load import load
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import Plan
 
 PCI = ("0000:18:00.0", "0000:2a:00.0")
 KERNEL = "  kernel: {hugepages: [{size: 1G, count: 16}], isolatedCpus: 4-63}\n"

@@ -12,6 +12,7 @@ from tests.chain.fabrics import FLAT, P2P, SCHEMES, node_plan
 from tests.hosts.places import MACS, PORTS, Host, everything
 from trackbed.chain import settings
 from trackbed.chain.setting import PROTOCOL, Setting
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.hosts import carriers, record
 from trackbed.hosts.apply import ApplyError, NothingToUndoError, apply, diff, undo
 from trackbed.hosts.change import Comparison
@@ -32,7 +33,6 @@ from trackbed.netlink.codec import Message
 from trackbed.netlink.links import add_altname, delete_link, list_links, set_link
 from trackbed.netlink.routes import Route, add_route, delete_route, get_route, list_routes
 from trackbed.netlink.rules import Rule, add_rule, delete_rule, list_rules
-from trackbed.plan.plan import NodePlan
 
 MGMT = 10 << 24 | 99 << 16  # 10.99.0.0
 

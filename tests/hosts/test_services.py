@@ -8,11 +8,11 @@ from tests.hosts.places import Host
 from tests.hosts.trees import Scripted, everything_below, grow, nic, with_programs
 from trackbed.chain import kubelet, limits, qos, runtime, settings
 from trackbed.chain.setting import Setting
+from trackbed.fabric.plan.wire import read_node
 from trackbed.hosts.apply import apply, undo
 from trackbed.hosts.change import Change
 from trackbed.hosts.compare import compare
 from trackbed.hosts.kubelet import STATE
-from trackbed.plan.wire import read_node
 
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]'
 KUBELET = "  kubelet: {topologyManager: single-numa-node, reservedCpus: 0-3}\n"

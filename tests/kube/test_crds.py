@@ -12,14 +12,14 @@ import pytest
 import yaml
 
 from tests.kinds import installed
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.model.load import fabric_of_resource, load
+from trackbed.fabric.model.problems import SpecError
 from trackbed.kube.client import Client, Object, connect
 from trackbed.kube.conditions import Condition
 from trackbed.kube.crds import crds
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.railnode import API_VERSION, RailNodeSpec, RailNodeStatus
-from trackbed.spec.fabric import Fabric
-from trackbed.spec.load import fabric_of_resource, load
-from trackbed.spec.problems import SpecError
 from trackbed.stacks.manifest_yaml import documents
 
 ROOT = Path(__file__).parents[2]

@@ -18,9 +18,9 @@ from trackbed_lab.kubernetes import crds
 
 from tests.kube.objects import GROUP, NAMESPACE, crd, daemon_set, node, pod, put, template, waiting
 from tests.stacks.sites import alike, planned
+from trackbed.fabric.plan.plan import Plan
 from trackbed.kube.client import Client, connect
 from trackbed.kube.gates import Gate, look
-from trackbed.plan.plan import Plan
 from trackbed.stacks import MODULES, stack
 from trackbed.stacks.install.steps import steps
 from trackbed.stacks.stack import ROLLED_OUT, Offered, Until, Wait

@@ -1,8 +1,8 @@
 """Small Fabrics that labs are made from: two rails, two nodes of which each is a scalable unit of its own."""
 
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import Plan
-from trackbed.spec.load import load
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import Plan
 
 P2P = "{scheme: point-to-point, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48'}"
 NODE_SUBNET = "{scheme: node-subnet, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48'}"

@@ -19,9 +19,9 @@ from trackbed_lab.vm.machine import Shape, own
 from trackbed.chain import settings
 from trackbed.chain.render import render
 from trackbed.chain.setting import File
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import Plan
-from trackbed.spec.load import load
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import Plan
 
 SECONDS = 400.0
 FABRIC = """\

@@ -5,8 +5,8 @@ from __future__ import annotations
 from trackbed_lab.kubernetes import job
 
 from tests.agent.node import FABRIC
-from trackbed.plan.compute import plan
-from trackbed.spec.load import load
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
 
 PLAN = plan(load(FABRIC.replace("  rails: 8\n", "  rails: 8\n  vfs: {count: 2}\n").encode(), "fabric.yaml").fabric, {})
 TOLD = """\

@@ -9,12 +9,12 @@ from trackbed_lab.topology import SPINE, Topology, topology
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, P2P, SHARED, planned
 from tests.lab.sandboxes import in_sandbox
+from trackbed.fabric.model.ranges import Range
 from trackbed.netlink.addresses import Address, add_address, delete_address, list_addresses
 from trackbed.netlink.links import get_link, list_links, set_link
 from trackbed.netlink.routes import RT_SCOPE_LINK, RTPROT_STATIC, delete_route, list_routes
 from trackbed.netlink.rules import list_rules
 from trackbed.netlink.sockets import Socket
-from trackbed.spec.ranges import Range
 
 SCHEMES = {
     "point-to-point": (P2P, ""),

@@ -4,7 +4,7 @@ import pytest
 from trackbed_lab.topology import LINKS, MANAGEMENT, SPINE, Plug, Switch, Topology, expected_hops, topology
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, P2P, SHARED, planned
-from trackbed.plan.plan import NodePlan, Plan
+from trackbed.fabric.plan.plan import NodePlan, Plan
 
 ROUTED = {"point-to-point": P2P, "node-subnet": NODE_SUBNET}
 ALL = ROUTED | {"shared-subnet": SHARED, "flat": FLAT}

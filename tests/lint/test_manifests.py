@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from trackbed.fabric.model.problems import SpecError
 from trackbed.lint.corpus import corpus
 from trackbed.lint.manifests import manifests
 from trackbed.lint.run import lint
-from trackbed.spec.problems import SpecError
 
 _POOL = """apiVersion: nv-ipam.nvidia.com/v1alpha1
 kind: IPPool

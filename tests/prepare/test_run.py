@@ -12,6 +12,10 @@ import msgspec
 import pytest
 
 from tests.kinds import installed
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.wire import write_node
 from trackbed.fleet.outcome import Outcome
 from trackbed.fleet.task import Verb
 from trackbed.kube import live as kube
@@ -20,13 +24,9 @@ from trackbed.kube.conditions import find
 from trackbed.kube.errors import UnreachableError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import NodePlan
-from trackbed.plan.wire import write_node
 from trackbed.prepare import run
 from trackbed.prepare.host import Host
 from trackbed.prepare.run import Preparer
-from trackbed.spec.load import load
 
 FABRIC = Path(__file__).parents[2] / "examples" / "shared-subnet.yaml"
 SECONDS = 30.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.stacks.fabrics import site as fabric
 from tests.stacks.sites import POINT_TO_POINT, alike
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks import stack
 from trackbed.stacks.install import bundle
 from trackbed.stacks.stack import Stack

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.stacks.sites import HEAD, alike
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import Plan
-from trackbed.spec.fabric import Fabric
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.objects import Manifest
 from trackbed.stacks.stack import Stack, objects
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import Plan
-from trackbed.spec.fabric import Fabric
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import Plan
 
 HEAD = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "train"}}
 SHARED = {"scheme": "shared-subnet", "ipv4": "10.0.0.0/12", "gateway": "last"}

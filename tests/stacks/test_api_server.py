@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster import accepted, refused, with_unknown_field, with_wrong_type
 from tests.stacks.sites import NO_DUAL, SHAPES, SITES, alike, planned
+from trackbed.fabric.plan.plan import Plan
 from trackbed.kube.client import Client, Object
-from trackbed.plan.plan import Plan
 from trackbed.stacks import MODULES, stack
 from trackbed.stacks.nfd import node_feature_rule
 from trackbed.stacks.objects import Manifest

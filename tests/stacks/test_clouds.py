@@ -9,7 +9,7 @@ import pytest
 
 from tests.stacks.fabrics import site
 from tests.stacks.sites import NONE, SHARED
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.clouds import aws_efa, azure, gke, oci
 from trackbed.stacks.clouds.provider import LEFT_OUT
 from trackbed.stacks.install import bundle

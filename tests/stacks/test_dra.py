@@ -9,7 +9,7 @@ import pytest
 
 from tests.stacks.carried import carried, of_kind, refused
 from tests.stacks.sites import CX7, INFINIBAND, NODE_SUBNET, NONE, POINT_TO_POINT, SHARED, VFS, alike, unlike
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Claim
 from trackbed.stacks.dra.dranet import STACK as DRANET
 from trackbed.stacks.dra.sriov import STACK as SRIOV

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.stacks.sites import POINT_TO_POINT, SITES, alike, planned, ports, unlike
-from trackbed.plan.plan import PortPlan
+from trackbed.fabric.plan.plan import PortPlan
 from trackbed.stacks import stack
 from trackbed.stacks.groups import groups
 from trackbed.stacks.objects import json_text, manifest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.stacks.sites import NODE_SUBNET, POINT_TO_POINT, SHARED, SITES, alike, planned, unlike
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks import stack
 from trackbed.stacks.objects import Manifest
 from trackbed.stacks.stack import objects

@@ -8,7 +8,7 @@ import pytest
 
 from tests.stacks.fabrics import site
 from tests.stacks.sites import NODE_SUBNET, NONE, SHARED
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Hca
 from trackbed.stacks.nccl import off_rails, variables
 from trackbed.stacks.rails import port_hcas

@@ -21,7 +21,7 @@ from tests.stacks.fabric_of import (
     problems,
 )
 from tests.stacks.sites import unlike
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.network_operator.ib_sriov import STACK as IB_SRIOV
 from trackbed.stacks.network_operator.ipoib import STACK as IPOIB
 from trackbed.stacks.network_operator.macvlan import STACK as MACVLAN

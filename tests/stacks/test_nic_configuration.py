@@ -8,7 +8,7 @@ import pytest
 
 from tests.stacks.carried import carried, of_kind, refused
 from tests.stacks.sites import INFINIBAND, POINT_TO_POINT, VFS, alike, unlike
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Access
 from trackbed.stacks.nic_configuration import STACK
 

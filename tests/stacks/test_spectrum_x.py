@@ -9,7 +9,7 @@ import pytest
 
 from tests.stacks.carried import carried, of_kind, refused
 from tests.stacks.sites import INFINIBAND, NODE_SUBNET, POINT_TO_POINT, VFS, unlike
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.spectrum_x import STACK
 
 SITE: dict[str, Any] = {"addressing": POINT_TO_POINT, "vfs": {"count": 1}}

@@ -23,9 +23,9 @@ from typing import Any
 
 import pytest
 
-from trackbed.imports.netplan import import_netplan
-from trackbed.plan.compute import plan
-from trackbed.spec.fabric import Fabric
+from trackbed.fabric.importers.netplan import import_netplan
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.plan.compute import plan
 from trackbed.stacks import stack
 from trackbed.stacks.objects import Manifest
 from trackbed.stacks.stack import objects

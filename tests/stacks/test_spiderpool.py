@@ -12,7 +12,7 @@ import pytest
 
 from tests.stacks.carried import carried, of_kind, refused
 from tests.stacks.sites import CX7, INFINIBAND, NODE_SUBNET, NONE, POINT_TO_POINT, SHARED, VFS, alike, unlike
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.objects import Manifest
 from trackbed.stacks.spiderpool.attach import STACK
 from trackbed.stacks.spiderpool.pools import RECORDS

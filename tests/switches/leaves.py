@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.plan.fabrics import fabric
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import Plan
+from tests.fabric.plan.fabrics import fabric
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.switches.dialect import DIALECTS, Dialect
 from trackbed.switches.leaf import Leaf, leaves, refusals
 from trackbed.switches.wiring import Wiring

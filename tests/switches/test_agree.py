@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.switches.leaves import ADDRESSING, made, planned, wiring
-from trackbed.plan.plan import Plan
-from trackbed.spec.ranges import parse_range
+from trackbed.fabric.model.ranges import parse_range
+from trackbed.fabric.plan.plan import Plan
 from trackbed.switches.dialect import DIALECTS, disagreements, spoken
 from trackbed.switches.leaf import leaves, refusals
 from trackbed.switches.sonic_read import parse

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from tests.plan.fabrics import fabric, fabrics
+from tests.fabric.plan.fabrics import fabric, fabrics
 from tests.switches.leaves import ADDRESSING, made, planned, wiring
-from trackbed.plan.compute import plan
-from trackbed.spec.fabric import Fabric
-from trackbed.spec.ranges import parse_range, text
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.model.ranges import parse_range, text
+from trackbed.fabric.plan.compute import plan
 from trackbed.switches.dialect import DIALECTS
 from trackbed.switches.leaf import MTU_BYTES, ROUTED, Leaf, leaves, notes, refusals
 from trackbed.switches.wiring import Wiring

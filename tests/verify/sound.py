@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from trackbed.chain import settings
 from trackbed.chain.setting import RouteOn
+from trackbed.fabric.model.load import load
+from trackbed.fabric.model.ranges import BITS, text
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.routes import Rule as PlannedRule
 from trackbed.hosts.machine import Machine
 from trackbed.hosts.state import HostState
 from trackbed.netlink.addresses import FAMILY, Address
 from trackbed.netlink.links import IFF_RUNNING, IFF_UP, Link
 from trackbed.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route
 from trackbed.netlink.rules import Rule
-from trackbed.plan.compute import plan
-from trackbed.plan.routes import Rule as PlannedRule
 from trackbed.probes.lldp import Advertisement
-from trackbed.spec.load import load
-from trackbed.spec.ranges import BITS, text
 from trackbed.verify.view import Echo, Observed, SwitchView, View
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import NodePlan, Plan, PortPlan
+    from trackbed.fabric.plan.plan import NodePlan, Plan, PortPlan
 
 FABRIC = b"""
 apiVersion: trackbed.dev/v1alpha1

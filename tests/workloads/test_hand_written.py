@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.stacks.sites import HEAD, alike
-from trackbed.plan.compute import plan
-from trackbed.spec.fabric import Fabric
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.plan.compute import plan
 from trackbed.stacks import stack
 from trackbed.workloads.jobs import compare
 from trackbed.workloads.wanted import wanted

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.workloads.wanteds import PLAIN
-from trackbed.spec.problems import SpecError
+from trackbed.fabric.model.problems import SpecError
 from trackbed.stacks.access import Access
 from trackbed.workloads.jobs import put_rails
 from trackbed.workloads.round_trip import MAX_BYTES, File

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.groups import FABRIC_LABEL
 from trackbed.stacks.native.choice import ANNOTATION, LONGEST_SHOWN, NONE, allowed
 

@@ -12,12 +12,12 @@ from typing import Any
 from trackbed.admission import review
 from trackbed.admission.known import Known, Planned, Ranges
 from trackbed.admission.review import Request, Verdict
-from trackbed.plan.compute import plan
-from trackbed.plan.plan import NodePlan, Plan
-from trackbed.spec.fabric import Fabric
-from trackbed.spec.load import fabric_of_resource
-from trackbed.spec.problems import Problem, SpecError
-from trackbed.spec.ranges import text
+from trackbed.fabric.model.fabric import Fabric
+from trackbed.fabric.model.load import fabric_of_resource
+from trackbed.fabric.model.problems import Problem, SpecError
+from trackbed.fabric.model.ranges import text
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.stacks import MODULES
 from trackbed.stacks import stack as stack_of
 from trackbed.stacks.refusals import refusals

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from trackbed.plan.plan import Plan
-from trackbed.spec.ranges import Range
+from trackbed.fabric.model.ranges import Range
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Access
 from trackbed.stacks.stack import Stack
 from trackbed.workloads.wanted import Wanted, wanted

@@ -16,12 +16,12 @@ import msgspec
 
 from trackbed.admission.fabrics import prepared
 from trackbed.admission.known import Known, Namespace, Planned, Ranges
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.model.ranges import Range, parse_range
 from trackbed.kube import fabric, railnode
 from trackbed.kube.errors import KubeError, RefusedError
 from trackbed.kube.live import Live
 from trackbed.kube.reflector import Reflector
-from trackbed.spec.problems import SpecError
-from trackbed.spec.ranges import Range, parse_range
 
 SETTLE_SECONDS = 0.2
 """Changes that come within so long of each other are taken together; reviews go by them after that."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from trackbed.plan.plan import Addressed
+from trackbed.fabric.plan.plan import Addressed
 
 Taken = AbstractSet[tuple[int, int]]
 """Addresses that are not free, as (IP version, address)."""

@@ -24,8 +24,8 @@ from trackbed.agent.phases import Phases
 from trackbed.agent.protocol import Request
 from trackbed.agent.sandbox import OWN, Sandbox, known, opened
 from trackbed.agent.store import Entry, Store, survives
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.netlink.codec import NetlinkError
-from trackbed.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
 

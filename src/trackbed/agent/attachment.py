@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from trackbed.plan.plan import Addressed
-from trackbed.spec.ranges import V4, parse_address, text
+from trackbed.fabric.model.ranges import V4, parse_address, text
+from trackbed.fabric.plan.plan import Addressed
 
 Key = tuple[str, str]
 """(CNI_CONTAINERID, CNI_IFNAME), which the CNI specification makes unique."""

@@ -16,9 +16,9 @@ import msgspec
 from trackbed.agent import pod
 from trackbed.agent.attachment import Attachment, Key
 from trackbed.agent.sandbox import known
+from trackbed.fabric.model.ranges import V4, text
 from trackbed.probes.arp import Claim, Prober
 from trackbed.probes.errors import ProbeError
-from trackbed.spec.ranges import V4, text
 
 _log = logging.getLogger(__name__)
 

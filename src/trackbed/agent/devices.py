@@ -20,9 +20,9 @@ from trackbed.agent.attachment import PORT_ITSELF
 from trackbed.agent.choice import device_id
 from trackbed.agent.kubelet.messages import Device, Offer
 from trackbed.agent.store import Place
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.netlink.links import Link, get_link
 from trackbed.netlink.sockets import RefusedError, Socket
-from trackbed.plan.plan import NodePlan, PortPlan
 
 MOST = 256
 """More pods than that no kubelet runs (its maxPods is 110 unless set)."""

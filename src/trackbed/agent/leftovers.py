@@ -12,9 +12,9 @@ from pathlib import Path
 from trackbed.agent import batch, hardware, pod
 from trackbed.agent.batch import Step
 from trackbed.agent.sandbox import Sandbox
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.netlink import links, routes, rules
 from trackbed.netlink.sockets import Socket
-from trackbed.plan.plan import NodePlan, PortPlan
 
 _log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from trackbed.agent.errors import CniError, Code
 from trackbed.agent.rdma import of_port
 from trackbed.agent.sandbox import Sandbox
 from trackbed.agent.store import Blocks, Chosen
+from trackbed.fabric.plan.plan import Addressed, NodePlan
 from trackbed.netlink import links
 from trackbed.netlink.sockets import Socket
-from trackbed.plan.plan import Addressed, NodePlan
 
 
 class Macvlan:

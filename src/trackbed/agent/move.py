@@ -25,10 +25,10 @@ from trackbed.agent.batch import Step, StepsRefusedError
 from trackbed.agent.errors import CniError, Code
 from trackbed.agent.sandbox import Sandbox
 from trackbed.agent.store import Place
+from trackbed.fabric.plan.plan import Common, NodePlan, PortPlan
 from trackbed.netlink import links, vfs
 from trackbed.netlink.codec import Message
 from trackbed.netlink.sockets import RefusedError, Socket
-from trackbed.plan.plan import Common, NodePlan, PortPlan
 
 _log = logging.getLogger(__name__)
 

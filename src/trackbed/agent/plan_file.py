@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from trackbed.plan.plan import NodePlan
-from trackbed.plan.wire import read_node
-from trackbed.spec.problems import SpecError
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.wire import read_node
 
 _log = logging.getLogger(__name__)
 

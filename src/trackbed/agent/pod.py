@@ -15,12 +15,12 @@ from trackbed.agent.attachment import Attachment, Port
 from trackbed.agent.batch import ABSENT, NO_ROUTE, THERE, Step
 from trackbed.agent.result import pod_routes
 from trackbed.agent.sandbox import Sandbox
+from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.plan import Addressed, Common
+from trackbed.fabric.plan.routes import MAIN_TABLE, Route, Rule, fence, rule
 from trackbed.netlink import addresses, links, routes, rules
 from trackbed.netlink.netns import entered
 from trackbed.netlink.sockets import Socket
-from trackbed.plan.plan import Addressed, Common
-from trackbed.plan.routes import MAIN_TABLE, Route, Rule, fence, rule
-from trackbed.spec.ranges import V4, V6
 
 _FIRST_INDEX: Final = 1 << 16
 _FIRST_GROUP: Final = 0x5442_0000

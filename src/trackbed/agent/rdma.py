@@ -19,10 +19,10 @@ from pathlib import Path
 from trackbed.agent import batch, hardware
 from trackbed.agent.attachment import Port, Rdma
 from trackbed.agent.batch import Step, StepsRefusedError
+from trackbed.fabric.plan.plan import Common, PortPlan
 from trackbed.netlink import rdma
 from trackbed.netlink.codec import NetlinkError
 from trackbed.netlink.sockets import NETLINK_RDMA, RefusedError, Socket
-from trackbed.plan.plan import Common, PortPlan
 
 _log = logging.getLogger(__name__)
 

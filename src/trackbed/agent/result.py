@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from trackbed.agent.attachment import Attachment, Port
 from trackbed.agent.protocol import Json
-from trackbed.plan.plan import Common
-from trackbed.plan.routes import MAIN_TABLE, Route, routes
-from trackbed.spec.ranges import text
+from trackbed.fabric.model.ranges import text
+from trackbed.fabric.plan.plan import Common
+from trackbed.fabric.plan.routes import MAIN_TABLE, Route, routes
 
 _WITH_MORE = "1.1.0"
 """The first version whose result has an interface's mtu and a route's table."""

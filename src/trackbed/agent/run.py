@@ -22,7 +22,7 @@ from trackbed.agent.presence import Presence, stay
 from trackbed.agent.server import Server
 from trackbed.agent.store import Store
 from trackbed.agent.watch import Watch
-from trackbed.plan.plan import NodePlan
+from trackbed.fabric.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from trackbed.agent.handlers import Handlers
 from trackbed.agent.phases import Clock, Phases, Timing, Timings
 from trackbed.agent.protocol import Request
 from trackbed.agent.store import Store
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.netlink.codec import NetlinkError
-from trackbed.plan.plan import NodePlan
 
 _log = logging.getLogger(__name__)
 

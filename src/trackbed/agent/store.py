@@ -33,7 +33,7 @@ import msgspec
 from trackbed.agent.addresses import next_free
 from trackbed.agent.attachment import Attachment, Key
 from trackbed.agent.journal import Journal, JournalError
-from trackbed.plan.plan import Addressed
+from trackbed.fabric.plan.plan import Addressed
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from trackbed.chain.setting import Address, Mtu, Setting, Sysctl, Up
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "addresses"
 

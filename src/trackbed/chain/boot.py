@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from trackbed.chain.setting import Want
-    from trackbed.plan.plan import NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 UNIT = "/etc/systemd/system/trackbed-boot.service"
 WANTED = "/etc/systemd/system/multi-user.target.d/90-trackbed.conf"

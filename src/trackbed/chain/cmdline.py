@@ -20,7 +20,7 @@ from trackbed.chain.setting import HugePages, KernelArguments, Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import KernelPlan, NodePlan
+    from trackbed.fabric.plan.plan import KernelPlan, NodePlan
 
 STEP = "cmdline"
 

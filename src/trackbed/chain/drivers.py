@@ -13,7 +13,7 @@ from trackbed.chain.setting import Module, Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 STEP = "drivers"
 

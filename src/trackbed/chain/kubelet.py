@@ -15,7 +15,7 @@ from trackbed.chain.setting import HEAD, CpuState, File, KubeletReads, Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import KubeletPlan, NodePlan
+    from trackbed.fabric.plan.plan import KubeletPlan, NodePlan
 
 STEP = "kubelet"
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import HEAD, File, Setting, Sysctl
-from trackbed.spec.ranges import V4, V6
+from trackbed.fabric.model.ranges import V4, V6
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import Addressed, NodePlan
+    from trackbed.fabric.plan.plan import Addressed, NodePlan
 
 STEP = "limits"
 

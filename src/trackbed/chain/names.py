@@ -14,7 +14,7 @@ from trackbed.chain.setting import Name, Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "names"
 

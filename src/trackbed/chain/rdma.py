@@ -17,7 +17,7 @@ from trackbed.chain.setting import HEAD, File, RdmaName, RdmaNamespaces, Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "rdma"
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import RouteOn, Setting, Sysctl
-from trackbed.plan.routes import fence, routes, rule
-from trackbed.spec.ranges import V4, V6
+from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.routes import fence, routes, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import Addressed, NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
 
 STEP = "routing"
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import HEAD, File, Memlock, Setting
-from trackbed.plan.wire import write_node
+from trackbed.fabric.plan.wire import write_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 STEP = "runtime"
 

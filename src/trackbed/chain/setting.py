@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.plan.routes import Route, Rule
+from trackbed.fabric.plan.routes import Route, Rule
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import Addressed
+    from trackbed.fabric.plan.plan import Addressed
 
 STEPS = (
     "bios",

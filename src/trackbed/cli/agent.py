@@ -99,7 +99,7 @@ def run(
     from trackbed.agent.presence import Presence
     from trackbed.agent.run import Places
     from trackbed.agent.run import run as serve
-    from trackbed.spec.problems import SpecError
+    from trackbed.fabric.model.problems import SpecError
 
     if (cni_bin is None) != (cni_conf is None):
         refuse("--cni-bin and --cni-conf go together: an executable that nobody calls, or a call of none, helps nobody")

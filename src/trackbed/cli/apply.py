@@ -15,9 +15,9 @@ from trackbed.cli.options import emit_json, node_of, node_option, output_option,
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed.hosts.apply import Applied
     from trackbed.hosts.machine import Machine
-    from trackbed.plan.plan import NodePlan
 
 PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
 

@@ -14,8 +14,8 @@ from trackbed.verify.view import View
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed.hosts.machine import Machine
-    from trackbed.plan.plan import NodePlan
     from trackbed.verify.finding import Finding
 
 MODULES = (bios, cmdline, firmware, kubelet, runtime)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trackbed.bios.compare import Item, Seen
     from trackbed.bios.credentials import Credentials
     from trackbed.bios.redfish import Bmc
-    from trackbed.spec.bios import Bios
+    from trackbed.fabric.model.bios import Bios
 
 _SIDE_BY_SIDE = 16
 """BMCs at a time: each takes seconds to answer and costs us nothing meanwhile."""
@@ -107,7 +107,7 @@ def _chosen(names: list[str], wanted: str | None) -> list[str]:
         return names
     from pydantic_core import PydanticCustomError
 
-    from trackbed.spec.nodes import expand
+    from trackbed.fabric.model.nodes import expand
 
     try:
         asked = [str(name) for name in expand(wanted)]

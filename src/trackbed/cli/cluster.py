@@ -16,10 +16,10 @@ from trackbed.cli.render_stack import planned_stack, stack_names
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.kube.applyset import ApplySet
     from trackbed.kube.client import Client
     from trackbed.kube.rollout import Change, Manner, Rollout
-    from trackbed.plan.plan import Plan
     from trackbed.stacks.install.steps import Step
     from trackbed.stacks.stack import Stack
 

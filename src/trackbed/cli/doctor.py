@@ -11,8 +11,8 @@ from trackbed.cli.machine import machine_options
 from trackbed.cli.options import node_of, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed.hosts.machine import Machine
-    from trackbed.plan.plan import NodePlan
 
 AGENT = Path("/run/trackbed/agent.sock")
 

@@ -21,8 +21,8 @@ def command(address: str, fabric_file: str, form: str) -> None:
       trackbed explain 172.18.1.10 -f fabric.yaml
       trackbed explain 172.18.1.11 -f fabric.yaml -o json
     """
-    from trackbed.plan.explain import explain
-    from trackbed.spec.ranges import parse_address
+    from trackbed.fabric.model.ranges import parse_address
+    from trackbed.fabric.plan.explain import explain
 
     try:
         version, number = parse_address(address.partition("/")[0])

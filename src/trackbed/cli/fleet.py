@@ -12,9 +12,9 @@ from trackbed.cli.options import emit_json, meant, read_plan, refuse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.fleet.campaign import Campaign
     from trackbed.fleet.outcome import Outcome
-    from trackbed.plan.plan import Plan
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -11,8 +11,8 @@ import click
 from trackbed.cli.options import LOCK_NAME, refuse, stop
 
 if TYPE_CHECKING:
-    from trackbed.imports.imported import Imported
-    from trackbed.spec.problems import Problem
+    from trackbed.fabric.importers.imported import Imported
+    from trackbed.fabric.model.problems import Problem
 
 FABRIC_NAME = "fabric.yaml"
 
@@ -46,7 +46,7 @@ def netplan(directory: Path, target: Path | None, force: bool) -> None:
       trackbed import netplan ./netplan | trackbed plan -f -
       trackbed import netplan ./netplan -o .
     """
-    from trackbed.imports.written import fabric_text, lock_text
+    from trackbed.fabric.importers.written import fabric_text, lock_text
 
     if target is not None and not force:
         _refuse_existing(target)
@@ -64,7 +64,7 @@ def netplan(directory: Path, target: Path | None, force: bool) -> None:
 
 def import_folder(directory: Path) -> tuple[bytes, str]:
     """A folder of netplan files as a Fabric and its lock in one text, and what was found in a few words."""
-    from trackbed.imports.written import fabric_text, lock_text
+    from trackbed.fabric.importers.written import fabric_text, lock_text
 
     imported, _ = _import(directory)
     return f"{fabric_text(imported)}---\n{lock_text(imported)}".encode(), imported.summary
@@ -72,8 +72,8 @@ def import_folder(directory: Path) -> tuple[bytes, str]:
 
 def _import(directory: Path) -> tuple[Imported, list[Problem]]:
     from trackbed.cli.netplan_files import TooManyFilesError, collect
-    from trackbed.imports.netplan import import_netplan
-    from trackbed.spec.problems import SpecError
+    from trackbed.fabric.importers.netplan import import_netplan
+    from trackbed.fabric.model.problems import SpecError
 
     try:
         hosts, unread = collect(directory)

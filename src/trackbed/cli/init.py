@@ -34,9 +34,9 @@ def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None
     from trackbed.cli.inventories import read_sources
     from trackbed.cli.options import stop
     from trackbed.discover.fabric import Choice, fabric_text
-    from trackbed.plan.compute import plan
-    from trackbed.spec.load import load
-    from trackbed.spec.problems import SpecError
+    from trackbed.fabric.model.load import load
+    from trackbed.fabric.model.problems import SpecError
+    from trackbed.fabric.plan.compute import plan
 
     found: list[Inventory] = [one for source in sources or (Path("/"),) for one in read_sources(source)]
     try:

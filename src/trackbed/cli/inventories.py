@@ -41,7 +41,7 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
     from pydantic_core import PydanticCustomError
 
     from trackbed.discover.remote import ask
-    from trackbed.spec.nodes import HOST_NAME, expand
+    from trackbed.fabric.model.nodes import HOST_NAME, expand
 
     try:
         hosts = list(expand(nodes))

@@ -15,7 +15,7 @@ from trackbed.cli.render_stack import planned_stack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed.plan.plan import Plan
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.workloads.jobs import Patched
     from trackbed.workloads.round_trip import File
     from trackbed.workloads.wanted import Wanted
@@ -225,7 +225,7 @@ def _wanted(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, Wa
 
 
 def _read(file: str) -> File:
-    from trackbed.spec.problems import SpecError
+    from trackbed.fabric.model.problems import SpecError
     from trackbed.workloads.round_trip import MAX_BYTES, File
 
     try:

@@ -106,7 +106,7 @@ def _tell(rule_id: str | None, form: str) -> None:
 
 
 def _texts(paths: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
-    from trackbed.spec.source import MAX_BYTES
+    from trackbed.fabric.model.source import MAX_BYTES
 
     for path in paths:
         if path == "-":
@@ -133,8 +133,8 @@ def _files(path: Path) -> list[Path]:
 
 def _read(texts: dict[str, bytes]) -> tuple[list[Document], list[Hit], bool]:
     """Documents, what was found while reading, and whether a file could not be read; the others are linted."""
+    from trackbed.fabric.model.problems import SpecError
     from trackbed.lint.manifests import manifests
-    from trackbed.spec.problems import SpecError
 
     documents: list[Document] = []
     hits: list[Hit] = []
@@ -175,8 +175,8 @@ def _schemas(crds: str | None, form: str) -> Schemas | None:
         if form == "text":
             click.echo("note: no CRDs (--crds DIR): fields and types are not checked, rules only", err=True)
         return None
+    from trackbed.fabric.model.problems import SpecError
     from trackbed.lint.schemas.crds import schemas
-    from trackbed.spec.problems import SpecError
 
     if not Path(crds).is_dir():
         refuse(f"--crds {crds} is no folder; name one that holds CustomResourceDefinitions")
@@ -189,9 +189,9 @@ def _schemas(crds: str | None, form: str) -> Schemas | None:
 def _lint(
     documents: list[Document], hits: list[Hit], schemas: Schemas | None, nodes: int | None
 ) -> tuple[Finding, ...]:
+    from trackbed.fabric.model.problems import SpecError
     from trackbed.lint.corpus import corpus
     from trackbed.lint.run import lint
-    from trackbed.spec.problems import SpecError
 
     try:
         return lint(corpus(documents, nodes), schemas, hits)

@@ -23,7 +23,7 @@ def command(fabric_file: str, check: bool) -> None:
       trackbed lock -f fabric.yaml
       trackbed lock -f fabric.yaml --check
     """
-    from trackbed.plan.lock import document, updated
+    from trackbed.fabric.plan.lock import document, updated
 
     if fabric_file == "-":
         refuse("a lock lies beside its Fabric; name the file with -f FILE")

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trackbed.imports.netplan.files import MAX_FILE_BYTES
-from trackbed.spec.problems import Place, Problem
+from trackbed.fabric.importers.netplan.files import MAX_FILE_BYTES
+from trackbed.fabric.model.problems import Place, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from trackbed.fabric.model.load import Loaded
+    from trackbed.fabric.model.problems import Problem
+    from trackbed.fabric.plan.plan import NodePlan, Plan
     from trackbed.kube.listening import Address
-    from trackbed.plan.plan import NodePlan, Plan
-    from trackbed.spec.load import Loaded
-    from trackbed.spec.problems import Problem
 
 LOCK_NAME = "trackbed.lock.yaml"
 """The lock lies beside its Fabric under this name."""
@@ -103,9 +103,9 @@ def read_plan(fabric_file: str) -> Plan:
     """A plan as `trackbed plan -o json` printed it, or that of a Fabric, as read_fabric: a host needs no more."""
     import msgspec
 
-    from trackbed.plan.wire import is_plan
-    from trackbed.plan.wire import read_plan as read
-    from trackbed.spec.problems import Place, SpecError
+    from trackbed.fabric.model.problems import Place, SpecError
+    from trackbed.fabric.plan.wire import is_plan
+    from trackbed.fabric.plan.wire import read_plan as read
 
     given = _read(fabric_file, MAX_PLAN_BYTES)
     if not is_plan(given[0]):
@@ -119,15 +119,15 @@ def read_plan(fabric_file: str) -> Plan:
 
 def read_fabric(fabric_file: str) -> tuple[Loaded, Plan]:
     """Read and plan a Fabric with its lock; problems are printed and end the command with status 2."""
-    from trackbed.spec.source import MAX_BYTES
+    from trackbed.fabric.model.source import MAX_BYTES
 
     return _planned(fabric_file, _read(fabric_file, MAX_BYTES))
 
 
 def _planned(fabric_file: str, given: _Given) -> tuple[Loaded, Plan]:
-    from trackbed.plan.compute import plan
-    from trackbed.spec.load import load
-    from trackbed.spec.problems import SpecError
+    from trackbed.fabric.model.load import load
+    from trackbed.fabric.model.problems import SpecError
+    from trackbed.fabric.plan.compute import plan
 
     raw, lock, lock_file = given
     try:
@@ -145,10 +145,10 @@ def _planned(fabric_file: str, given: _Given) -> tuple[Loaded, Plan]:
 
 def read_with_lock(fabric_file: str) -> bytes:
     """A Fabric and its lock as one text of two documents, checked; problems end the command with status 2."""
-    from trackbed.plan.compute import plan
-    from trackbed.spec.load import load
-    from trackbed.spec.problems import SpecError
-    from trackbed.spec.source import MAX_BYTES
+    from trackbed.fabric.model.load import load
+    from trackbed.fabric.model.problems import SpecError
+    from trackbed.fabric.model.source import MAX_BYTES
+    from trackbed.fabric.plan.compute import plan
 
     raw, lock, lock_file = _read(fabric_file, MAX_BYTES)
     try:
@@ -176,7 +176,7 @@ def _read(fabric_file: str, most: int) -> _Given:
 
 def stop(problems: Iterable[Problem]) -> NoReturn:
     """Print problems, one a line, and end with status 2."""
-    from trackbed.spec.problems import SpecError
+    from trackbed.fabric.model.problems import SpecError
 
     listed = SpecError(list(problems)).problems
     for problem in listed:

@@ -11,9 +11,9 @@ import click
 from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import NodePlan, Plan
-    from trackbed.plan.wire import NodeDocument, PlanDocument, PortDocument
-    from trackbed.spec.load import Loaded
+    from trackbed.fabric.model.load import Loaded
+    from trackbed.fabric.plan.plan import NodePlan, Plan
+    from trackbed.fabric.plan.wire import NodeDocument, PlanDocument, PortDocument
 
 COLUMNS = ("node", "unit", "rail", "netdev", "port", "ipv4", "gateway", "pods", "ipv6", "leaf")
 
@@ -32,7 +32,7 @@ def command(fabric_file: str, node_names: str | None, rail: int | None, form: st
       trackbed plan -f fabric.yaml --node gpu-[0-3] --rail 2 -o csv
       trackbed import netplan ./netplan | trackbed plan -f - -o json
     """
-    from trackbed.plan.wire import plan_document
+    from trackbed.fabric.plan.wire import plan_document
 
     loaded, planned = read_fabric(fabric_file)
     if rail is not None and rail >= len(planned.common.rails):
@@ -47,7 +47,7 @@ def _chosen(planned: Plan, node_names: str | None) -> list[NodePlan]:
         return list(planned.nodes)
     from pydantic_core import PydanticCustomError
 
-    from trackbed.spec.nodes import expand
+    from trackbed.fabric.model.nodes import expand
 
     try:
         wanted = set(expand(node_names))

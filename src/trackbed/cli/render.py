@@ -29,7 +29,7 @@ def node_plan(fabric_file: str, node_name: str | None) -> None:
     Example:
       trackbed render node -f fabric.yaml --node gpu-0 > /etc/trackbed/node.json
     """
-    from trackbed.plan.wire import write_node
+    from trackbed.fabric.plan.wire import write_node
 
     _, planned = read_fabric(fabric_file)
     click.echo(write_node(node_of(planned, node_name)).decode())

@@ -13,7 +13,7 @@ from trackbed.cli.options import emit_json, fabric_option, folder_option, meant,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trackbed.plan.plan import Plan
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.stacks.stack import Stack
 
 

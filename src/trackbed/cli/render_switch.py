@@ -12,9 +12,9 @@ from trackbed.cli.options import emit_json, fabric_option, folder_option, meant,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trackbed.plan.plan import Plan
-    from trackbed.spec.load import Loaded
-    from trackbed.spec.ranges import Range
+    from trackbed.fabric.model.load import Loaded
+    from trackbed.fabric.model.ranges import Range
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.switches.dialect import Dialect
     from trackbed.switches.leaf import Leaf
     from trackbed.switches.wiring import Wiring
@@ -113,7 +113,7 @@ def _wiring(dialect: Dialect, numbers: dict[str, Any]) -> Wiring:
 def _names(option: str, written: str | None) -> tuple[str, ...]:
     from pydantic_core import PydanticCustomError
 
-    from trackbed.spec.nodes import expand
+    from trackbed.fabric.model.nodes import expand
 
     if written is None:
         return ()
@@ -124,7 +124,7 @@ def _names(option: str, written: str | None) -> tuple[str, ...]:
 
 
 def _range(written: str | None) -> Range | None:
-    from trackbed.spec.ranges import parse_range
+    from trackbed.fabric.model.ranges import parse_range
 
     if written is None:
         return None
@@ -189,7 +189,7 @@ def _check(
 
 
 def _parsed(file: Path) -> tuple[Dialect, Any]:
-    from trackbed.spec.source import MAX_BYTES
+    from trackbed.fabric.model.source import MAX_BYTES
     from trackbed.switches.dialect import spoken
     from trackbed.switches.seen import UnreadableError
 

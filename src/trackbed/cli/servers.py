@@ -9,7 +9,7 @@ import click
 from trackbed.cli.options import emit_json, meant, output_option, refuse
 
 if TYPE_CHECKING:
-    from trackbed.spec.servers import Server
+    from trackbed.fabric.model.servers import Server
 
 COLUMNS = ("server", "model", "GPUs", "NIC", "rails", "ports")
 
@@ -29,7 +29,7 @@ def command(name: str | None, form: str) -> None:
       trackbed servers dgx-h100
       trackbed servers -o json
     """
-    from trackbed.spec.servers import servers
+    from trackbed.fabric.model.servers import servers
 
     known = servers()
     if name is not None and name not in known:

@@ -9,8 +9,8 @@ import click
 from trackbed.cli.options import emit_json, output_option
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import Plan
-    from trackbed.spec.problems import Problem
+    from trackbed.fabric.model.problems import Problem
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.stacks.stack import Stack
 
 

@@ -13,10 +13,10 @@ from trackbed.cli.tables import table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.kube.applyset import ApplySet
     from trackbed.kube.carried import Carried, Unsound
     from trackbed.kube.status import Installed, Node, Wanted
-    from trackbed.plan.plan import Plan
     from trackbed.stacks.stack import Stack
 
 _ROWS = 40

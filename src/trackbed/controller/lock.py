@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trackbed.fabric.model.load import load_lock
+from trackbed.fabric.plan.lock import document
 from trackbed.kube.answer import Object
 from trackbed.kube.errors import RefusedError
 from trackbed.kube.live import Live
-from trackbed.plan.lock import document
-from trackbed.spec.load import load_lock
 
 _KEY = "trackbed.lock.yaml"
 _NOT_FOUND = 404

@@ -26,11 +26,11 @@ from trackbed.controller.revisions import Revisions
 from trackbed.controller.slices import Slices, model_of, rules, slices
 from trackbed.controller.stack_pass import Wanted
 from trackbed.controller.stage import Standing
+from trackbed.fabric.model.fabric import Fabric as Model
+from trackbed.fabric.model.problems import SpecError
 from trackbed.kube.errors import KubeError, RefusedError, UnreachableError
 from trackbed.kube.live import Live
 from trackbed.kube.reflector import Reflector
-from trackbed.spec.fabric import Fabric as Model
-from trackbed.spec.problems import SpecError
 
 DRAIN_SECONDS = 5.0
 """Pods of a node are asked to leave no more often."""

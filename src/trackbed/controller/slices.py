@@ -11,14 +11,14 @@ import msgspec
 
 from trackbed.controller.objects import Fabric
 from trackbed.controller.stage import Rules, Slice, Wave
+from trackbed.fabric.model.fabric import Fabric as Model
+from trackbed.fabric.model.load import fabric_of_resource
+from trackbed.fabric.model.rollout import FirmwareWave, nodes_of
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.lock import updated
+from trackbed.fabric.plan.plan import NodePlan, Plan
+from trackbed.fabric.plan.wire import write_node
 from trackbed.kube.railnode import API_VERSION
-from trackbed.plan.compute import plan
-from trackbed.plan.lock import updated
-from trackbed.plan.plan import NodePlan, Plan
-from trackbed.plan.wire import write_node
-from trackbed.spec.fabric import Fabric as Model
-from trackbed.spec.load import fabric_of_resource
-from trackbed.spec.rollout import FirmwareWave, nodes_of
 from trackbed.stacks import MODULES, stack
 from trackbed.stacks.refusals import refusals
 

@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 from lightkube.config.kubeconfig import SingleConfig
 
+from trackbed.fabric.plan.plan import Plan
 from trackbed.kube import applyset, gates
 from trackbed.kube.client import Client
 from trackbed.kube.errors import KubeError, RefusedError
 from trackbed.kube.gates import Gate
 from trackbed.kube.live import REQUEST_SECONDS
 from trackbed.kube.rollout import Manner, OwnedError, Rollout, ShutError, StuckError, UnservedError
-from trackbed.plan.plan import Plan
 from trackbed.stacks import stack
 from trackbed.stacks.install.steps import Apply, Install, Step, steps
 from trackbed.stacks.refusals import refusals

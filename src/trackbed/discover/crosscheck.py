@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.spec.servers import Server, servers
+from trackbed.fabric.model.servers import Server, servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

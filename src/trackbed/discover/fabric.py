@@ -9,7 +9,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from trackbed.discover.crosscheck import crosscheck
 from trackbed.discover.rails import Found, rails
-from trackbed.spec.fabric import API_VERSION
+from trackbed.fabric.model.fabric import API_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fleet.log import Log
 from trackbed.fleet.order import Order, follow
 from trackbed.fleet.outcome import Outcome
 from trackbed.fleet.run import Way, run
 from trackbed.fleet.task import Task, Verb, task
-from trackbed.plan.plan import NodePlan
 
 REBOOT_SECONDS: Final = 1800
 """What a server may take to come back: firmware that is being written, memory that is being tested."""

@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trackbed.chain import settings
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.wire import read_node
 from trackbed.hosts import booting
 from trackbed.hosts.apply import BusyError, HostError, apply
 from trackbed.hosts.change import document, without_files
@@ -35,13 +37,11 @@ from trackbed.hosts.record import folder
 from trackbed.hosts.runner import Ran
 from trackbed.netlink.codec import NetlinkError
 from trackbed.netlink.links import list_links
-from trackbed.plan.wire import read_node
-from trackbed.spec.problems import SpecError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 """Another one after each boot (random(4))."""

@@ -9,10 +9,10 @@ import msgspec
 
 from trackbed.capture.snapshot import Wanted
 from trackbed.chain.render import FORMATS
-from trackbed.plan.wire import write_node
+from trackbed.fabric.plan.wire import write_node
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 Verb = Literal["diff", "apply", "boot", "reboot", "capture"]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from trackbed.chain.render import Format
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed.handover.files import HostFile
-    from trackbed.plan.plan import NodePlan
 
 ROLE = "roles/trackbed"
 

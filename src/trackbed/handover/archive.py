@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trackbed.chain.render import Format
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 
 def archive(node: NodePlan, network: Format, vendor: str | None) -> bytes:

@@ -20,7 +20,7 @@ from trackbed.chain.setting import HEAD, KernelArguments
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 GRUB_FILE = "/etc/default/grub.d/90-trackbed.cfg"
 OTHER_FILE = "/etc/trackbed/kernel-arguments"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.chain.render import Format
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed.handover.files import HostFile
-    from trackbed.plan.plan import NodePlan
 
 TARGET = "/target"
 """Where the installer mounts the new system."""

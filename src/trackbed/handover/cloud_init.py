@@ -16,8 +16,8 @@ from trackbed.handover.files import files
 
 if TYPE_CHECKING:
     from trackbed.chain.render import Format
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed.handover.files import HostFile
-    from trackbed.plan.plan import NodePlan
 
 MERGE = """\
 merge_how:

@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trackbed.plan.plan import NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 NAME = "50-trackbed"
 """MAAS runs commissioning scripts by name; 50 comes after its own that list the hardware."""

@@ -16,7 +16,7 @@ from trackbed.chain.setting import File
 
 if TYPE_CHECKING:
     from trackbed.chain.render import Format
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 STEPS = ("rdma", "qos", "limits", "kubelet", "runtime")
 """The steps that want files: the others' settings, most of them addresses and routes, need not be made here."""

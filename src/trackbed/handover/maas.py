@@ -22,7 +22,7 @@ from trackbed.handover.commission import NAME, machine, program
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trackbed.plan.plan import NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 MAX_KINDS = 32
 """Machines told apart by MAC address are as many kinds as nodes; so many tags would help nobody."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import PROTOCOL, Setting
 from trackbed.chain.setting import Address as Want
+from trackbed.fabric.model.ranges import text
 from trackbed.hosts.change import NOTHING, Change, Skipped, stale, wanted
 from trackbed.hosts.state import IFA_PROTO
 from trackbed.hosts.view import View
 from trackbed.netlink import codec
 from trackbed.netlink.addresses import FAMILY, IFA_F_DADFAILED, IFA_F_NODAD, Address, add_address, delete_address
-from trackbed.spec.ranges import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,6 +33,7 @@ from trackbed.chain.setting import (
     VfMtu,
     VfProbe,
 )
+from trackbed.fabric.plan.routes import Rule
 from trackbed.hosts import (
     addresses,
     attributes,
@@ -54,7 +55,6 @@ from trackbed.hosts import (
 from trackbed.hosts.change import Change, Comparison, Skipped
 from trackbed.hosts.state import HostState, read
 from trackbed.hosts.view import View, view
-from trackbed.plan.routes import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

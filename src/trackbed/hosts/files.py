@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed.hosts.machine import Machine
-    from trackbed.plan.plan import NodePlan
 
 OWN = (
     ("/etc/netplan", "90-trackbed.yaml"),

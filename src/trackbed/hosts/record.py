@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trackbed.chain.setting import PROTOCOL, Address, Sysctl
+from trackbed.fabric.plan.routes import Rule
 from trackbed.hosts import dcb, rdma, tos, vfs
 from trackbed.hosts.atomic import replace
 from trackbed.hosts.attributes import attribute_of
@@ -43,7 +44,6 @@ from trackbed.netlink.routes import (
 )
 from trackbed.netlink.rules import FRA_PRIORITY, FRA_PROTOCOL, RTM_GETRULE, RTM_NEWRULE
 from trackbed.netlink.sockets import RefusedError
-from trackbed.plan.routes import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

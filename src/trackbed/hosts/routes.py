@@ -14,6 +14,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import PROTOCOL, RouteOn, Setting
+from trackbed.fabric.model.ranges import text
+from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.hosts.change import NOTHING, Change, refused, stale, wanted
 from trackbed.hosts.view import View
 from trackbed.netlink.addresses import FAMILY
@@ -27,8 +29,6 @@ from trackbed.netlink.routes import (
     delete_route,
     replace_route,
 )
-from trackbed.plan.routes import MAIN_TABLE
-from trackbed.spec.ranges import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,13 +11,13 @@ import socket
 from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import PROTOCOL, Setting
+from trackbed.fabric.model.ranges import Range, text
+from trackbed.fabric.plan.routes import MAIN_TABLE
+from trackbed.fabric.plan.routes import Rule as Want
 from trackbed.hosts.change import NOTHING, Change, stale, wanted
 from trackbed.hosts.view import View
 from trackbed.netlink.addresses import FAMILY
 from trackbed.netlink.rules import FR_ACT_TO_TBL, Rule, add_rule, delete_rule
-from trackbed.plan.routes import MAIN_TABLE
-from trackbed.plan.routes import Rule as Want
-from trackbed.spec.ranges import Range, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

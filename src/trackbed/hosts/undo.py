@@ -10,6 +10,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+from trackbed.fabric.model.ranges import text
 from trackbed.hosts import attributes, dcb, files, rdma, tos, vfs
 from trackbed.hosts.names import live, renames
 from trackbed.hosts.perform import RefusedError, run
@@ -22,7 +23,6 @@ from trackbed.netlink.links import set_link
 from trackbed.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
 from trackbed.netlink.rules import RTM_DELRULE, RTM_NEWRULE
 from trackbed.netlink.sockets import BatchError
-from trackbed.spec.ranges import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,11 +21,11 @@ from trackbed.chain.setting import (
     VfMtu,
     VfProbe,
 )
+from trackbed.fabric.model.ranges import V4
+from trackbed.fabric.plan.routes import MAIN_TABLE, Rule
 from trackbed.hosts import dcb, vfs
 from trackbed.hosts.machine import Absent
 from trackbed.hosts.names import port_of
-from trackbed.plan.routes import MAIN_TABLE, Rule
-from trackbed.spec.ranges import V4
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

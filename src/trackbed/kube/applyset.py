@@ -13,10 +13,10 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from trackbed.fabric.plan.plan import Plan
 from trackbed.kube.answer import Object
 from trackbed.kube.client import Client
 from trackbed.kube.errors import UnknownKindError
-from trackbed.plan.plan import Plan
 
 _PREFIX = "applyset.kubernetes.io"
 PART_OF = f"{_PREFIX}/part-of"

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from trackbed.fabric.model.schema import fabric_spec
 from trackbed.kube.fabric import FabricStatus
 from trackbed.kube.railnode import HEALTHY, OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
 from trackbed.kube.schema import schema
-from trackbed.spec.schema import fabric_spec
 from trackbed.stacks.manifest_yaml import documents
 from trackbed.stacks.objects import Manifest, manifest
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from trackbed.fabric.model.reference import texts, words
 from trackbed.kube.conditions import Condition
-from trackbed.spec.reference import texts, words
 
 Schema = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trackbed.spec.ranges import BITS, V4, Range, parse_address, parse_range, text
+from trackbed.fabric.model.ranges import BITS, V4, Range, parse_address, parse_range, text
 
 
 class Span(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.jsontext import JsonText, json_text
 from trackbed.lint.tree import Tree, mappings, texts
-from trackbed.spec.problems import Path
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 """The annotation that names a pod's additional networks (Multus, k8snetworkplumbingwg's de facto standard)."""

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from trackbed.fabric.model.problems import Path, Place
 from trackbed.lint.tree import Tree
-from trackbed.spec.problems import Path, Place
 
 Severity = Literal["error", "warning", "note"]
 """error: refused, or it cannot work. warning: it works now and then.

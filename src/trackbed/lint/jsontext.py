@@ -12,9 +12,9 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from trackbed.fabric.model.problems import Path, Place, SpecError
+from trackbed.fabric.model.source import read
 from trackbed.lint.tree import Inside, Tree, embedded
-from trackbed.spec.problems import Path, Place, SpecError
-from trackbed.spec.source import read
 
 
 class JsonText(NamedTuple):

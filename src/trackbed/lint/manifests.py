@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trackbed.fabric.model.source import Source, read
 from trackbed.lint.document import Document, document
 from trackbed.lint.finding import Hit
 from trackbed.lint.tree import Tree, mappings
 from trackbed.lint.typed import values
-from trackbed.spec.source import Source, read
 
 
 def manifests(raw: bytes, file: str) -> tuple[list[Document], list[Hit]]:

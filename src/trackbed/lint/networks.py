@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.document import RESOURCE, Document
 from trackbed.lint.tree import Tree, mappings, texts
-from trackbed.spec.problems import Path
 
 SPIDER_BLOCKS = {
     "macvlan": "macvlan",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.document import Document
 from trackbed.lint.tree import Tree, mappings
-from trackbed.spec.problems import Path
 
 POLICY_PREFIXES = ("openshift.io", "nvidia.com", "spidernet.io")
 """Prefix of a SriovNetworkNodePolicy's resource: upstream's, the Network Operator's and Spiderpool's setting."""

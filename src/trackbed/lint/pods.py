@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.document import NETWORKS, Document
 from trackbed.lint.jsontext import JsonText, json_text
 from trackbed.lint.tree import Tree, dig, mappings
-from trackbed.spec.problems import Path
 
 _NOT_PODS = {"CustomResourceDefinition", "ConfigMap", "Secret"}
 CORE_RESOURCES = {"cpu", "memory", "ephemeral-storage", "storage", "pods"}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from trackbed.spec.problems import Path, Place, SpecError
-from trackbed.spec.source import Source, read
+from trackbed.fabric.model.problems import Path, Place, SpecError
+from trackbed.fabric.model.source import Source, read
 
 
 class Inside(NamedTuple):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from trackbed.capture.snapshot import Snapshot
 from trackbed.capture.wire import read_snapshot
+from trackbed.fabric.plan.plan import KubernetesPlan, NodePlan, Plan
 from trackbed.hosts.machine import Machine
-from trackbed.plan.plan import KubernetesPlan, NodePlan, Plan
 from trackbed.prepare.host import Host
 from trackbed.verify.doctor import Diagnosis, diagnose
 from trackbed.verify.gather import Patience

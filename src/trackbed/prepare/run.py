@@ -23,6 +23,9 @@ from time import monotonic
 
 import msgspec
 
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.wire import read_node
 from trackbed.fleet.outcome import Outcome
 from trackbed.kube.conditions import Condition, put
 from trackbed.kube.errors import KubeError
@@ -31,14 +34,11 @@ from trackbed.kube.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSp
 from trackbed.kube.reflector import Reflector
 from trackbed.kube.serving import until_one_ends, until_told
 from trackbed.kube.times import now
-from trackbed.plan.plan import NodePlan
-from trackbed.plan.wire import read_node
 from trackbed.prepare import findings
 from trackbed.prepare.allocations import publish
 from trackbed.prepare.doctor import OUTSIDE, examine
 from trackbed.prepare.host import Host
 from trackbed.prepare.judge import Next, after_apply, after_look, differences, firmware
-from trackbed.spec.problems import SpecError
 
 MANAGER = "trackbed-agent"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trackbed.plan.plan import NodePlan, Plan
+from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.stacks.fold import fold
 from trackbed.stacks.nccl import off_rails, variables
 from trackbed.stacks.rails import port_hcas

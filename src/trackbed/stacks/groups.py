@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trackbed.plan.plan import NodePlan, Plan, PortPlan
+from trackbed.fabric.plan.plan import NodePlan, Plan, PortPlan
 
 FABRIC_LABEL = "trackbed.dev/fabric"
 """Label of the nodes whose rails are all present; its value is the fabric's name."""

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from trackbed.plan.plan import Plan, PortPlan, RailPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, PortPlan, RailPlan
 from trackbed.stacks.fold import fold
 from trackbed.stacks.groups import Group, groups
 from trackbed.stacks.pci import pci_address

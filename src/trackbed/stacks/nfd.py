@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trackbed.plan.plan import NodePlan, Plan
+from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.stacks.groups import FABRIC_LABEL, Group, groups
 from trackbed.stacks.objects import Manifest, manifest
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.groups import Group, groups
 from trackbed.stacks.network_operator.policy import (
     NAMESPACE,

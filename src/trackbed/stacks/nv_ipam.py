@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.plan.plan import Addressed, Plan, RailPlan
-from trackbed.spec.problems import Problem
-from trackbed.spec.ranges import text
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.model.ranges import text
+from trackbed.fabric.plan.plan import Addressed, Plan, RailPlan
 from trackbed.stacks.groups import node_selector
 from trackbed.stacks.objects import Manifest, manifest, without_none
 from trackbed.stacks.size import too_large

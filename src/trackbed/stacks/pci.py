@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from trackbed.plan.plan import PortPlan
+from trackbed.fabric.plan.plan import PortPlan
 
 _BY_PATH = re.compile(r"(?:en|ib)(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f([0-7]))?(?:np?[0-9a-z]+)?")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan, RailPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks import nv_ipam, whereabouts
 from trackbed.stacks.objects import json_text
 from trackbed.stacks.stack import Chart, Stage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackbed.plan.plan import Plan, RailPlan
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks.access import Hca, Network
 
 OWN_PREFIX = "trackbed.dev"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trackbed.plan.plan import Plan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.releases import unknown_versions
 from trackbed.stacks.stack import Stack
 

@@ -9,8 +9,8 @@ from importlib.resources import files
 import msgspec
 import yaml
 
-from trackbed.plan.plan import Plan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan
 
 
 class Image(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.install.steps import Apply, Install, Step, steps
 from trackbed.stacks.objects import Manifest, manifest
 from trackbed.stacks.stack import Offered, Stack, Until

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
 from trackbed.stacks.objects import Manifest
 
 ETCD_BYTES = 1_572_864

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan, RailPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks import nv_ipam
 from trackbed.stacks.access import Access, Hca
 from trackbed.stacks.groups import selector

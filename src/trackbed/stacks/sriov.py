@@ -16,8 +16,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan, RailPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks import pod_ipam
 from trackbed.stacks.access import Access
 from trackbed.stacks.groups import Group, groups, selector

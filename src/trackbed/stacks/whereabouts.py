@@ -14,9 +14,9 @@ from ipaddress import ip_address, summarize_address_range
 from itertools import pairwise
 from typing import Any
 
-from trackbed.plan.plan import Addressed, Plan, RailPlan
-from trackbed.spec.problems import Problem
-from trackbed.spec.ranges import text
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.model.ranges import text
+from trackbed.fabric.plan.plan import Addressed, Plan, RailPlan
 from trackbed.stacks.releases import release
 from trackbed.stacks.stack import Chart
 

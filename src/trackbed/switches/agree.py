@@ -15,7 +15,7 @@ from trackbed.switches.seen import SeenPort, Treatment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from trackbed.plan.plan import QosPlan
+    from trackbed.fabric.plan.plan import QosPlan
     from trackbed.switches.leaf import Leaf, LeafPort
 
 _SHOWN = 3

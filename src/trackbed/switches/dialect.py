@@ -14,7 +14,7 @@ from trackbed.switches.agree import Disagreement, compare
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trackbed.plan.plan import QosPlan
+    from trackbed.fabric.plan.plan import QosPlan
     from trackbed.switches.leaf import Leaf
     from trackbed.switches.seen import SeenPort
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.plan.plan import Addressed, NodePlan, Plan, PortPlan, QosPlan
-from trackbed.spec.problems import Problem
-from trackbed.spec.ranges import V4, text
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.model.ranges import V4, text
+from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan, QosPlan
 from trackbed.switches.wiring import NAME, Wiring, wiring_problems
 
 if TYPE_CHECKING:

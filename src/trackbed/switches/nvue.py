@@ -19,7 +19,7 @@ from trackbed.switches.leaf import Leaf, Uplink, Vlan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import QosPlan
+    from trackbed.fabric.plan.plan import QosPlan
 
 ROCE_PRIORITY, CNP_PRIORITY = 3, 6
 """Switch priorities of the RoCE profile, and its traffic classes of the same numbers."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from trackbed.spec.problems import SpecError
-from trackbed.spec.source import read
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.model.source import read
 from trackbed.switches.seen import SeenPort, Treatment, UnreadableError, canonical, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trackbed.plan.plan import QosPlan
+    from trackbed.fabric.plan.plan import QosPlan
 
 Tree = dict[str, Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trackbed.spec.ranges import parse_address, text
+from trackbed.fabric.model.ranges import parse_address, text
 
 
 class UnreadableError(ValueError):

@@ -18,7 +18,7 @@ from trackbed.switches.sonic_qos import OURS, STOCK_LOSSLESS, cnp_class, maps, w
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import QosPlan
+    from trackbed.fabric.plan.plan import QosPlan
     from trackbed.switches.leaf import Leaf, LeafPort
 
 Fields = dict[str, str]

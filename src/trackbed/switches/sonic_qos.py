@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trackbed.plan.plan import QosPlan
+    from trackbed.fabric.plan.plan import QosPlan
 
 STOCK, OURS = "AZURE", "TRACKBED"
 CODE_POINTS, CLASSES = 64, 8

@@ -15,7 +15,7 @@ from trackbed.switches.seen import SeenPort, Treatment, UnreadableError, canonic
 from trackbed.switches.sonic_qos import CLASSES, STOCK, STOCK_MAPS, STOCK_WRED
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import QosPlan
+    from trackbed.fabric.plan.plan import QosPlan
 
 Tables = dict[str, dict[str, dict[str, Any]]]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.spec.problems import Problem
-from trackbed.spec.ranges import V4, Range
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.model.ranges import V4, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

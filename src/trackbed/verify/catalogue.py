@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import yaml
 
-from trackbed.spec.ranges import text
+from trackbed.fabric.model.ranges import text
 from trackbed.verify.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trackbed.plan.plan import NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 
 class Fault(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

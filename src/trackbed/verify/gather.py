@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trackbed.fabric.model.ranges import V4, text
 from trackbed.hosts import state as host_state
 from trackbed.netlink.addresses import FAMILY
 from trackbed.netlink.routes import get_route
 from trackbed.netlink.sockets import RefusedError
 from trackbed.probes import arp, icmp, lldp, nftables
 from trackbed.probes.errors import ProbeError
-from trackbed.spec.ranges import V4, text
 from trackbed.verify.view import Echo, Observed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
     from trackbed.hosts.machine import Machine
     from trackbed.hosts.state import HostState
-    from trackbed.plan.plan import Addressed, NodePlan, Plan, PortPlan
 
 ICMP_HEADERS_BYTES = {4: 28, 6: 48}
 """IP and ICMP headers without options."""

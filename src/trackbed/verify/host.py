@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trackbed.capture.snapshot import Snapshot, Wanted
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed.hosts.machine import Machine
     from trackbed.netlink.sockets import Socket
-    from trackbed.plan.plan import NodePlan
 
 _T = TypeVar("_T")
 

@@ -10,7 +10,7 @@ from trackbed.verify.finding import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trackbed.spec.problems import Problem
+    from trackbed.fabric.model.problems import Problem
 
 FAULT_OF = {"name-too-long": "names-too-long"}
 """Code of a problem -> id of the fault."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from trackbed.agent.client import status
 from trackbed.chain.render import FORMATS
+from trackbed.fabric.model.ranges import parse_address
+from trackbed.fabric.plan.plan import Addressed
 from trackbed.hosts import carriers
 from trackbed.hosts.files import differences, renderer
 from trackbed.hosts.machine import Machine
 from trackbed.hosts.state import read
-from trackbed.plan.plan import Addressed
-from trackbed.spec.ranges import parse_address
 from trackbed.verify import host
 from trackbed.verify.gather import (
     Patience,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trackbed.capture.snapshot import Snapshot
-    from trackbed.plan.plan import NodePlan, Plan
+    from trackbed.fabric.plan.plan import NodePlan, Plan
 
 
 @dataclass(frozen=True, slots=True)

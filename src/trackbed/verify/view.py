@@ -21,12 +21,13 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trackbed.spec.ranges import V4, Range, text
+from trackbed.fabric.model.ranges import V4, Range, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trackbed.capture.snapshot import Snapshot
+    from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
     from trackbed.hosts.state import HostState
     from trackbed.netlink.addresses import Address
     from trackbed.netlink.dcb import Dcb
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from trackbed.netlink.routes import Route
     from trackbed.netlink.rules import Rule
     from trackbed.netlink.vfs import Vfs
-    from trackbed.plan.plan import Addressed, NodePlan, PortPlan
     from trackbed.probes.lldp import Advertisement
     from trackbed.probes.nftables import BaseChain
 

@@ -17,8 +17,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq, merge_attrib
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
-from trackbed.spec.problems import Place, Problem, SpecError
-from trackbed.spec.source import read as check
+from trackbed.fabric.model.problems import Place, Problem, SpecError
+from trackbed.fabric.model.source import read as check
 from trackbed.stacks.manifest_yaml import documents
 from trackbed.workloads.template import plain
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.plan.narrow import narrow
+from trackbed.fabric.plan.narrow import narrow
 from trackbed.stacks import groups, nccl
 from trackbed.stacks.access import Access
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from trackbed.plan.plan import Plan
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.stacks.stack import Stack
 
 

@@ -11,8 +11,8 @@ from tests.chain.fabrics import FLAT, P2P, SCHEMES, SHARED, node_plan
 from trackbed.chain import settings
 from trackbed.chain.render import FORMATS, Format, mode, render
 from trackbed.chain.setting import Address, RouteOn
-from trackbed.plan.routes import MAIN_TABLE, Route, Rule
-from trackbed.spec.ranges import Range, parse_address, parse_range
+from trackbed.fabric.model.ranges import Range, parse_address, parse_range
+from trackbed.fabric.plan.routes import MAIN_TABLE, Route, Rule
 
 GOLDEN = Path(__file__).parent / "golden"
 PORTS = '["0000:18:00.0", "b8:3f:d2:00:00:01"]'

@@ -15,7 +15,7 @@ from trackbed.chain.render.netplan import FILE, render
 from trackbed.chain.render.ports import STEPS
 from trackbed.chain.render.yamltext import block
 from trackbed.chain.setting import HEAD, Address, Mtu, Name, RouteOn, Sysctl
-from trackbed.plan.routes import Rule
+from trackbed.fabric.plan.routes import Rule
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True)
 TEXTS = st.one_of(

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from tests.verify.sound import sound
 from trackbed.capture.snapshot import Snapshot
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
 from trackbed.hosts.runner import Ran
-from trackbed.plan.compute import plan
-from trackbed.spec.load import load
 from trackbed.verify.doctor import diagnose, first_of
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import Plan
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -13,8 +13,8 @@ import msgspec
 
 from tests.verify.sound import small_plan, sound
 from trackbed.capture.snapshot import Snapshot
+from trackbed.fabric.plan.plan import KernelPlan, KubeletPlan
 from trackbed.hosts.runner import Ran
-from trackbed.plan.plan import KernelPlan, KubeletPlan
 from trackbed.verify.doctor import diagnose, first_of
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from tests.verify.sound import sound
 from trackbed.capture.snapshot import Snapshot
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
 from trackbed.hosts.runner import Ran
 from trackbed.netlink.vfs import Vf, Vfs
-from trackbed.plan.compute import plan
-from trackbed.spec.load import load
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import NodePlan, Plan
+    from trackbed.fabric.plan.plan import NodePlan, Plan
     from trackbed.verify.view import View
 
 FABRIC = """

@@ -28,6 +28,10 @@ from trackbed.agent.client import status
 from trackbed.agent.install import install
 from trackbed.chain import settings
 from trackbed.chain.render import FORMATS
+from trackbed.fabric.model.load import load
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.wire import write_node
 from trackbed.hosts import record
 from trackbed.hosts.apply import apply
 from trackbed.hosts.files import renderer
@@ -35,10 +39,6 @@ from trackbed.hosts.machine import Machine
 from trackbed.netlink.addresses import list_addresses
 from trackbed.netlink.links import End, create_veth
 from trackbed.netlink.sockets import Socket
-from trackbed.plan.compute import plan
-from trackbed.plan.wire import write_node
-from trackbed.spec.load import load
-from trackbed.spec.problems import SpecError
 from trackbed.verify.doctor import Diagnosis, diagnose
 from trackbed.verify.gather import Patience
 from trackbed.verify.lint import lint
@@ -48,8 +48,8 @@ from trackbed_lab import netns, runtime, speaker
 from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, management_address, topology
 
 if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan
     from trackbed.hosts.apply import Applied
-    from trackbed.plan.plan import Addressed, NodePlan, Plan
     from trackbed.verify.finding import Finding
 
 PATIENCE = Patience(answer=0.7, lldp=1.2, lldp_interval=1.0)

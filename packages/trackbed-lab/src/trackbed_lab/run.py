@@ -23,7 +23,7 @@ from trackbed_lab.faults.place import UnsuitableError
 from trackbed_lab.topology import expected_hops
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import Addressed, NodePlan
+    from trackbed.fabric.plan.plan import Addressed, NodePlan
     from trackbed.verify.doctor import Diagnosis
     from trackbed.verify.finding import Finding
     from trackbed_lab.lab import Lab

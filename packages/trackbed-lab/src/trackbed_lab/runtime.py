@@ -10,12 +10,12 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trackbed.fabric.model.ranges import text
 from trackbed.netlink import netns
 from trackbed.netlink.addresses import Address, add_address
 from trackbed.netlink.links import End, create_veth, get_link, set_link
 from trackbed.netlink.routes import Route, add_route
 from trackbed.netlink.sockets import Socket
-from trackbed.spec.ranges import text
 from trackbed_lab.topology import MANAGEMENT, MANAGEMENT_RANGE, pod_address
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trackbed.spec.ranges import BITS, V4, Range
+from trackbed.fabric.model.ranges import BITS, V4, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import Addressed, NodePlan, Plan, PortPlan
+    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
 
 SPINE, MANAGEMENT = "spine", "mgmt"
 LINKS = {4: Range(4, 100 << 24 | 64 << 16, 16), 6: Range(6, 0xFD64 << 112, 64)}

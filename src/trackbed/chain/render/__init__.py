@@ -9,7 +9,7 @@ from trackbed.chain.render import netplan, networkd, networkmanager
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 Format = Literal["netplan", "networkd", "networkmanager"]
 

@@ -18,7 +18,7 @@ from trackbed.chain.setting import HEAD
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
 
 SYSCTL = "/etc/sysctl.d/90-trackbed.conf"
 TABLES = "/etc/iproute2/rt_tables.d/trackbed.conf"

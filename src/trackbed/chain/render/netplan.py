@@ -15,11 +15,11 @@ from trackbed.chain.render.networkd import rule_section
 from trackbed.chain.render.ports import Port, gather
 from trackbed.chain.render.yamltext import block
 from trackbed.chain.setting import HEAD
-from trackbed.spec.ranges import V4, text
+from trackbed.fabric.model.ranges import V4, text
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import NodePlan
-    from trackbed.plan.routes import Route, Rule
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.fabric.plan.routes import Route, Rule
 
 FILE = "/etc/netplan/90-trackbed.yaml"
 

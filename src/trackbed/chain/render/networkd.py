@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from trackbed.chain.render.common import NETWORKD, common, ini
 from trackbed.chain.render.ports import Port, gather
 from trackbed.chain.setting import PROTOCOL
-from trackbed.spec.ranges import V4, text
+from trackbed.fabric.model.ranges import V4, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import NodePlan
-    from trackbed.plan.routes import Route, Rule
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.fabric.plan.routes import Route, Rule
 
     Section = tuple[str, list[tuple[str, object]]]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from trackbed.chain.render.common import common, ini
 from trackbed.chain.render.ports import Port, gather, rule_version, versions
-from trackbed.spec.ranges import V4, V6, text
+from trackbed.fabric.model.ranges import V4, V6, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import NodePlan
-    from trackbed.plan.routes import Route, Rule
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.fabric.plan.routes import Route, Rule
 
     Entries = list[tuple[str, object]]
 

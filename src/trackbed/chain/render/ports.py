@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from trackbed.chain import settings
 from trackbed.chain.setting import Address, Mtu, Name, RouteOn, Setting, Sysctl
-from trackbed.plan.routes import Rule
-from trackbed.spec.ranges import V4, V6
+from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.routes import Rule
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import Addressed, NodePlan
-    from trackbed.plan.routes import Route
+    from trackbed.fabric.plan.plan import Addressed, NodePlan
+    from trackbed.fabric.plan.routes import Route
 
 STEPS = ("names", "addresses", "routing", "limits")
 """The steps whose settings stand in these files: those of the others need not be made here."""

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import NETWORKS
 from trackbed.lint.finding import Hit
 from trackbed.lint.pods import Pod
 from trackbed.lint.tree import mappings
-from trackbed.spec.problems import Path
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _INTERFACE_BYTES = 15

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import NETWORKS, Document
 from trackbed.lint.finding import Edit, Hit
 from trackbed.lint.networks import SPIDER_BLOCKS, Network
 from trackbed.lint.tree import Tree, dig, mappings, texts
-from trackbed.spec.problems import Path
 
 _VERSIONS = {"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 _DEVICE_TYPES = {"sriov", "ib-sriov"}

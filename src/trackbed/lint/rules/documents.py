@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Edit, Hit
 from trackbed.lint.tree import mappings
-from trackbed.spec.problems import Path
 
 _CLUSTER = {
     "NicClusterPolicy",

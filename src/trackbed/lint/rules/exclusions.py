@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import Path
+from trackbed.fabric.model.ranges import BITS
 from trackbed.lint.addresses import Span, address, within
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
@@ -11,8 +13,6 @@ from trackbed.lint.finding import Hit
 from trackbed.lint.rules.nvipam import whole_number
 from trackbed.lint.rules.ranges import Pool, pools
 from trackbed.lint.tree import mappings
-from trackbed.spec.problems import Path
-from trackbed.spec.ranges import BITS
 
 _Indexes = list[tuple[int, int, int]]
 """(entry, first, last) of perNodeExclusions."""

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.finding import Edit, Hit
 from trackbed.lint.pods import Pod
 from trackbed.lint.tree import mappings, texts
-from trackbed.spec.problems import Path
 
 _GONE = {
     "NCCL_IB_CUDA_SUPPORT": "NCCL_NET_GDR_LEVEL",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import Path
+from trackbed.fabric.model.ranges import BITS, V4, Range
 from trackbed.lint.addresses import address, cidr, is_in, span_of, usable, within
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Hit
 from trackbed.lint.rules.ranges import Pool, pools
 from trackbed.lint.tree import mappings
-from trackbed.spec.problems import Path
-from trackbed.spec.ranges import BITS, V4, Range
 
 
 def cidr_pools(corpus: Corpus) -> list[tuple[Pool, int]]:

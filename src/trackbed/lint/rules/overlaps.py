@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from trackbed.fabric.model.problems import Path
+from trackbed.fabric.model.ranges import BITS, Range
 from trackbed.lint.addresses import Cidr, Span, address, cidr, is_in, written
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Hit
 from trackbed.lint.rules.ranges import SPIDER, Pool, given_out, pools
 from trackbed.lint.tree import mappings
-from trackbed.spec.problems import Path
-from trackbed.spec.ranges import BITS, Range
 
 
 def overlaps(corpus: Corpus) -> Iterator[Hit]:

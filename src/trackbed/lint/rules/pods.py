@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import NETWORKS
 from trackbed.lint.finding import Hit
 from trackbed.lint.pods import Asked, Pod, is_nic
 from trackbed.lint.tree import dig, mappings
-from trackbed.spec.problems import Path
 
 _MANY = 2
 _SHM = "/dev/shm"  # noqa: S108 - a path inside the pod

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.addresses import Cidr, Span, address, cidr, is_in, span, usable, within, written
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Edit, Hit
 from trackbed.lint.tree import mappings, texts
-from trackbed.spec.problems import Path
 
 SPIDER = ("SpiderIPPool", "SpiderSubnet")
 """Kinds of Spiderpool that hold addresses."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trackbed.fabric.model.problems import Path
+from trackbed.fabric.model.ranges import BITS
 from trackbed.lint.addresses import Cidr, address, cidr, is_in, usable
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.finding import Hit
 from trackbed.lint.tree import Tree, mappings, texts
-from trackbed.spec.problems import Path
-from trackbed.spec.ranges import BITS
 
 
 def removed(corpus: Corpus) -> Iterator[Hit]:

@@ -8,12 +8,12 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
+from trackbed.fabric.model.problems import Path
 from trackbed.lint.document import Document
 from trackbed.lint.finding import Hit
 from trackbed.lint.schemas.convert import Schema
 from trackbed.lint.schemas.crds import Defined, Schemas
 from trackbed.lint.tree import Tree
-from trackbed.spec.problems import Path
 
 _VARIABLE = re.compile(r"\$\{?\w+\}?|\{\{.*\}\}")
 _OTHER_WORDS = {"to": "dst", "destination": "dst", "via": "gw", "gateway": "gw", "nextHop": "gw"}

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 import yaml
 
+from trackbed.fabric.model.problems import Place, Problem, SpecError
+from trackbed.fabric.model.source import MAX_BYTES
 from trackbed.lint.schemas.convert import Schema, convert
 from trackbed.lint.tree import dig, mappings
-from trackbed.spec.problems import Place, Problem, SpecError
-from trackbed.spec.source import MAX_BYTES
 
 _DEFINITION = re.compile(rb"^kind:\s*[\"']?CustomResourceDefinition", re.MULTILINE)
 _NAMES = re.compile(rb"\b(?:kind|group):\s*[\"']?([\w.-]+)")

@@ -7,7 +7,7 @@ falls back to small ones, or fails where a limit is set. AWS EKS user guide, "Ru
 
 from __future__ import annotations
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Access
 from trackbed.stacks.clouds.provider import LEFT_OUT, refusals
 from trackbed.stacks.stack import Stack

@@ -7,7 +7,7 @@ Microsoft Learn, "Use RDMA on AKS"; Azure/aks-rdma-infiniband.
 
 from __future__ import annotations
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Access
 from trackbed.stacks.clouds.provider import instead, refusals
 from trackbed.stacks.stack import Stack

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from trackbed.plan.plan import Plan, RailPlan
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks.access import Access, HostPath
 from trackbed.stacks.clouds.provider import LEFT_OUT, refusals
 from trackbed.stacks.stack import Stack

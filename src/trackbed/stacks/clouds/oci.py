@@ -7,7 +7,7 @@ finds it. Oracle Cloud, "Running RDMA (remote direct memory access) GPU workload
 
 from __future__ import annotations
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Access, HostPath, Network
 from trackbed.stacks.clouds.provider import instead, refusals
 from trackbed.stacks.stack import Stack

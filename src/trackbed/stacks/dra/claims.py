@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Claim
 from trackbed.stacks.groups import groups
 from trackbed.stacks.objects import Manifest, manifest

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trackbed.plan.plan import Plan, RailPlan
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks import pod_ipam
 from trackbed.stacks.groups import selector
 from trackbed.stacks.network_operator.policy import image

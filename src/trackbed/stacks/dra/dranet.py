@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trackbed.plan.plan import Plan, PortPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, PortPlan
 from trackbed.stacks.access import Access
 from trackbed.stacks.dra.claims import claims, device_class, opaque, templates, too_many_rails
 from trackbed.stacks.groups import groups, selector

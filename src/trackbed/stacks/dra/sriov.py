@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan, PortPlan, RailPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, PortPlan, RailPlan
 from trackbed.stacks import pod_ipam
 from trackbed.stacks import sriov as operator
 from trackbed.stacks.access import Access

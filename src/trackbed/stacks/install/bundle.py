@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.install.host import host_files
 from trackbed.stacks.install.playbook import playbook
 from trackbed.stacks.install.readme import readme

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.install.script import columns, variable, wait_words
 from trackbed.stacks.install.steps import Install, Labelled, Step
 from trackbed.stacks.stack import ROLLED_OUT, Until, Wait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.access import Access
 from trackbed.stacks.install.steps import Apply, Install, Step
 from trackbed.stacks.stack import Stack

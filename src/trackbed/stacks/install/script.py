@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.install.steps import Install, Labelled, Step
 from trackbed.stacks.stack import Until, Wait
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.install.site import SITE_SOURCES, site_charts
 from trackbed.stacks.nfd import label, node_feature_rule
 from trackbed.stacks.objects import Manifest, manifest

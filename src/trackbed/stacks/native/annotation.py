@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.groups import FABRIC_LABEL
 from trackbed.stacks.native.choice import ANNOTATION, HAS, NONE, OWN, RAILS, complaint, is_sound, numbers
 from trackbed.stacks.objects import Manifest, manifest, without_none

@@ -11,7 +11,7 @@ text of it is repeated. Kubernetes counts the cost of an expression and refuses 
 
 from __future__ import annotations
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 
 ANNOTATION = "trackbed.dev/rails"
 NONE = "none"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan, PortPlan, RailPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, PortPlan, RailPlan
 from trackbed.stacks import nv_ipam
 from trackbed.stacks.access import Access
 from trackbed.stacks.groups import Group, groups

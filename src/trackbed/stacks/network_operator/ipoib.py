@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trackbed.plan.plan import Plan, RailPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks import pod_ipam
 from trackbed.stacks.network_operator import shared_ports
 from trackbed.stacks.network_operator.policy import NAMESPACE, image

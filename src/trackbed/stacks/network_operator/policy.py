@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.groups import node_selector
 from trackbed.stacks.objects import Manifest, json_text, manifest
 from trackbed.stacks.releases import release

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks import pod_ipam
 from trackbed.stacks.groups import selector
 from trackbed.stacks.network_operator.policy import COMPONENT, image, multus, nic_cluster_policy, operator_chart

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan, RailPlan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks import pod_ipam
 from trackbed.stacks.access import Access
 from trackbed.stacks.network_operator.policy import NAMESPACE, READY, shared_device_plugin

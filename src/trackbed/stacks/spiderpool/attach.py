@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trackbed.plan.plan import Plan
-from trackbed.spec.ranges import V4, V6
+from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks import sriov
 from trackbed.stacks.access import Access
 from trackbed.stacks.rails import networks, port_hcas, prefix, resources

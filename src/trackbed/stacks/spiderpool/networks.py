@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trackbed.plan.plan import Plan, RailPlan
+from trackbed.fabric.plan.plan import Plan, RailPlan
 from trackbed.stacks.objects import Manifest, manifest, without_none
 from trackbed.stacks.rails import prefix, resource
 from trackbed.stacks.spiderpool.pools import API, versions, wildcard

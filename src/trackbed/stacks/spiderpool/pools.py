@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from trackbed.plan.plan import Addressed, NodePlan, Plan, RailPlan
-from trackbed.spec.ranges import V4, V6, text
+from trackbed.fabric.model.ranges import V4, V6, text
+from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, RailPlan
 from trackbed.stacks.objects import Manifest, manifest, without_none
 
 API = "spiderpool.spidernet.io/v2beta1"

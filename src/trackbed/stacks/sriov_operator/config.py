@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackbed.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks.groups import selector
 from trackbed.stacks.objects import Manifest, manifest
 from trackbed.stacks.sriov import API

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trackbed.plan.plan import Plan
-from trackbed.spec.problems import Problem
+from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.plan.plan import Plan
 from trackbed.stacks import pod_ipam, sriov
 from trackbed.stacks.access import Access
 from trackbed.stacks.rails import prefix

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trackbed.fabric.model.ranges import BITS, Range, text
 from trackbed.netlink.addresses import FAMILY
-from trackbed.spec.ranges import BITS, Range, text
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks import addresses_host
 from trackbed.verify.view import version_of
@@ -13,8 +13,8 @@ from trackbed.verify.view import version_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trackbed.fabric.plan.plan import Addressed, PortPlan
     from trackbed.netlink.links import Link
-    from trackbed.plan.plan import Addressed, PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.capture.snapshot import Wanted
 from trackbed.chain.limits import neighbours
-from trackbed.spec.ranges import V4, V6
+from trackbed.fabric.model.ranges import V4, V6
 from trackbed.verify.catalogue import judged
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from trackbed.verify.catalogue import judged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import PortPlan
+    from trackbed.fabric.plan.plan import PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import Echo, Observed, View
 

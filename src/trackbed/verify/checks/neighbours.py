@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.spec.ranges import text
+from trackbed.fabric.model.ranges import text
 from trackbed.verify.catalogue import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import Addressed, PortPlan
+    from trackbed.fabric.plan.plan import Addressed, PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import Observed, View
 

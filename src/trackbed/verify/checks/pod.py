@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trackbed.fabric.model.ranges import text
+from trackbed.fabric.plan.routes import routes, rule
 from trackbed.netlink.addresses import FAMILY
-from trackbed.plan.routes import routes, rule
-from trackbed.spec.ranges import text
 from trackbed.verify.catalogue import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.plan.plan import Addressed
-    from trackbed.plan.routes import Route
+    from trackbed.fabric.plan.plan import Addressed
+    from trackbed.fabric.plan.routes import Route
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import PodView, View
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.capture.snapshot import Snapshot
+    from trackbed.fabric.plan.plan import PortPlan, QosPlan
     from trackbed.netlink.dcb import Dcb
-    from trackbed.plan.plan import PortPlan, QosPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

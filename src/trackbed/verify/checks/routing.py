@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from trackbed.fabric.model.ranges import V4, V6, text
+from trackbed.fabric.plan.routes import MAIN_TABLE, fence
 from trackbed.netlink.addresses import FAMILY
-from trackbed.plan.routes import MAIN_TABLE, fence
-from trackbed.spec.ranges import V4, V6, text
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks import routing_host
 from trackbed.verify.view import show_route, show_rule, version_of
@@ -15,8 +15,8 @@ from trackbed.verify.view import show_route, show_rule, version_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trackbed.fabric.plan.plan import PortPlan
     from trackbed.netlink.routes import Route
-    from trackbed.plan.plan import PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

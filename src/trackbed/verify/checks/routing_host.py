@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from trackbed.capture.snapshot import Wanted
-from trackbed.spec.ranges import text
+from trackbed.fabric.model.ranges import text
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks.limits_processes import READS as PROCESSES
 from trackbed.verify.checks.limits_processes import processes

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trackbed.fabric.model.ranges import BITS, Range
+from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.netlink.addresses import FAMILY
-from trackbed.plan.routes import MAIN_TABLE
-from trackbed.spec.ranges import BITS, Range
 from trackbed.verify.catalogue import judged
 from trackbed.verify.view import show_route, show_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trackbed.fabric.plan.plan import Addressed, PortPlan
     from trackbed.netlink.routes import Route
     from trackbed.netlink.rules import Rule
-    from trackbed.plan.plan import Addressed, PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

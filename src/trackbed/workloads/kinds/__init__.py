@@ -22,7 +22,7 @@ from trackbed.workloads.note import Note
 from trackbed.workloads.template import look
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import Plan
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.stacks.objects import Manifest
     from trackbed.workloads.template import Mapping
     from trackbed.workloads.wanted import Wanted

@@ -15,7 +15,7 @@ from trackbed.workloads.template import annotations_of, mapping
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trackbed.plan.plan import Plan
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.workloads.kinds.kind import Kind
     from trackbed.workloads.template import Mapping
     from trackbed.workloads.wanted import Wanted

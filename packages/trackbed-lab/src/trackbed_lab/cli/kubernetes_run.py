@@ -15,7 +15,7 @@ from trackbed_lab.cli.vm import chosen, say, unknown
 from trackbed_lab.cli.vm_run import end, fitting, planned
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import Plan
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.verify.run_result import Phase
     from trackbed_lab.kubernetes.cluster import Cluster
     from trackbed_lab.vm.machine import Shape

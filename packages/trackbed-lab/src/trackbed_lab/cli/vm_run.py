@@ -15,7 +15,7 @@ from trackbed_lab.cli.vm import folder_option, memory_option, started
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trackbed.plan.plan import Plan
+    from trackbed.fabric.plan.plan import Plan
     from trackbed.verify.run_result import Phase
     from trackbed_lab.vm.machine import Shape
 

@@ -15,12 +15,12 @@ from trackbed.netlink.sockets import Socket
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
     from trackbed.hosts.machine import Machine
     from trackbed.netlink.codec import Message
     from trackbed.netlink.links import Link
     from trackbed.netlink.routes import Route
     from trackbed.netlink.rules import Rule
-    from trackbed.plan.plan import Addressed, NodePlan, Plan, PortPlan
 
 
 class UnsuitableError(Exception):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
+from trackbed.fabric.model.ranges import BITS
+from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.netlink.links import set_link
 from trackbed.netlink.routes import (
     RT_SCOPE_LINK,
@@ -16,9 +18,7 @@ from trackbed.netlink.routes import (
     replace_route,
 )
 from trackbed.netlink.rules import Rule, add_rule, delete_rule
-from trackbed.plan.routes import MAIN_TABLE
 from trackbed.probes import nftables
-from trackbed.spec.ranges import BITS
 from trackbed_lab.faults.fault import Fault
 from trackbed_lab.faults.place import Place, UnsuitableError
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trackbed.fabric.plan.plan import Plan
 from trackbed.kube.client import Object
-from trackbed.plan.plan import Plan
 from trackbed.stacks import stack
 from trackbed.stacks.native.choice import ANNOTATION
 from trackbed.stacks.rails import OWN_PREFIX, resource

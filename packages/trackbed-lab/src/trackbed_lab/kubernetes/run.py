@@ -25,9 +25,9 @@ from typing import Any
 
 import msgspec
 
+from trackbed.fabric.plan.plan import Plan
 from trackbed.kube.client import Client, Object
 from trackbed.kube.errors import KubeError
-from trackbed.plan.plan import Plan
 from trackbed.stacks import stack
 from trackbed.stacks.native.daemon import NAME, NAMESPACE
 from trackbed.stacks.rails import OWN_PREFIX, resource

@@ -6,8 +6,8 @@ each namespace gets a device of its own; RDMA devices have one name space for th
 
 from __future__ import annotations
 
-from trackbed.plan.plan import Addressed, NodePlan, PortPlan
-from trackbed.spec.ranges import BITS, V4, text
+from trackbed.fabric.model.ranges import BITS, V4, text
+from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
 
 PORT = 18515
 """perftest's own port; rail r uses PORT + r."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fleet import boot
 from trackbed.fleet.outcome import Outcome, judged
 from trackbed.fleet.task import task
-from trackbed.plan.plan import NodePlan
 from trackbed_lab.vm.machine import own
 from trackbed_lab.vm.run import SECONDS, Answer, Course
 

@@ -26,8 +26,8 @@ from typing import Any
 
 import msgspec
 
-from trackbed.plan.plan import Plan, PortPlan
-from trackbed.plan.wire import plan_document
+from trackbed.fabric.plan.plan import Plan, PortPlan
+from trackbed.fabric.plan.wire import plan_document
 from trackbed.verify.run_result import Phase
 from trackbed_lab.vm import lab, pods
 from trackbed_lab.vm.channel import ChannelError, Done, execute

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.capture.snapshot import Snapshot
+    from trackbed.fabric.plan.plan import PortPlan
     from trackbed.netlink.links import Link
-    from trackbed.plan.plan import PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

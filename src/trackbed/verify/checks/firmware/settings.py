@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trackbed.capture.snapshot import Snapshot
     from trackbed.chain.setting import Parameter
-    from trackbed.plan.plan import PortPlan
+    from trackbed.fabric.plan.plan import PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

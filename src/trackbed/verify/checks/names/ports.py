@@ -11,8 +11,8 @@ from trackbed.verify.catalogue import judged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trackbed.fabric.plan.plan import PortPlan
     from trackbed.netlink.links import Link
-    from trackbed.plan.plan import PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trackbed.capture.snapshot import Snapshot
-    from trackbed.plan.plan import PortPlan
+    from trackbed.fabric.plan.plan import PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from trackbed.capture.snapshot import Wanted
-from trackbed.spec.ranges import V4, text
+from trackbed.fabric.model.ranges import V4, text
 from trackbed.verify.catalogue import judged
 from trackbed.verify.rdma_devices import BELOW, VIRTUAL, Device, devices_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.capture.snapshot import Snapshot
-    from trackbed.plan.plan import Addressed, PortPlan
+    from trackbed.fabric.plan.plan import Addressed, PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.capture.snapshot import Snapshot
+    from trackbed.fabric.plan.plan import Common, PortPlan
     from trackbed.netlink.vfs import Vf
-    from trackbed.plan.plan import Common, PortPlan
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from trackbed.plan.plan import NodePlan, PortPlan
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 SECONDS = 60
 """A program that takes longer hangs."""

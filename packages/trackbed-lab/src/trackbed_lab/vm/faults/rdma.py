@@ -9,7 +9,7 @@ from trackbed_lab.vm.faults.fault import VmFault
 from trackbed_lab.vm.faults.ways import set_up
 
 if TYPE_CHECKING:
-    from trackbed.plan.plan import PortPlan
+    from trackbed.fabric.plan.plan import PortPlan
     from trackbed_lab.vm.faults.fault import Server
 
 _NAMESPACE = "lab-other"

@@ -1,0 +1,51 @@
+"""What a server's firmware setup shall be, in words that no vendor owns. Credentials never stand here."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import field_validator
+
+from trackbed.fabric.model.model import Model, fail
+
+_ADDRESS = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?")
+
+Switch = Literal["enabled", "disabled", "leave"]
+
+
+class Bios(Model):
+    """Attributes of the firmware setup, read and staged through each host's BMC by `trackbed bios`."""
+
+    bmc: str | None = None
+    """Name or address of each host's BMC, as bmc-{host}; {host} is the host's name. HTTPS is always used."""
+    vendor: Literal["dell", "hpe", "lenovo", "supermicro"] | None = None
+    """Whose attribute names to use. Default: by the manufacturer that the BMC names."""
+    iommu: Switch = "enabled"
+    """VT-d or AMD-Vi."""
+    sriov: Switch = "enabled"
+    """SR-IOV."""
+    above_4_g: Switch = "leave"
+    """Memory windows of PCI devices above 4 GiB."""
+    acs: Switch = "leave"
+    """PCIe access control services; on bare metal with GPUDirect they cost bandwidth."""
+    aer: Switch = "leave"
+    """PCIe advanced error reporting."""
+    hot_plug: Switch = "leave"
+    """PCIe hot plug."""
+    numa_per_socket: Literal["1", "2", "4"] | None = None
+    """NUMA nodes of a socket. Left out: as it is."""
+
+    @field_validator("bmc")
+    @classmethod
+    def _template(cls, value: str | None) -> str | None:
+        if value is not None and not _ADDRESS.fullmatch(value.replace("{host}", "h")):
+            raise fail(
+                "bad-bmc", f"{value!r} is no address of a BMC; write a name such as bmc-{{host}}, without https://"
+            )
+        return value
+
+    def wanted(self) -> dict[str, str]:
+        """Wanted attribute -> value, what is left alone left out."""
+        fields = self.model_dump(by_alias=True, exclude={"bmc", "vendor"})
+        return {name: value for name, value in fields.items() if value not in {None, "leave"}}

@@ -1,0 +1,183 @@
+"""What no single field can say: checks across the Fabric, each yielding problems with their place in the document.
+
+Checks that need the arithmetic of the plan (capacity, overlap) live in `plan.capacity`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.model.model import IFNAMSIZ_BYTES
+from trackbed.fabric.model.nodes import PortSelector, duplicates
+from trackbed.fabric.model.problems import Path, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.model.fabric import FabricSpec
+    from trackbed.fabric.model.nodes import NodeGroup, Ports
+
+RDMA_OVERHEAD_BYTES = 104
+"""Headers around an RDMA payload on Ethernet, rounded up to the 4200 bytes in use for 4096.
+
+The kernel takes 96 off (iboe_get_mtu in include/rdma/ib_addr.h) and picks the next lower path MTU.
+"""
+IPV6_MIN_MTU_BYTES = 1280
+
+
+def check(spec: FabricSpec) -> Iterator[Problem]:
+    """Yield everything wrong with a Fabric whose fields are each right by themselves."""
+    yield from _nodes(spec)
+    yield from _mtu(spec)
+    yield from _addressing(spec)
+    yield from _names(spec)
+    if spec.qos.dscp == spec.qos.cnp_dscp:
+        message = (
+            f"dscp and cnpDscp are both {spec.qos.dscp}: congestion notifications must ride in a class of their own"
+        )
+        yield Problem("same-dscp", message, ("spec", "qos", "cnpDscp"))
+    if spec.kubernetes.pkey is not None and spec.link_type != "infiniband":
+        message = (
+            "a partition key is InfiniBand's, and linkType is ethernet; leave it out, or write linkType infiniband"
+        )
+        yield Problem("pkey-on-ethernet", message, ("spec", "kubernetes", "pkey"))
+    if spec.rdma.namespace_mode == "exclusive" and spec.shares_ports:
+        message = "namespaceMode exclusive hides RDMA devices from macvlan pods; write shared, or pods.mode move"
+        yield Problem("rdma-mode", message, ("spec", "rdma", "namespaceMode"))
+
+
+def _nodes(spec: FabricSpec) -> Iterator[Problem]:
+    for name, (first, second) in duplicates(spec.nodes).items():
+        message = f"node {name!r} is already in group {first + 1}; a node belongs to one group"
+        yield Problem("duplicate-node", message, ("spec", "nodes", second, "hosts"))
+    for index, group in enumerate(spec.nodes):
+        yield from _group(spec, group, ("spec", "nodes", index))
+    yield from _doubled_ports(spec)
+
+
+def _group(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Problem]:
+    rails = len(spec.rails)
+    lists: list[tuple[Path, Ports]] = [((*path, "hostPorts", host), ports) for host, ports in group.host_ports.items()]
+    if group.ports is not None:
+        lists.append(((*path, "ports"), group.ports))
+    for where, ports in lists:
+        if len(ports) != rails:
+            server = f" (of server {group.server})" if group.server and where[-1] == "ports" else ""
+            message = f"{len(ports)} ports{server} for {rails} rails; list one for each rail, null where there is none"
+            yield Problem("port-count", message, where)
+        yield from _repeated(where, ports)
+    if group.ports and (rail := next((rail for rail, _ in _macs(group.ports)), None)) is not None:
+        yield from _shared_mac(group, (*path, "ports", rail))
+    names = set(group.names()) if group.host_ports else set()
+    for host in group.host_ports.keys() - names:
+        yield Problem("unknown-node", f"{host!r} is not among hosts {group.hosts!r}", (*path, "hostPorts", host))
+    if group.ports is not None and len(group.ports) != rails:
+        return
+    here = len(group.rails_here(rails))
+    if not here:
+        yield Problem("no-ports", "these hosts have a port on no rail; leave the group out", (*path, "ports"))
+    elif group.gpus and group.gpus % here and here % group.gpus:
+        message = f"{group.gpus} GPUs and {here} ports: one must be a multiple of the other"
+        yield Problem("gpu-count", message, (*path, "gpus"))
+
+
+def _shared_mac(group: NodeGroup, path: Path) -> Iterator[Problem]:
+    """A MAC address given to all hosts of a group; right only where there is one."""
+    count = len(group.names())
+    if count > 1:
+        message = f"one MAC address for {count} hosts; write it under hostPorts, for the host that it belongs to"
+        yield Problem("shared-mac", message, path)
+
+
+def _repeated(path: Path, ports: Ports) -> Iterator[Problem]:
+    """Two rails of one host that name the same port."""
+    for field in ("pci", "mac", "netdev"):
+        seen: dict[str, int] = {}
+        for rail, port in enumerate(ports):
+            value = getattr(port, field) if port else None
+            if value is not None and seen.setdefault(value, rail) != rail:
+                label = {"pci": "PCI address", "mac": "MAC address", "netdev": "interface name"}[field]
+                message = f"rails {seen[value]} and {rail} have one {label}, {value}; each port belongs to one rail"
+                yield Problem("duplicate-port", message, (*path, rail))
+
+
+def _doubled_ports(spec: FabricSpec) -> Iterator[Problem]:
+    """MAC addresses that stand at two hosts."""
+    seen: dict[str, str] = {}
+    for index, group in enumerate(spec.nodes):
+        for host, ports in group.host_ports.items():
+            for rail, mac in _macs(ports):
+                if seen.setdefault(mac, host) != host:
+                    message = f"MAC address {mac} is already at {seen[mac]!r}; a MAC address belongs to one port"
+                    yield Problem("duplicate-mac", message, ("spec", "nodes", index, "hostPorts", host, rail))
+
+
+def _macs(ports: Ports) -> Iterator[tuple[int, str]]:
+    return ((rail, port.mac) for rail, port in enumerate(ports) if isinstance(port, PortSelector) and port.mac)
+
+
+def _mtu(spec: FabricSpec) -> Iterator[Problem]:
+    needed = -(-(spec.rdma.path_mtu + RDMA_OVERHEAD_BYTES) // 4) * 4
+    if spec.link_type == "ethernet" and spec.mtu_bytes < needed:
+        message = (
+            f"mtu {spec.mtu_bytes} leaves no room for RDMA's path MTU of {spec.rdma.path_mtu}: "
+            f"it needs {needed} (or set rdma.pathMtu lower)"
+        )
+        yield Problem("mtu-too-small", message, ("spec", "mtu"))
+    if spec.vfs.mtu and spec.vfs.mtu > spec.mtu_bytes:
+        message = f"VF mtu {spec.vfs.mtu} is above the port's {spec.mtu_bytes}; a VF cannot send more than its port"
+        yield Problem("vf-mtu", message, ("spec", "vfs", "mtu"))
+
+
+def _addressing(spec: FabricSpec) -> Iterator[Problem]:
+    addressing, path = spec.addressing, ("spec", "addressing")
+    if addressing.scheme == "none":
+        return
+    for version in ("ipv4", "ipv6"):
+        given = [rail for rail, entry in enumerate(spec.rails) if getattr(entry, version)]
+        if getattr(addressing, version) is None and 0 < len(given) < len(spec.rails):
+            message = f"only {len(given)} of {len(spec.rails)} rails give {version}; give all, or addressing.{version}"
+            yield Problem("missing-range", message, path)
+    if addressing.ipv4 is None and addressing.ipv6 is None and not any(r.ipv4 or r.ipv6 for r in spec.rails):
+        message = f"scheme {addressing.scheme} needs a range: addressing.ipv4 (or ipv6), or one for each rail"
+        yield Problem("missing-range", message, path)
+    if spec.pod_mode == "macvlan" and addressing.pod_addresses == 0:
+        yield Problem("no-pod-addresses", "pods.mode macvlan needs podAddresses of 1 or more", (*path, "podAddresses"))
+    if addressing.scheme == "point-to-point":
+        yield from _point_to_point(spec)
+    if addressing.scheme != "shared-subnet":
+        yield from _unused_gateways(spec)
+
+
+def _unused_gateways(spec: FabricSpec) -> Iterator[Problem]:
+    for rail, entry in enumerate(spec.rails):
+        for field, given in (("gateway", entry.gateway), ("gateway6", entry.gateway6)):
+            if given is not None:
+                message = (
+                    f"{field} belongs to scheme shared-subnet; {spec.addressing.scheme} computes one for each node"
+                )
+                yield Problem("unused-gateway", message, ("spec", "rails", rail, field))
+
+
+def _point_to_point(spec: FabricSpec) -> Iterator[Problem]:
+    if spec.pods.mode == "macvlan":
+        message = "a /31 has no address left for a macvlan pod; write mode: move, or take scheme node-subnet"
+        yield Problem("pod-mode", message, ("spec", "pods", "mode"))
+    spectrum_x = getattr(spec.addressing, "layout", "dense") == "spectrum-x-2tier"
+    if spectrum_x and spec.nodes_per_unit > (limit := 128):
+        message = f"nodesPerUnit is {spec.nodes_per_unit}; layout spectrum-x-2tier numbers {limit} hosts in a unit"
+        yield Problem("unit-too-large", message, ("spec", "nodesPerUnit"))
+
+
+def _names(spec: FabricSpec) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    template = "rail{rail}" if spec.names.netdev == "keep" else spec.names.netdev
+    for rail, entry in enumerate(spec.rails):
+        name = entry.name or template.format(rail=rail, number=rail + 1, unit=0)
+        if len(name.encode()) > IFNAMSIZ_BYTES:
+            message = f"interface name {name!r} has {len(name.encode())} bytes, the kernel allows {IFNAMSIZ_BYTES}"
+            yield Problem("name-too-long", message, ("spec", "names", "netdev"))
+            return
+        if seen.setdefault(name, rail) != rail:
+            message = f"rails {seen[name]} and {rail} are both called {name!r}; a host has one interface of each name"
+            yield Problem("duplicate-name", message, ("spec", "rails", rail, "name"))

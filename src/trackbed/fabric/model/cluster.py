@@ -1,0 +1,52 @@
+"""What the fabric must not collide with, and what its pods get."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from trackbed.fabric.model.model import Model, fail, text_schema
+from trackbed.fabric.model.ranges import Range, parse_range
+
+
+def _any_range(value: object) -> object:
+    if isinstance(value, Range):
+        return value
+    try:
+        return parse_range(str(value))
+    except ValueError as error:
+        reason = str(error)
+        if reason.startswith("host bits:"):
+            text = f"{value} has host bits set, write {reason.removeprefix('host bits:')}"
+            raise fail("host-bits", text) from error
+        raise fail("bad-range", f"{value!r} is no address range ({reason})") from error
+
+
+_RULE = "isCIDR(self) && cidr(self) == cidr(self).masked()"
+_WRITE = "write a range without host bits, for example 10.244.0.0/16"
+
+AnyRange = Annotated[Range, BeforeValidator(_any_range), PlainSerializer(str), text_schema((_RULE, _WRITE), longest=43)]
+
+
+class OtherRanges(Model):
+    """Ranges that others use on these hosts; no planned address may lie in them."""
+
+    pods: tuple[AnyRange, ...] = ()
+    """Pod CIDRs of the primary network."""
+    services: tuple[AnyRange, ...] = ()
+    """Service CIDRs."""
+    nodes: tuple[AnyRange, ...] = ()
+    """Management, storage and other networks of the hosts."""
+    docker: tuple[AnyRange, ...] = (Range(4, 172 << 24 | 17 << 16, 16),)
+    """docker0 and its kin; 172.17.0.0/16 is docker's own default. Write [] where no docker runs."""
+
+
+class Pods(Model):
+    """How pods get rails."""
+
+    mode: Literal["move", "sriov", "macvlan"] | None = None
+    """move: the port goes into the pod. sriov: a VF of it does. macvlan: pods share it.
+
+    Default: move for point-to-point, sriov where there are VFs, else macvlan.
+    """

@@ -1,0 +1,124 @@
+"""The Fabric document: what the user wants, in one file.
+
+apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {name: train}
+spec:
+  nodes: [{hosts: "gpu-[0-63]"}]
+  rails: 8
+  addressing: {scheme: shared-subnet, ipv4: 10.0.0.0/13}
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from trackbed.fabric.model.addressing import Addressing
+from trackbed.fabric.model.bios import Bios
+from trackbed.fabric.model.cluster import OtherRanges, Pods
+from trackbed.fabric.model.host import Kernel, Kubelet, Names, Qos, Rdma, Routing, Vfs
+from trackbed.fabric.model.kubernetes import Kubernetes
+from trackbed.fabric.model.model import DnsLabel, Model
+from trackbed.fabric.model.nodes import NodeGroup
+from trackbed.fabric.model.rails import Rails
+from trackbed.fabric.model.rollout import Rollout
+
+API_VERSION = "trackbed.dev/v1alpha1"
+
+
+class Metadata(Model):
+    """Name of the fabric."""
+
+    name: DnsLabel
+    """Name of the fabric, a DNS label."""
+
+
+class FabricSpec(Model):
+    """What is wanted."""
+
+    link_type: Literal["ethernet", "infiniband"] = "ethernet"
+    """Link layer of the rails."""
+    nodes: tuple[NodeGroup, ...] = Field(min_length=1)
+    """Groups of hosts with the same hardware."""
+    rails: Rails
+    """Number of rails, or a list of them."""
+    nodes_per_unit: int = Field(default=32, ge=1, le=4096)
+    """Hosts in a scalable unit, that is on one set of leaves. 128 at most in layout spectrum-x-2tier."""
+    addressing: Addressing
+    """Scheme and ranges of addresses."""
+    mtu: int | None = Field(default=None, ge=1280, le=65535)
+    """MTU of the ports in bytes. Default: 9000 on Ethernet, 2044 (IPoIB datagram mode) on InfiniBand."""
+    routing: Routing = Routing()
+    """Source routing."""
+    qos: Qos = Qos()
+    """Traffic classes."""
+    vfs: Vfs = Vfs()
+    """Virtual functions."""
+    rdma: Rdma = Rdma()
+    """RDMA core."""
+    bios: Bios = Bios()
+    """Firmware setup of the servers."""
+    kernel: Kernel = Kernel()
+    """Kernel arguments."""
+    kubelet: Kubelet = Kubelet()
+    """Placement of pods on a node."""
+    pods: Pods = Pods()
+    """How pods get rails."""
+    kubernetes: Kubernetes = Kubernetes()
+    """What stacks on Kubernetes are told about the cluster."""
+    rollout: Rollout = Rollout()
+    """How a change comes to the nodes of a cluster."""
+    names: Names = Names()
+    """Names of interfaces, devices, resources, switches."""
+    other_ranges: OtherRanges = OtherRanges()
+    """Ranges that others use on these hosts."""
+
+    @property
+    def mtu_bytes(self) -> int:
+        """The MTU of the ports, the default filled in."""
+        return self.mtu or (9000 if self.link_type == "ethernet" else 2044)
+
+    @property
+    def shares_ports(self) -> bool:
+        """Whether pods share ports and their RDMA devices; VFs bring devices of their own."""
+        return self.pod_mode == "macvlan" and not self.vfs.count
+
+    @property
+    def pod_mode(self) -> str:
+        """How pods get a port, the default filled in."""
+        if self.pods.mode is not None:
+            return self.pods.mode
+        if self.addressing.scheme == "point-to-point":
+            return "move"
+        return "sriov" if self.vfs.count else "macvlan"
+
+
+class Fabric(Model):
+    """A Fabric document."""
+
+    api_version: Literal["trackbed.dev/v1alpha1"]
+    """Version of this format."""
+    kind: Literal["Fabric"]
+    """Kind of document."""
+    metadata: Metadata
+    """Name."""
+    spec: FabricSpec
+    """What is wanted."""
+
+
+class Lock(Model):
+    """The lock document: which slot each node has, so that later changes never renumber one.
+
+    A node that leaves the Fabric keeps its slot here until its line is deleted by hand.
+    """
+
+    api_version: Literal["trackbed.dev/v1alpha1"]
+    """Version of this format."""
+    kind: Literal["FabricLock"]
+    """Kind of document."""
+    fabric: DnsLabel
+    """Name of the Fabric it belongs to."""
+    nodes: dict[str, int]
+    """Slot of each node: unit * nodesPerUnit + position in the unit."""

@@ -1,0 +1,50 @@
+"""What the stacks on Kubernetes are told about the cluster.
+
+kubernetes:
+  namespace: training          # where pods with rails live
+  ipam: nv-ipam
+  pkey: "0x8001"               # InfiniBand only
+  versions: {nvidia-network-operator: v26.4.1}
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from trackbed.fabric.model.model import NUMBER_OR_TEXT, DnsLabel, Model, fail
+
+_PKEY = re.compile(r"0[xX][0-9a-fA-F]{1,4}|[1-9][0-9]{0,4}")
+
+
+def _pkey(value: object) -> object:
+    text = str(value)
+    number = int(text, 0) if _PKEY.fullmatch(text) else -1
+    if number & 0x7FFF == 0 or not 0 < number <= 0xFFFF:  # noqa: PLR2004 - a PKey has 16 bits, the highest says full member
+        raise fail("bad-pkey", f"{value!r} is no partition key: 0x0001 to 0x7fff, or with the member bit to 0xffff")
+    return number
+
+
+PKey = Annotated[int, BeforeValidator(_pkey), NUMBER_OR_TEXT]
+"""InfiniBand partition key (IBTA 10.9.2): 15 bits and the membership bit; the base key 0 names no partition."""
+
+
+class Kubernetes(Model):
+    """What the stacks are told about the cluster."""
+
+    stack: DnsLabel = "native"
+    """The stack that controller and webhook work with (`trackbed stacks`); commands are told theirs."""
+    namespace: DnsLabel = "default"
+    """Namespace of the pods that get rails; their networks are made there."""
+    ipam: Literal["nv-ipam", "whereabouts"] = "nv-ipam"
+    """What deals out pod addresses, in stacks that leave the choice."""
+    driver: Literal["host", "container"] = "host"
+    """Where the NIC driver comes from: the host's own packages, or NVIDIA's driver container."""
+    management: Literal["calico", "cilium"] | None = None
+    """The primary network to write Helm values for; it is kept off the rails."""
+    pkey: PKey | None = None
+    """InfiniBand partition of the pods. Default: the default partition."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Component -> version of the release catalogue. Default: the newest release of each."""

@@ -1,0 +1,54 @@
+"""Rails: how many there are, and what differs from one to the next.
+
+    rails: 8
+
+or, where a rail has its own range:
+
+    rails:
+      - {ipv4: 10.1.0.0/16, gateway: 10.1.255.254}
+      - {ipv4: 10.2.0.0/16, gateway: 10.2.255.254}
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from trackbed.fabric.model.model import ANYTHING, AddressV4, AddressV6, InterfaceName, Model, RangeV4, RangeV6, fail
+
+MAX_RAILS = 64
+"""Two NICs with two ports for each of 16 GPUs; more is a slip of the pen."""
+
+
+class Rail(Model):
+    """One rail; everything left out is computed from `addressing` and `names`."""
+
+    name: InterfaceName | None = None
+    """Interface name of this rail's port on every host. Default: names.netdev."""
+    ipv4: RangeV4 | None = None
+    """IPv4 range of the rail. Default: its share of addressing.ipv4."""
+    ipv6: RangeV6 | None = None
+    """IPv6 range of the rail. Default: its share of addressing.ipv6."""
+    gateway: AddressV4 | None = None
+    """IPv4 gateway in the rail's subnet (scheme shared-subnet). Default: by addressing.gateway."""
+    gateway6: AddressV6 | None = None
+    """IPv6 gateway in the rail's subnet (scheme shared-subnet). Default: by addressing.gateway."""
+
+
+def _from_count(value: object) -> object:
+    if not isinstance(value, str | int):
+        return value
+    text = str(value)
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_RAILS):
+        raise fail("bad-rails", f"rails is {text!r}; write a number from 1 to {MAX_RAILS}, or a list of rails")
+    return tuple(Rail() for _ in range(int(text)))
+
+
+def _enough(value: tuple[Rail, ...]) -> tuple[Rail, ...]:
+    if not 1 <= len(value) <= MAX_RAILS:
+        raise fail("bad-rails", f"rails lists {len(value)}; it must be 1 to {MAX_RAILS}")
+    return value
+
+
+Rails = Annotated[tuple[Rail, ...], BeforeValidator(_from_count), AfterValidator(_enough), ANYTHING]

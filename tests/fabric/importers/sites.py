@@ -1,0 +1,94 @@
+"""netplan files for the tests of the importer: the example site, and sites written from a Fabric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from trackbed.chain.render.netplan import render
+from trackbed.fabric.importers.netplan import import_netplan
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trackbed.fabric.importers.imported import Imported
+    from trackbed.fabric.plan.plan import Plan
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "spectrum-x-64"
+
+Files = dict[str, list[tuple[str, bytes]]]
+Addresses = dict[tuple[str, str], tuple[str, str | None]]
+
+
+def example(*numbers: int) -> Files:
+    """Files of the example site, of some hosts only if numbers are given."""
+    paths = [EXAMPLE / f"worker-gpu-{n}.yaml" for n in numbers] or sorted(EXAMPLE.glob("*.yaml"))
+    return {path.stem: [(path.name, path.read_bytes())] for path in paths}
+
+
+def changed(files: Files, host: str, change: Callable[[dict[str, Any]], object]) -> Files:
+    """The files with the `ethernets` of one host changed in place by `change`."""
+    document = yaml.safe_load(files[host][0][1])
+    change(document["network"]["ethernets"])
+    return {**files, host: [(f"{host}.yaml", yaml.safe_dump(document, sort_keys=False).encode())]}
+
+
+def every(files: Files, change: Callable[[dict[str, Any]], object]) -> Files:
+    """The files with the `ethernets` of every host changed."""
+    for host in files:
+        files = changed(files, host, change)
+    return files
+
+
+def planned(fabric: str) -> Plan:
+    """Plan a Fabric whose `spec` is the given YAML."""
+    head = "apiVersion: trackbed.dev/v1alpha1\nkind: Fabric\nmetadata: {name: train}\nspec:\n"
+    return plan(load((head + fabric).encode(), "fabric.yaml").fabric, {})
+
+
+def rendered(fabric: str) -> Files:
+    """The netplan files that Trackbed itself writes for a Fabric."""
+    written = {node.name: render(node) for node in planned(fabric).nodes}
+    return {
+        host: [(path, text.encode()) for path, text in files.items() if "/netplan/" in path]
+        for host, files in written.items()
+    }
+
+
+def plain(hosts: Mapping[str, Mapping[str, str]]) -> Files:
+    """One file a host: {host: {interface: YAML of its entry}}."""
+    head = "network:\n  version: 2\n  ethernets:\n"
+    return {
+        host: [(f"{host}.yaml", (head + "".join(f"    {name}: {entry}\n" for name, entry in own.items())).encode())]
+        for host, own in hosts.items()
+    }
+
+
+def addresses(of: Plan, version: int = 4) -> Addresses:
+    """(node, interface) -> (address/prefix, gateway) of everything planned in one IP version."""
+    found: Addresses = {}
+    for node in of.nodes:
+        for port in node.ports:
+            own = port.v4 if version == 4 else port.v6
+            if own is not None:
+                gateway = str(own.with_address(own.gateway)).partition("/")[0] if own.gateway else None
+                found[node.name, port.netdev] = (str(own), gateway)
+    return found
+
+
+def plan_of(imported: Imported) -> Plan:
+    """The plan of what was imported."""
+    return plan(imported.fabric, imported.lock)
+
+
+def codes(imported: Imported) -> list[str]:
+    """Codes of all findings but notes."""
+    return [finding.code for finding in imported.findings if finding.severity != "note"]
+
+
+__all__ = ["EXAMPLE", "Files", "addresses", "changed", "codes", "every", "example", "import_netplan", "plain",
+           "plan_of", "planned", "rendered"]  # fmt: skip
