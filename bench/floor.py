@@ -12,12 +12,12 @@ from typing import Final
 
 from bench import spawn
 from bench.node import RAILS, Calls, Node, Pod
-from trackbed.netlink import links
-from trackbed.netlink.addresses import Address, add_address
-from trackbed.netlink.codec import Message
-from trackbed.netlink.routes import RT_SCOPE_LINK, Route, add_route
-from trackbed.netlink.rules import Rule, add_rule, delete_rule
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import links
+from trackbed.kernel.netlink.addresses import Address, add_address
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route, add_route
+from trackbed.kernel.netlink.rules import Rule, add_rule, delete_rule
+from trackbed.kernel.netlink.sockets import Socket
 
 NOTHING: Final = ("/bin/true",)
 ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}

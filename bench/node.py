@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from trackbed.netlink import netns
-from trackbed.netlink.addresses import Address, add_address, list_addresses
-from trackbed.netlink.links import End, create_veth, list_links, set_link
-from trackbed.netlink.routes import RT_TABLE_MAIN, Route, add_route
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import netns
+from trackbed.kernel.netlink.addresses import Address, add_address, list_addresses
+from trackbed.kernel.netlink.links import End, create_veth, list_links, set_link
+from trackbed.kernel.netlink.routes import RT_TABLE_MAIN, Route, add_route
+from trackbed.kernel.netlink.sockets import Socket
 
 RAILS: Final = 8
 SLOTS: Final = 10

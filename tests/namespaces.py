@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trackbed.netlink import netns
+from trackbed.kernel.netlink import netns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

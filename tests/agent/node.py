@@ -18,8 +18,8 @@ from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import write_node
-from trackbed.netlink import addresses, links, netns, routes, rules
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import addresses, links, netns, routes, rules
+from trackbed.kernel.netlink.sockets import Socket
 
 RAILS = 8
 FABRIC = """

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trackbed.agent.run import Places, run
 from trackbed.fabric.plan.wire import read_node
-from trackbed.netlink.netns import setns
+from trackbed.kernel.netlink.netns import setns
 
 
 def main() -> None:

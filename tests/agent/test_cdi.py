@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from trackbed.agent import cdi
 from trackbed.agent.attachment import Attachment, Port, Rdma
-from trackbed.netlink.rdma import Verbs
+from trackbed.kernel.netlink.rdma import Verbs
 
 FILES = {"rail0v3": Verbs("uverbs12", 231, 204), "rail1v0": Verbs("uverbs9", 231, 201)}
 PORTS = (

@@ -9,8 +9,8 @@ import pytest
 
 from tests.agent.node import Agent, Node, inside
 from trackbed.agent.client import status
-from trackbed.netlink import addresses
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import addresses
+from trackbed.kernel.netlink.sockets import Socket
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 

@@ -18,8 +18,8 @@ import pytest
 from tests.agent.node import Ended, Node, Pod, inside
 from trackbed.agent.client import status
 from trackbed.agent.journal import Journal
-from trackbed.netlink import addresses
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import addresses
+from trackbed.kernel.netlink.sockets import Socket
 
 pytestmark = pytest.mark.needs("root")
 

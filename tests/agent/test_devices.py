@@ -11,8 +11,8 @@ from tests.agent.sysfs import Sysfs
 from trackbed.agent import devices
 from trackbed.agent.attachment import PORT_ITSELF
 from trackbed.agent.kubelet.messages import Device
-from trackbed.netlink.links import list_links
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.links import list_links
+from trackbed.kernel.netlink.sockets import Socket
 
 VFS = FABRIC.replace("  rails: 8\n", "  rails: 8\n  vfs: {count: 3}\n")
 MOVE = FABRIC.replace("  rails: 8\n", "  rails: 8\n  pods: {mode: move}\n")

@@ -10,9 +10,9 @@ import pytest
 from tests.agent.node import FABRIC, RAILS, Agent, Inside, Node, Pod, inside, made, planned
 from trackbed.agent.client import status
 from trackbed.agent.journal import frame, read
-from trackbed.netlink import addresses, links, rules
-from trackbed.netlink.netns import entered
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import addresses, links, rules
+from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.sockets import Socket
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.agent.node import RAILS, Agent, Inside, Node, inside
 from trackbed.agent.client import status
-from trackbed.netlink import addresses, links, routes
-from trackbed.netlink.netns import entered
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import addresses, links, routes
+from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.sockets import Socket
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 

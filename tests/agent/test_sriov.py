@@ -16,9 +16,9 @@ from trackbed.agent.attachment import PORT_ITSELF, Attachment
 from trackbed.agent.errors import CniError
 from trackbed.agent.move import Move
 from trackbed.agent.sandbox import opened
-from trackbed.netlink import links
-from trackbed.netlink.netns import entered
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import links
+from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.sockets import Socket
 
 pytestmark = pytest.mark.needs("root")
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.agent.node import Node
 from trackbed.agent.watch import LATEST_SECONDS, Watch
-from trackbed.netlink import links
-from trackbed.netlink.netns import entered
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import links
+from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.sockets import Socket
 
 pytestmark = pytest.mark.needs("root")
 

@@ -17,7 +17,7 @@ from trackbed.cli.capture import wanted
 from trackbed.cli.main import cli
 from trackbed.hosts.machine import Machine, Unreadable
 from trackbed.hosts.runner import Ran
-from trackbed.netlink import sockets
+from trackbed.kernel.netlink import sockets
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
 kind: Fabric

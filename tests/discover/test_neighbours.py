@@ -3,10 +3,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from threading import Event, Thread
 
-from tests.probes.cabling import cable, host
+from tests.kernel.wire.cabling import cable, host
 from trackbed.discover.inventory import Inventory, Nic
 from trackbed.discover.neighbours import listened
-from trackbed.probes.lldp import Advertisement, announce
+from trackbed.kernel.wire.lldp import Advertisement, announce
 
 
 def test_the_switch_port_of_an_interface_is_heard() -> None:

@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-from trackbed.netlink import netns
-from trackbed.netlink.links import End, create_veth, list_links, set_link
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import netns
+from trackbed.kernel.netlink.links import End, create_veth, list_links, set_link
+from trackbed.kernel.netlink.sockets import Socket
 
 LOGIN = """\
 #!/bin/sh

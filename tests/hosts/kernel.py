@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Self
 
 from tests.hosts.trees import grow
 from trackbed.hosts import talk
-from trackbed.netlink import codec, rdma
-from trackbed.netlink.codec import Message, Received
-from trackbed.netlink.sockets import BatchError, Failure
+from trackbed.kernel.netlink import codec, rdma
+from trackbed.kernel.netlink.codec import Message, Received
+from trackbed.kernel.netlink.sockets import BatchError, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trackbed.hosts.machine import Machine
-from trackbed.netlink import codec, dcb, vfs
-from trackbed.netlink.codec import Message, Received
-from trackbed.netlink.dcb import Dcb
-from trackbed.netlink.links import IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_IFNAME, RTM_GETLINK, RTM_NEWLINK, list_links
-from trackbed.netlink.sockets import BatchError, Failure, Socket
+from trackbed.kernel.netlink import codec, dcb, vfs
+from trackbed.kernel.netlink.codec import Message, Received
+from trackbed.kernel.netlink.dcb import Dcb
+from trackbed.kernel.netlink.links import IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_IFNAME, RTM_GETLINK, RTM_NEWLINK, list_links
+from trackbed.kernel.netlink.sockets import BatchError, Failure, Socket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,9 @@ from trackbed.chain import settings
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.hosts.compare import compare
 from trackbed.hosts.machine import Machine
-from trackbed.netlink import codec, netns
-from trackbed.netlink.codec import Message
-from trackbed.netlink.links import End, create_veth, list_links, set_link
+from trackbed.kernel.netlink import codec, netns
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.links import End, create_veth, list_links, set_link
 
 MACS = ("b8:3f:d2:00:00:00", "b8:3f:d2:00:00:01")
 PORTS = str(list(MACS)).replace("'", '"')

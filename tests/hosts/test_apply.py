@@ -21,7 +21,7 @@ from trackbed.hosts.machine import Machine
 from trackbed.hosts.names import renames
 from trackbed.hosts.record import load
 from trackbed.hosts.state import read
-from trackbed.netlink.addresses import (
+from trackbed.kernel.netlink.addresses import (
     IFA_F_NODAD,
     Address,
     add_address,
@@ -29,10 +29,10 @@ from trackbed.netlink.addresses import (
     list_addresses,
     replace_address,
 )
-from trackbed.netlink.codec import Message
-from trackbed.netlink.links import add_altname, delete_link, list_links, set_link
-from trackbed.netlink.routes import Route, add_route, delete_route, get_route, list_routes
-from trackbed.netlink.rules import Rule, add_rule, delete_rule, list_rules
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.links import add_altname, delete_link, list_links, set_link
+from trackbed.kernel.netlink.routes import Route, add_route, delete_route, get_route, list_routes
+from trackbed.kernel.netlink.rules import Rule, add_rule, delete_rule, list_rules
 
 MGMT = 10 << 24 | 99 << 16  # 10.99.0.0
 

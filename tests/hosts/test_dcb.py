@@ -11,8 +11,8 @@ from trackbed.chain.setting import DcbDscp, DcbEts, DcbPfc, Setting
 from trackbed.hosts.apply import ApplyError, apply, undo
 from trackbed.hosts.change import Change
 from trackbed.hosts.compare import compare
-from trackbed.netlink import dcb
-from trackbed.netlink.dcb import Dcb, Ets, Pfc, dscp
+from trackbed.kernel.netlink import dcb
+from trackbed.kernel.netlink.dcb import Dcb, Ets, Pfc, dscp
 
 HOST = dcb.DCB_CAP_DCBX_HOST | dcb.DCB_CAP_DCBX_VER_IEEE
 TOGETHER = Ets(

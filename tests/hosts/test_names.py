@@ -7,7 +7,7 @@ from trackbed.chain.setting import Name
 from trackbed.hosts.machine import Machine
 from trackbed.hosts.names import port_of
 from trackbed.hosts.state import HostState
-from trackbed.netlink.links import Link
+from trackbed.kernel.netlink.links import Link
 
 PCI, MAC, OTHER = "0000:18:00.0", "b8:3f:d2:00:00:01", "b8:3f:d2:00:00:02"
 NIC = Link(2, "eth0", "", 1500, 0, "down", False, 0, 0, MAC, MAC, 0, 0, 0, ("enp24s0np0",), PCI)  # noqa: FBT003 - carrier

@@ -11,7 +11,7 @@ from trackbed.chain.setting import Setting
 from trackbed.hosts import talk
 from trackbed.hosts.apply import ApplyError, apply, undo
 from trackbed.hosts.compare import compare
-from trackbed.netlink.rdma import rename_device
+from trackbed.kernel.netlink.rdma import rename_device
 
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {pci: "0000:3a:00.0", netdev: eth1}]'
 

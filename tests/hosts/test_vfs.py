@@ -12,8 +12,8 @@ from trackbed.hosts.apply import ApplyError, apply, undo
 from trackbed.hosts.change import Change
 from trackbed.hosts.compare import compare
 from trackbed.hosts.machine import Machine
-from trackbed.netlink.links import End, create_veth, delete_link, get_link, set_link
-from trackbed.netlink.vfs import Change as VfChange
+from trackbed.kernel.netlink.links import End, create_veth, delete_link, get_link, set_link
+from trackbed.kernel.netlink.vfs import Change as VfChange
 
 PCI = ("0000:18:00.0", "0000:3a:00.0")
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]'

@@ -10,11 +10,11 @@ from trackbed_lab.topology import SPINE, Topology, topology
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, P2P, SHARED, planned
 from tests.lab.sandboxes import in_sandbox
 from trackbed.fabric.model.ranges import Range
-from trackbed.netlink.addresses import Address, add_address, delete_address, list_addresses
-from trackbed.netlink.links import get_link, list_links, set_link
-from trackbed.netlink.routes import RT_SCOPE_LINK, RTPROT_STATIC, delete_route, list_routes
-from trackbed.netlink.rules import list_rules
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.addresses import Address, add_address, delete_address, list_addresses
+from trackbed.kernel.netlink.links import get_link, list_links, set_link
+from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTPROT_STATIC, delete_route, list_routes
+from trackbed.kernel.netlink.rules import list_rules
+from trackbed.kernel.netlink.sockets import Socket
 
 SCHEMES = {
     "point-to-point": (P2P, ""),

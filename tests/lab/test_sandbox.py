@@ -13,9 +13,9 @@ from trackbed_lab.sandbox import first_of, inside, start
 
 from tests.lab.sandboxes import SECONDS, all_ending, descendants, in_sandbox, keeper
 from tests.namespaces import fresh_netns
-from trackbed.netlink import netns
-from trackbed.netlink.links import End, create_veth, list_links
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import netns
+from trackbed.kernel.netlink.links import End, create_veth, list_links
+from trackbed.kernel.netlink.sockets import Socket
 
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
 

@@ -6,7 +6,7 @@ import struct
 
 from trackbed_lab.vm.router import Gateway, Router, arp, one_hop_further
 
-from trackbed.probes import arp as probe
+from trackbed.kernel.wire import arp as probe
 
 GATEWAYS = [Gateway(10 << 24 | rail << 16 | 1, 10 << 24 | rail << 16, 16) for rail in range(2)]
 A, B = b"\x02\0\0\0\0\x0a", b"\x02\0\0\0\0\x0b"

@@ -14,11 +14,11 @@ from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.routes import Rule as PlannedRule
 from trackbed.hosts.machine import Machine
 from trackbed.hosts.state import HostState
-from trackbed.netlink.addresses import FAMILY, Address
-from trackbed.netlink.links import IFF_RUNNING, IFF_UP, Link
-from trackbed.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route
-from trackbed.netlink.rules import Rule
-from trackbed.probes.lldp import Advertisement
+from trackbed.kernel.netlink.addresses import FAMILY, Address
+from trackbed.kernel.netlink.links import IFF_RUNNING, IFF_UP, Link
+from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route
+from trackbed.kernel.netlink.rules import Rule
+from trackbed.kernel.wire.lldp import Advertisement
 from trackbed.verify.view import Echo, Observed, SwitchView, View
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.verify.sound import link, small_plan, sound
-from trackbed.netlink.addresses import Address
-from trackbed.netlink.routes import RT_SCOPE_LINK, Route
-from trackbed.netlink.rules import Rule
-from trackbed.probes.lldp import Advertisement
-from trackbed.probes.nftables import BaseChain
+from trackbed.kernel.netlink.addresses import Address
+from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route
+from trackbed.kernel.netlink.rules import Rule
+from trackbed.kernel.wire.lldp import Advertisement
+from trackbed.kernel.wire.nftables import BaseChain
 from trackbed.verify.doctor import diagnose
 from trackbed.verify.view import Echo, PodView, Refusal, SwitchView, View
 

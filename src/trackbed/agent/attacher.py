@@ -25,7 +25,7 @@ from trackbed.agent.protocol import Request
 from trackbed.agent.sandbox import OWN, Sandbox, known, opened
 from trackbed.agent.store import Entry, Store, survives
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.codec import NetlinkError
 
 _log = logging.getLogger(__name__)
 

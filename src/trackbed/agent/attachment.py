@@ -41,7 +41,7 @@ class Address(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HostAddress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One address of a port on the host, as trackbed.netlink.addresses has it."""
+    """One address of a port on the host, as trackbed.kernel.netlink.addresses has it."""
 
     family: int
     address: int
@@ -51,7 +51,7 @@ class HostAddress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HostRoute(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One route by a port on the host, as trackbed.netlink.routes has it."""
+    """One route by a port on the host, as trackbed.kernel.netlink.routes has it."""
 
     family: int
     table: int

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from trackbed.netlink.codec import Message
-from trackbed.netlink.sockets import BatchError, Socket
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.sockets import BatchError, Socket
 
 
 class Step(NamedTuple):

@@ -23,7 +23,7 @@ import msgspec
 
 from trackbed.agent.attachment import Attachment, Key, Port
 from trackbed.hosts.atomic import replace
-from trackbed.netlink.rdma import Verbs
+from trackbed.kernel.netlink.rdma import Verbs
 from trackbed.stacks.access import Hca
 from trackbed.stacks.nccl import hca_variables
 

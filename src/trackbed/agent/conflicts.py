@@ -17,8 +17,8 @@ from trackbed.agent import pod
 from trackbed.agent.attachment import Attachment, Key
 from trackbed.agent.sandbox import known
 from trackbed.fabric.model.ranges import V4, text
-from trackbed.probes.arp import Claim, Prober
-from trackbed.probes.errors import ProbeError
+from trackbed.kernel.wire.arp import Claim, Prober
+from trackbed.kernel.wire.errors import ProbeError
 
 _log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from typing import Final
 
 from trackbed.agent import batch
 from trackbed.agent.batch import Step
-from trackbed.netlink import codec
-from trackbed.netlink.links import RTM_DELLINK
-from trackbed.netlink.sockets import Socket, link_announcements
+from trackbed.kernel.netlink import codec
+from trackbed.kernel.netlink.links import RTM_DELLINK
+from trackbed.kernel.netlink.sockets import Socket, link_announcements
 
 _INFO: Final = struct.Struct("=4xi")  # struct ifinfomsg
 _RECEIVE_BYTES: Final = 1 << 16

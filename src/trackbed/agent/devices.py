@@ -21,8 +21,8 @@ from trackbed.agent.choice import device_id
 from trackbed.agent.kubelet.messages import Device, Offer
 from trackbed.agent.store import Place
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
-from trackbed.netlink.links import Link, get_link
-from trackbed.netlink.sockets import RefusedError, Socket
+from trackbed.kernel.netlink.links import Link, get_link
+from trackbed.kernel.netlink.sockets import RefusedError, Socket
 
 MOST = 256
 """More pods than that no kubelet runs (its maxPods is 110 unless set)."""

@@ -30,7 +30,7 @@ from trackbed.agent.sandbox import opened
 from trackbed.agent.store import ExhaustedError, Store, TakenError
 from trackbed.agent.turns import Turns
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.codec import NetlinkError
 
 DevicesOf = Callable[[str, str], dict[int, str]]
 """The device of each rail that a pod was given, by namespace and name."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from trackbed.agent import batch, hardware, pod
 from trackbed.agent.attachment import PORT_ITSELF, HostAddress, HostPort, HostRoute, Port
 from trackbed.agent.batch import Step, StepsRefusedError
-from trackbed.netlink import addresses, links, routes
-from trackbed.netlink.codec import NetlinkError
-from trackbed.netlink.sockets import RefusedError, Socket
+from trackbed.kernel.netlink import addresses, links, routes
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.sockets import RefusedError, Socket
 
 _log = logging.getLogger(__name__)
 

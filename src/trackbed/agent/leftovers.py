@@ -13,8 +13,8 @@ from trackbed.agent import batch, hardware, pod
 from trackbed.agent.batch import Step
 from trackbed.agent.sandbox import Sandbox
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
-from trackbed.netlink import links, routes, rules
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import links, routes, rules
+from trackbed.kernel.netlink.sockets import Socket
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from trackbed.agent.rdma import of_port
 from trackbed.agent.sandbox import Sandbox
 from trackbed.agent.store import Blocks, Chosen
 from trackbed.fabric.plan.plan import Addressed, NodePlan
-from trackbed.netlink import links
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import links
+from trackbed.kernel.netlink.sockets import Socket
 
 
 class Macvlan:

@@ -26,9 +26,9 @@ from trackbed.agent.errors import CniError, Code
 from trackbed.agent.sandbox import Sandbox
 from trackbed.agent.store import Place
 from trackbed.fabric.plan.plan import Common, NodePlan, PortPlan
-from trackbed.netlink import links, vfs
-from trackbed.netlink.codec import Message
-from trackbed.netlink.sockets import RefusedError, Socket
+from trackbed.kernel.netlink import links, vfs
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.sockets import RefusedError, Socket
 
 _log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from trackbed.agent.sandbox import Sandbox
 from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.plan import Addressed, Common
 from trackbed.fabric.plan.routes import MAIN_TABLE, Route, Rule, fence, rule
-from trackbed.netlink import addresses, links, routes, rules
-from trackbed.netlink.netns import entered
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import addresses, links, routes, rules
+from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.sockets import Socket
 
 _FIRST_INDEX: Final = 1 << 16
 _FIRST_GROUP: Final = 0x5442_0000

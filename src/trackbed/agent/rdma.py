@@ -20,9 +20,9 @@ from trackbed.agent import batch, hardware
 from trackbed.agent.attachment import Port, Rdma
 from trackbed.agent.batch import Step, StepsRefusedError
 from trackbed.fabric.plan.plan import Common, PortPlan
-from trackbed.netlink import rdma
-from trackbed.netlink.codec import NetlinkError
-from trackbed.netlink.sockets import NETLINK_RDMA, RefusedError, Socket
+from trackbed.kernel.netlink import rdma
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.sockets import NETLINK_RDMA, RefusedError, Socket
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from trackbed.agent.errors import CniError, Code
-from trackbed.netlink.netns import CLONE_NEWNET
+from trackbed.kernel.netlink.netns import CLONE_NEWNET
 
 _NS_GET_NSTYPE: Final = 0xB703  # include/uapi/linux/nsfs.h
 OWN: Final = "/proc/thread-self/ns/net"

@@ -31,7 +31,7 @@ from trackbed.agent.phases import Clock, Phases, Timing, Timings
 from trackbed.agent.protocol import Request
 from trackbed.agent.store import Store
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.codec import NetlinkError
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from trackbed.netlink.sockets import link_announcements
+from trackbed.kernel.netlink.sockets import link_announcements
 
 LATEST_SECONDS = 30.0
 _BYTES = 1 << 16

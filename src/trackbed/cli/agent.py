@@ -240,7 +240,7 @@ def _await_end() -> None:
 def _enter(netns: Path) -> None:
     import os
 
-    from trackbed.netlink.netns import setns
+    from trackbed.kernel.netlink.netns import setns
 
     fd = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -121,7 +121,7 @@ def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, for
     from trackbed.hosts.change import without_files
     from trackbed.hosts.compare import compare
     from trackbed.hosts.files import differences
-    from trackbed.netlink.codec import NetlinkError
+    from trackbed.kernel.netlink.codec import NetlinkError
 
     booted(machine)
     try:
@@ -150,7 +150,7 @@ def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Ap
     from trackbed.chain import settings
     from trackbed.hosts.apply import HostError, apply
     from trackbed.hosts.record import folder
-    from trackbed.netlink.codec import NetlinkError
+    from trackbed.kernel.netlink.codec import NetlinkError
 
     try:
         return apply(machine, settings(node), folder(machine), files, until_reboot=files is None)
@@ -174,7 +174,7 @@ def _report(done: Applied, node: NodePlan, form: str) -> None:
 def _undo(machine: Machine) -> None:
     from trackbed.hosts.apply import NothingToUndoError, undo
     from trackbed.hosts.record import folder
-    from trackbed.netlink.codec import NetlinkError
+    from trackbed.kernel.netlink.codec import NetlinkError
 
     try:
         wrong = undo(machine, folder(machine))

@@ -45,7 +45,7 @@ def command(
     from trackbed.chain import settings
     from trackbed.cli.inventories import machine_below
     from trackbed.hosts.compare import compare
-    from trackbed.netlink.codec import NetlinkError
+    from trackbed.kernel.netlink.codec import NetlinkError
 
     if reach["nodes"]:
         from trackbed.cli import fleet

@@ -55,7 +55,7 @@ def command(
     """
     from trackbed.cli.findings import show
     from trackbed.cli.inventories import machine_below
-    from trackbed.netlink.codec import NetlinkError
+    from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed.verify.doctor import diagnose
     from trackbed.verify.gather import Patience
     from trackbed.verify.look import Subject, look

@@ -59,8 +59,8 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
 def heard(inventory: Inventory, root: Path, seconds: float) -> Inventory:
     """This machine's inventory with what its switches said; ends with status 2 where one may not listen."""
     from trackbed.discover.neighbours import listened
-    from trackbed.netlink.codec import NetlinkError
-    from trackbed.probes.errors import ProbeError
+    from trackbed.kernel.netlink.codec import NetlinkError
+    from trackbed.kernel.wire.errors import ProbeError
 
     if root != Path("/"):
         refuse("only this machine can listen to its switches; leave --root out")

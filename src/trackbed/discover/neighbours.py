@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from trackbed.discover.inventory import Inventory
-from trackbed.netlink.links import list_links
-from trackbed.netlink.sockets import Socket
-from trackbed.probes import lldp
-from trackbed.probes.opening import Netns
+from trackbed.kernel.netlink.links import list_links
+from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.wire import lldp
+from trackbed.kernel.wire.opening import Netns
 
 
 def listened(inventory: Inventory, netns: Netns, seconds: float) -> Inventory:

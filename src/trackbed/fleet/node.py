@@ -35,8 +35,8 @@ from trackbed.hosts.files import differences, renderer, warnings
 from trackbed.hosts.machine import Machine
 from trackbed.hosts.record import folder
 from trackbed.hosts.runner import Ran
-from trackbed.netlink.codec import NetlinkError
-from trackbed.netlink.links import list_links
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.links import list_links
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -19,13 +19,13 @@ from trackbed.fabric.model.ranges import text
 from trackbed.hosts.change import NOTHING, Change, Skipped, stale, wanted
 from trackbed.hosts.state import IFA_PROTO
 from trackbed.hosts.view import View
-from trackbed.netlink import codec
-from trackbed.netlink.addresses import FAMILY, IFA_F_DADFAILED, IFA_F_NODAD, Address, add_address, delete_address
+from trackbed.kernel.netlink import codec
+from trackbed.kernel.netlink.addresses import FAMILY, IFA_F_DADFAILED, IFA_F_NODAD, Address, add_address, delete_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.netlink.codec import Message
+    from trackbed.kernel.netlink.codec import Message
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:

@@ -47,11 +47,11 @@ from trackbed.hosts.perform import RefusedError, perform
 from trackbed.hosts.state import read
 from trackbed.hosts.undo import GONE, restore
 from trackbed.hosts.view import view
-from trackbed.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
-from trackbed.netlink.codec import Message, NetlinkError
-from trackbed.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
-from trackbed.netlink.rules import RTM_DELRULE, RTM_NEWRULE
-from trackbed.netlink.sockets import BatchError, Failure
+from trackbed.kernel.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
+from trackbed.kernel.netlink.codec import Message, NetlinkError
+from trackbed.kernel.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
+from trackbed.kernel.netlink.rules import RTM_DELRULE, RTM_NEWRULE
+from trackbed.kernel.netlink.sockets import BatchError, Failure
 
 if TYPE_CHECKING:
     from pathlib import Path

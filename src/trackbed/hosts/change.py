@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trackbed.chain.setting import File, HugePages, KernelArguments, Setting
-from trackbed.netlink.codec import Message
+from trackbed.kernel.netlink.codec import Message
 
 
 @dataclass(frozen=True, slots=True)

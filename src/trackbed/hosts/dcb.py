@@ -14,11 +14,11 @@ import msgspec
 
 from trackbed.chain.setting import DcbDscp, DcbEts, DcbPfc
 from trackbed.hosts.change import Change, DcbSet, Skipped, refused, wanted
-from trackbed.netlink import dcb
-from trackbed.netlink.codec import NetlinkError
-from trackbed.netlink.dcb import App, Dcb, Ets
-from trackbed.netlink.links import list_links
-from trackbed.netlink.sockets import RefusedError
+from trackbed.kernel.netlink import dcb
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.dcb import App, Dcb, Ets
+from trackbed.kernel.netlink.links import list_links
+from trackbed.kernel.netlink.sockets import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from trackbed.hosts.machine import Machine
     from trackbed.hosts.state import HostState
     from trackbed.hosts.view import View
-    from trackbed.netlink.codec import Message
-    from trackbed.netlink.dcb import Eight
-    from trackbed.netlink.links import Link
-    from trackbed.netlink.sockets import Socket
+    from trackbed.kernel.netlink.codec import Message
+    from trackbed.kernel.netlink.dcb import Eight
+    from trackbed.kernel.netlink.links import Link
+    from trackbed.kernel.netlink.sockets import Socket
 
 WANTS = DcbDscp | DcbPfc | DcbEts
 

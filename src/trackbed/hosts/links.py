@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.hosts.change import Change, wanted
-from trackbed.netlink.links import set_link
+from trackbed.kernel.netlink.links import set_link
 
 if TYPE_CHECKING:
     from trackbed.chain.setting import Mtu, Setting, Up

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from trackbed.chain.setting import Name, Setting
 from trackbed.hosts.change import Change, refused, wanted
-from trackbed.netlink.links import set_link
+from trackbed.kernel.netlink.links import set_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trackbed.hosts.state import HostState
     from trackbed.hosts.view import View
-    from trackbed.netlink.codec import Message
-    from trackbed.netlink.links import Link
+    from trackbed.kernel.netlink.codec import Message
+    from trackbed.kernel.netlink.links import Link
 
 _HARDWARE = ("", "ipoib", "veth")
 """Kinds that can be a port (Ethernet NICs have none); VLANs, bonds and macvlans borrow the MAC of the port below."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from trackbed.hosts import files, talk
 from trackbed.hosts.change import AttributeWrite, Change, DcbSet, FileWrite, RdmaSet, Run, SysctlWrite
 from trackbed.hosts.machine import Absent
-from trackbed.netlink.codec import Message, NetlinkError
-from trackbed.netlink.dcb import carry_out
+from trackbed.kernel.netlink.codec import Message, NetlinkError
+from trackbed.kernel.netlink.dcb import carry_out
 
 if TYPE_CHECKING:
     from trackbed.hosts.machine import Machine

@@ -14,7 +14,7 @@ from trackbed.chain.setting import RdmaName, RdmaNamespaces
 from trackbed.hosts import talk
 from trackbed.hosts.attributes import rdma_device
 from trackbed.hosts.change import Change, RdmaSet, Skipped, awaiting, refused, wanted
-from trackbed.netlink.rdma import NetnsMode, rename_device, set_netns_mode
+from trackbed.kernel.netlink.rdma import NetnsMode, rename_device, set_netns_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,11 +28,11 @@ from trackbed.hosts.change import FileWrite
 from trackbed.hosts.files import FileChange
 from trackbed.hosts.state import ADDRESS_HEAD, IFA_PROTO
 from trackbed.hosts.sysctls import live_key
-from trackbed.netlink import codec
-from trackbed.netlink.addresses import RTM_GETADDR, RTM_NEWADDR
-from trackbed.netlink.codec import Message
-from trackbed.netlink.netns import inode
-from trackbed.netlink.routes import (
+from trackbed.kernel.netlink import codec
+from trackbed.kernel.netlink.addresses import RTM_GETADDR, RTM_NEWADDR
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.netns import inode
+from trackbed.kernel.netlink.routes import (
     RT_TABLE_LOCAL,
     RTA_MULTIPATH,
     RTA_OIF,
@@ -42,8 +42,8 @@ from trackbed.netlink.routes import (
     RTM_NEWROUTE,
     RTNH_F_ONLINK,
 )
-from trackbed.netlink.rules import FRA_PRIORITY, FRA_PROTOCOL, RTM_GETRULE, RTM_NEWRULE
-from trackbed.netlink.sockets import RefusedError
+from trackbed.kernel.netlink.rules import FRA_PRIORITY, FRA_PROTOCOL, RTM_GETRULE, RTM_NEWRULE
+from trackbed.kernel.netlink.sockets import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from trackbed.hosts.change import Change
     from trackbed.hosts.machine import Machine
     from trackbed.hosts.view import View
-    from trackbed.netlink.sockets import Socket
+    from trackbed.kernel.netlink.sockets import Socket
 
 FILE = "undo.json"
 FOLDER = "/var/lib/trackbed"

@@ -18,8 +18,8 @@ from trackbed.fabric.model.ranges import text
 from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.hosts.change import NOTHING, Change, refused, stale, wanted
 from trackbed.hosts.view import View
-from trackbed.netlink.addresses import FAMILY
-from trackbed.netlink.routes import (
+from trackbed.kernel.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.routes import (
     RT_SCOPE_LINK,
     RT_SCOPE_UNIVERSE,
     RTN_UNICAST,

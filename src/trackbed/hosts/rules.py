@@ -16,8 +16,8 @@ from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.fabric.plan.routes import Rule as Want
 from trackbed.hosts.change import NOTHING, Change, stale, wanted
 from trackbed.hosts.view import View
-from trackbed.netlink.addresses import FAMILY
-from trackbed.netlink.rules import FR_ACT_TO_TBL, Rule, add_rule, delete_rule
+from trackbed.kernel.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.rules import FR_ACT_TO_TBL, Rule, add_rule, delete_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from trackbed.chain.setting import PROTOCOL
-from trackbed.netlink import codec
-from trackbed.netlink.addresses import IFA_ADDRESS, IFA_LOCAL, RTM_GETADDR, Address, list_addresses
-from trackbed.netlink.codec import Message
-from trackbed.netlink.links import Link, list_links
-from trackbed.netlink.neighbours import Neighbour, list_neighbours
-from trackbed.netlink.routes import Route, list_routes
-from trackbed.netlink.rules import Rule, list_rules
-from trackbed.netlink.sockets import RefusedError, Socket
+from trackbed.kernel.netlink import codec
+from trackbed.kernel.netlink.addresses import IFA_ADDRESS, IFA_LOCAL, RTM_GETADDR, Address, list_addresses
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.links import Link, list_links
+from trackbed.kernel.netlink.neighbours import Neighbour, list_neighbours
+from trackbed.kernel.netlink.routes import Route, list_routes
+from trackbed.kernel.netlink.rules import Rule, list_rules
+from trackbed.kernel.netlink.sockets import RefusedError, Socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable

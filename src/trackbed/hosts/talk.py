@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
-from trackbed.netlink import rdma
-from trackbed.netlink.codec import NetlinkError
-from trackbed.netlink.sockets import NETLINK_RDMA, BatchError, Socket
+from trackbed.kernel.netlink import rdma
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, Socket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trackbed.hosts.machine import Machine
-    from trackbed.netlink.codec import Message, Received
+    from trackbed.kernel.netlink.codec import Message, Received
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 

@@ -16,20 +16,20 @@ from trackbed.hosts.names import live, renames
 from trackbed.hosts.perform import RefusedError, run
 from trackbed.hosts.record import bodies, here, key, made_here
 from trackbed.hosts.state import ADDRESS_HEAD, read
-from trackbed.netlink import codec
-from trackbed.netlink.addresses import IFA_ADDRESS, IFA_F_NODAD, IFA_FLAGS, IFA_LOCAL, RTM_DELADDR, RTM_NEWADDR
-from trackbed.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Message
-from trackbed.netlink.links import set_link
-from trackbed.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
-from trackbed.netlink.rules import RTM_DELRULE, RTM_NEWRULE
-from trackbed.netlink.sockets import BatchError
+from trackbed.kernel.netlink import codec
+from trackbed.kernel.netlink.addresses import IFA_ADDRESS, IFA_F_NODAD, IFA_FLAGS, IFA_LOCAL, RTM_DELADDR, RTM_NEWADDR
+from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Message
+from trackbed.kernel.netlink.links import set_link
+from trackbed.kernel.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
+from trackbed.kernel.netlink.rules import RTM_DELRULE, RTM_NEWRULE
+from trackbed.kernel.netlink.sockets import BatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trackbed.hosts.machine import Machine
     from trackbed.hosts.record import Record
-    from trackbed.netlink.sockets import Socket
+    from trackbed.kernel.netlink.sockets import Socket
 
 _AF_INET6 = 10
 _DELETE = {RTM_NEWADDR: RTM_DELADDR, RTM_NEWROUTE: RTM_DELROUTE, RTM_NEWRULE: RTM_DELRULE}

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from trackbed.chain.setting import VfGuard, VfMtu
 from trackbed.hosts.attributes import device
 from trackbed.hosts.change import Change, Skipped, wanted
-from trackbed.netlink import vfs
-from trackbed.netlink.codec import NetlinkError
-from trackbed.netlink.links import Link, list_links, set_link
-from trackbed.netlink.sockets import BatchError, RefusedError
+from trackbed.kernel.netlink import vfs
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.links import Link, list_links, set_link
+from trackbed.kernel.netlink.sockets import BatchError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from trackbed.hosts.machine import Machine
     from trackbed.hosts.state import HostState
     from trackbed.hosts.view import View
-    from trackbed.netlink.codec import Message
-    from trackbed.netlink.sockets import Socket
-    from trackbed.netlink.vfs import Vf
+    from trackbed.kernel.netlink.codec import Message
+    from trackbed.kernel.netlink.sockets import Socket
+    from trackbed.kernel.netlink.vfs import Vf
 
 _MTU, _GUARD = "mtu", "guard"
 _NO_VF = "there is no such VF yet"

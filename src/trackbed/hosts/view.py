@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trackbed.hosts.state import HostState
-    from trackbed.netlink.dcb import Dcb
-    from trackbed.netlink.links import Link
-    from trackbed.netlink.vfs import Vf
+    from trackbed.kernel.netlink.dcb import Dcb
+    from trackbed.kernel.netlink.links import Link
+    from trackbed.kernel.netlink.vfs import Vf
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ import msgspec
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import read_node
+from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kube.conditions import Condition, find, put
 from trackbed.kube.errors import KubeError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import API_VERSION, HEALTHY, KIND, PATH, Finding, RailNodeSpec, RailNodeStatus
 from trackbed.kube.times import now
-from trackbed.netlink.codec import NetlinkError
 from trackbed.verify.doctor import Diagnosis
 from trackbed.verify.finding import Finding as Found
 

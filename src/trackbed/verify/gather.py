@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, text
 from trackbed.hosts import state as host_state
-from trackbed.netlink.addresses import FAMILY
-from trackbed.netlink.routes import get_route
-from trackbed.netlink.sockets import RefusedError
-from trackbed.probes import arp, icmp, lldp, nftables
-from trackbed.probes.errors import ProbeError
+from trackbed.kernel.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.routes import get_route
+from trackbed.kernel.netlink.sockets import RefusedError
+from trackbed.kernel.wire import arp, icmp, lldp, nftables
+from trackbed.kernel.wire.errors import ProbeError
 from trackbed.verify.view import Echo, Observed
 
 if TYPE_CHECKING:

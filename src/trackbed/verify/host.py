@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from trackbed.capture.take import for_ports, take
-from trackbed.netlink.codec import NetlinkError
-from trackbed.netlink.dcb import Dcb, get_dcb
-from trackbed.netlink.vfs import Vfs, get_vfs
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.dcb import Dcb, get_dcb
+from trackbed.kernel.netlink.vfs import Vfs, get_vfs
 from trackbed.verify.checks import READS
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trackbed.capture.snapshot import Snapshot, Wanted
     from trackbed.fabric.plan.plan import NodePlan
     from trackbed.hosts.machine import Machine
-    from trackbed.netlink.sockets import Socket
+    from trackbed.kernel.netlink.sockets import Socket
 
 _T = TypeVar("_T")
 

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
     from trackbed.hosts.state import HostState
-    from trackbed.netlink.addresses import Address
-    from trackbed.netlink.dcb import Dcb
-    from trackbed.netlink.links import Link
-    from trackbed.netlink.routes import Route
-    from trackbed.netlink.rules import Rule
-    from trackbed.netlink.vfs import Vfs
-    from trackbed.probes.lldp import Advertisement
-    from trackbed.probes.nftables import BaseChain
+    from trackbed.kernel.netlink.addresses import Address
+    from trackbed.kernel.netlink.dcb import Dcb
+    from trackbed.kernel.netlink.links import Link
+    from trackbed.kernel.netlink.routes import Route
+    from trackbed.kernel.netlink.rules import Rule
+    from trackbed.kernel.netlink.vfs import Vfs
+    from trackbed.kernel.wire.lldp import Advertisement
+    from trackbed.kernel.wire.nftables import BaseChain
 
 
 @dataclass(frozen=True, slots=True)

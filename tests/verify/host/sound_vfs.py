@@ -15,7 +15,7 @@ from trackbed.capture.snapshot import Snapshot
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.hosts.runner import Ran
-from trackbed.netlink.vfs import Vf, Vfs
+from trackbed.kernel.netlink.vfs import Vf, Vfs
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan, Plan

@@ -18,7 +18,7 @@ from tests.verify.sound import small_plan, sound
 from trackbed.capture.snapshot import Snapshot
 from trackbed.chain.boot import SCRIPT, WANTED
 from trackbed.hosts.runner import Ran
-from trackbed.netlink.dcb import DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, Dcb, Ets, Pfc, dscp
+from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, Dcb, Ets, Pfc, dscp
 
 if TYPE_CHECKING:
     from trackbed.verify.view import View

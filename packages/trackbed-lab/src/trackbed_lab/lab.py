@@ -36,9 +36,9 @@ from trackbed.hosts import record
 from trackbed.hosts.apply import apply
 from trackbed.hosts.files import renderer
 from trackbed.hosts.machine import Machine
-from trackbed.netlink.addresses import list_addresses
-from trackbed.netlink.links import End, create_veth
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.addresses import list_addresses
+from trackbed.kernel.netlink.links import End, create_veth
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed.verify.doctor import Diagnosis, diagnose
 from trackbed.verify.gather import Patience
 from trackbed.verify.lint import lint

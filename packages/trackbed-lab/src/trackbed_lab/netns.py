@@ -10,20 +10,27 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from trackbed.netlink import netns
-from trackbed.netlink.addresses import FAMILY, IFA_F_NODAD, Address, delete_address, list_addresses, replace_address
-from trackbed.netlink.links import End, create_bridge, create_veth, list_links, set_link
-from trackbed.netlink.routes import RTN_UNICAST, RTN_UNREACHABLE, Route, replace_route
-from trackbed.netlink.rules import Rule, add_rule, list_rules
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import netns
+from trackbed.kernel.netlink.addresses import (
+    FAMILY,
+    IFA_F_NODAD,
+    Address,
+    delete_address,
+    list_addresses,
+    replace_address,
+)
+from trackbed.kernel.netlink.links import End, create_bridge, create_veth, list_links, set_link
+from trackbed.kernel.netlink.routes import RTN_UNICAST, RTN_UNREACHABLE, Route, replace_route
+from trackbed.kernel.netlink.rules import Rule, add_rule, list_rules
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.topology import default_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from trackbed.netlink.codec import Message
-    from trackbed.netlink.links import Link
+    from trackbed.kernel.netlink.codec import Message
+    from trackbed.kernel.netlink.links import Link
     from trackbed_lab.topology import Cable, Plug, Switch, Topology, Way
 
 RT_SCOPE_LINK = 253

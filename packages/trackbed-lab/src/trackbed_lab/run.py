@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from trackbed import __version__
-from trackbed.netlink.addresses import FAMILY
-from trackbed.netlink.links import list_links
-from trackbed.netlink.sockets import Socket
-from trackbed.probes import matrix
+from trackbed.kernel.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.links import list_links
+from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.wire import matrix
 from trackbed.verify.doctor import GOOD
 from trackbed.verify.finding import BROKEN
 from trackbed.verify.run_result import FaultStory, Node, Pair, Phase, Port, Rail, RunResult

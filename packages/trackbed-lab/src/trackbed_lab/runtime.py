@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trackbed.fabric.model.ranges import text
-from trackbed.netlink import netns
-from trackbed.netlink.addresses import Address, add_address
-from trackbed.netlink.links import End, create_veth, get_link, set_link
-from trackbed.netlink.routes import Route, add_route
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink import netns
+from trackbed.kernel.netlink.addresses import Address, add_address
+from trackbed.kernel.netlink.links import End, create_veth, get_link, set_link
+from trackbed.kernel.netlink.routes import Route, add_route
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.topology import MANAGEMENT, MANAGEMENT_RANGE, pod_address
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trackbed.netlink.links import list_links
-from trackbed.netlink.sockets import Socket
-from trackbed.probes import lldp, packets
+from trackbed.kernel.netlink.links import list_links
+from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.wire import lldp, packets
 from trackbed_lab.topology import SPINE
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import grpc.aio
 from trackbed.agent import cdi
 from trackbed.agent.kubelet import messages
 from trackbed.agent.kubelet.messages import Device, Offer
-from trackbed.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.codec import NetlinkError
 
 if TYPE_CHECKING:
     _Context = grpc.aio.ServicerContext[bytes, bytes]

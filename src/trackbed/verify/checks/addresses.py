@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS, Range, text
-from trackbed.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks import addresses_host
 from trackbed.verify.view import version_of
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.plan.plan import Addressed, PortPlan
-    from trackbed.netlink.links import Link
+    from trackbed.kernel.netlink.links import Link
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import text
 from trackbed.fabric.plan.routes import routes, rule
-from trackbed.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.verify.catalogue import judged
 
 if TYPE_CHECKING:

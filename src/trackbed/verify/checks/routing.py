@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, V6, text
 from trackbed.fabric.plan.routes import MAIN_TABLE, fence
-from trackbed.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks import routing_host
 from trackbed.verify.view import show_route, show_rule, version_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.netlink.routes import Route
+    from trackbed.kernel.netlink.routes import Route
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

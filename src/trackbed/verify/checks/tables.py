@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS, Range
 from trackbed.fabric.plan.routes import MAIN_TABLE
-from trackbed.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.verify.catalogue import judged
 from trackbed.verify.view import show_route, show_rule
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.plan.plan import Addressed, PortPlan
-    from trackbed.netlink.routes import Route
-    from trackbed.netlink.rules import Rule
+    from trackbed.kernel.netlink.routes import Route
+    from trackbed.kernel.netlink.rules import Rule
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

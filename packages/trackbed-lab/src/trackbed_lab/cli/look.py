@@ -57,7 +57,7 @@ def execute(name: str, where: str, program: tuple[str, ...]) -> None:
 def _execute(lab: Lab, where: str, program: tuple[str, ...]) -> int:
     from difflib import get_close_matches
 
-    from trackbed.netlink.netns import setns
+    from trackbed.kernel.netlink.netns import setns
 
     known = sorted(path.name for path in (lab.files / "ns").iterdir())
     if where not in known:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 
-from trackbed.netlink.addresses import Address, add_address, delete_address
-from trackbed.netlink.links import End, create_bridge, create_veth, delete_link, set_link
-from trackbed.netlink.neighbours import delete_neighbour, list_neighbours
-from trackbed.netlink.routes import RT_SCOPE_LINK, Route, add_route
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.addresses import Address, add_address, delete_address
+from trackbed.kernel.netlink.links import End, create_bridge, create_veth, delete_link, set_link
+from trackbed.kernel.netlink.neighbours import delete_neighbour, list_neighbours
+from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route, add_route
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.fault import Fault
 from trackbed_lab.faults.place import Place, UnsuitableError, do, link, set_sysctl
 
@@ -114,7 +114,7 @@ def _wait_for_dad(at: Place) -> None:
     """Duplicate detection takes about a second (RFC 4862); come back when it has judged."""
     import time  # noqa: PLC0415 - one use
 
-    from trackbed.netlink.addresses import IFA_F_TENTATIVE, list_addresses  # noqa: PLC0415 - one use
+    from trackbed.kernel.netlink.addresses import IFA_F_TENTATIVE, list_addresses  # noqa: PLC0415 - one use
 
     deadline = time.monotonic() + _DAD_SECONDS
     with Socket(netns=at.site.netns(at.node.name)) as sock:

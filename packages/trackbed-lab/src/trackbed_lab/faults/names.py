@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trackbed.netlink.links import End, create_veth, delete_link, set_link
-from trackbed.netlink.neighbours import flush_neighbours
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.links import End, create_veth, delete_link, set_link
+from trackbed.kernel.netlink.neighbours import flush_neighbours
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.fault import Fault
 from trackbed_lab.faults.place import Place, do, link
 

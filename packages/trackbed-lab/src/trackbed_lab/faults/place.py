@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from trackbed.netlink.addresses import FAMILY, Address
-from trackbed.netlink.links import get_link, list_links
-from trackbed.netlink.netns import entered
-from trackbed.netlink.routes import list_routes
-from trackbed.netlink.rules import list_rules
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.addresses import FAMILY, Address
+from trackbed.kernel.netlink.links import get_link, list_links
+from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.routes import list_routes
+from trackbed.kernel.netlink.rules import list_rules
+from trackbed.kernel.netlink.sockets import Socket
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
     from trackbed.hosts.machine import Machine
-    from trackbed.netlink.codec import Message
-    from trackbed.netlink.links import Link
-    from trackbed.netlink.routes import Route
-    from trackbed.netlink.rules import Rule
+    from trackbed.kernel.netlink.codec import Message
+    from trackbed.kernel.netlink.links import Link
+    from trackbed.kernel.netlink.routes import Route
+    from trackbed.kernel.netlink.rules import Rule
 
 
 class UnsuitableError(Exception):

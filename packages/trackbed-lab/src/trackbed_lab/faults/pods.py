@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trackbed.netlink.routes import delete_route, list_routes
-from trackbed.netlink.rules import delete_rule, list_rules
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.routes import delete_route, list_routes
+from trackbed.kernel.netlink.rules import delete_rule, list_rules
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.fault import Fault
 from trackbed_lab.faults.place import Place, UnsuitableError, do, links, set_sysctl
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from trackbed.fabric.model.ranges import BITS
 from trackbed.fabric.plan.routes import MAIN_TABLE
-from trackbed.netlink.links import set_link
-from trackbed.netlink.routes import (
+from trackbed.kernel.netlink.links import set_link
+from trackbed.kernel.netlink.routes import (
     RT_SCOPE_LINK,
     RTN_UNICAST,
     Route,
@@ -17,8 +17,8 @@ from trackbed.netlink.routes import (
     delete_route,
     replace_route,
 )
-from trackbed.netlink.rules import Rule, add_rule, delete_rule
-from trackbed.probes import nftables
+from trackbed.kernel.netlink.rules import Rule, add_rule, delete_rule
+from trackbed.kernel.wire import nftables
 from trackbed_lab.faults.fault import Fault
 from trackbed_lab.faults.place import Place, UnsuitableError
 

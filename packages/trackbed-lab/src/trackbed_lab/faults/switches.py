@@ -8,11 +8,11 @@ import time
 from dataclasses import replace
 
 from trackbed.fabric.model.ranges import BITS, Range
-from trackbed.netlink.addresses import delete_address, list_addresses
-from trackbed.netlink.links import set_link
-from trackbed.netlink.routes import RTN_BLACKHOLE, Route, delete_route, list_routes, replace_route
-from trackbed.netlink.rules import Rule, add_rule, delete_rule
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.addresses import delete_address, list_addresses
+from trackbed.kernel.netlink.links import set_link
+from trackbed.kernel.netlink.routes import RTN_BLACKHOLE, Route, delete_route, list_routes, replace_route
+from trackbed.kernel.netlink.rules import Rule, add_rule, delete_rule
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.addresses import forget
 from trackbed_lab.faults.fault import Fault
 from trackbed_lab.faults.place import Place, UnsuitableError, do, link

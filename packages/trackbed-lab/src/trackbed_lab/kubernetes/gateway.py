@@ -29,10 +29,10 @@ from pathlib import Path
 
 import msgspec
 
-from trackbed.netlink.addresses import Address, add_address
-from trackbed.netlink.links import get_link, set_link
-from trackbed.netlink.routes import RT_TABLE_MAIN, Route, add_route
-from trackbed.netlink.sockets import Socket
+from trackbed.kernel.netlink.addresses import Address, add_address
+from trackbed.kernel.netlink.links import get_link, set_link
+from trackbed.kernel.netlink.routes import RT_TABLE_MAIN, Route, add_route
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.kubernetes import node
 from trackbed_lab.processes import die_with_parent
 from trackbed_lab.sandbox import CLONE_NEWNET, unshare

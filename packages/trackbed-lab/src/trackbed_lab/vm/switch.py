@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from trackbed.probes import lldp
+from trackbed.kernel.wire import lldp
 from trackbed_lab.vm.machine import Shape, socket_path
 from trackbed_lab.vm.router import Router
 

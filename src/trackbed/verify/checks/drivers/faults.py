@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.netlink.links import Link
+    from trackbed.kernel.netlink.links import Link
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

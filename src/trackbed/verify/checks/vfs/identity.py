@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.netlink.vfs import Vf
+    from trackbed.kernel.netlink.vfs import Vf
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

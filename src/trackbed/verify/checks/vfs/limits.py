@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import Common, PortPlan
-    from trackbed.netlink.vfs import Vf
+    from trackbed.kernel.netlink.vfs import Vf
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -1,0 +1,82 @@
+"""Neighbour entries: who answered for an address (include/uapi/linux/neighbour.h)."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from errno import ENOENT
+from typing import TYPE_CHECKING
+
+from trackbed.kernel.netlink import codec
+from trackbed.kernel.netlink.addresses import packed
+from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_REPLACE, Message
+from trackbed.kernel.netlink.links import mac_bytes
+from trackbed.kernel.netlink.sockets import BatchError
+
+if TYPE_CHECKING:
+    from trackbed.kernel.netlink.sockets import Socket
+
+RTM_NEWNEIGH, RTM_DELNEIGH, RTM_GETNEIGH = 28, 29, 30
+NDA_DST, NDA_LLADDR = 1, 2
+NUD_INCOMPLETE, NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE, NUD_FAILED = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
+NUD_NOARP, NUD_PERMANENT = 0x40, 0x80
+
+_INFO = struct.Struct("=BxxxiHBB")
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One entry; `mac` is empty while nobody answered, `state` is one of NUD_*."""
+
+    index: int
+    family: int
+    address: int
+    mac: str
+    state: int
+    flags: int = 0
+
+
+def list_neighbours(sock: Socket, family: int = 0) -> tuple[Neighbour, ...]:
+    """All entries of a family (0: both)."""
+    found = []
+    for one in (family,) if family else (socket.AF_INET, socket.AF_INET6):
+        found += [_neighbour(r.body) for r in sock.dump(Message(RTM_GETNEIGH, 0, _INFO.pack(one, 0, 0, 0, 0)))]
+    return tuple(found)
+
+
+def _neighbour(body: memoryview) -> Neighbour:
+    family, index, state, flags, _ = codec.head(_INFO, body)
+    found = codec.attributes(body, _INFO.size)
+    address = int.from_bytes(found.get(NDA_DST, b""), "big")
+    return Neighbour(index, family, address, bytes(found.get(NDA_LLADDR, b"")).hex(":"), state, flags)
+
+
+def set_neighbour(entry: Neighbour) -> Message:
+    """Put an entry into the table, or replace it."""
+    parts = [
+        _INFO.pack(entry.family, entry.index, entry.state, entry.flags, 0),
+        codec.attribute(NDA_DST, packed(entry.family, entry.address)),
+    ]
+    if entry.mac:
+        parts.append(codec.attribute(NDA_LLADDR, mac_bytes(entry.mac)))
+    return Message(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, b"".join(parts))
+
+
+def delete_neighbour(entry: Neighbour) -> Message:
+    """Forget an entry."""
+    head = _INFO.pack(entry.family, entry.index, 0, 0, 0)
+    return Message(RTM_DELNEIGH, 0, head + codec.attribute(NDA_DST, packed(entry.family, entry.address)))
+
+
+def flush_neighbours(sock: Socket, index: int) -> None:
+    """Forget what an interface has learnt; what somebody put there (NUD_PERMANENT, NUD_NOARP) stays.
+
+    An entry that goes by itself meanwhile is no error.
+    """
+    learnt = [n for n in list_neighbours(sock) if n.index == index and not n.state & (NUD_PERMANENT | NUD_NOARP)]
+    try:
+        sock.send([delete_neighbour(entry) for entry in learnt])
+    except BatchError as error:
+        if any(failure.errno != ENOENT for failure in error.failures):
+            raise

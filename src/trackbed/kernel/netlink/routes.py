@@ -1,0 +1,165 @@
+"""Routes (include/uapi/linux/rtnetlink.h). Addresses are ints; 0 stands for none."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from errno import ENOENT
+from typing import TYPE_CHECKING
+
+from trackbed.kernel.netlink import codec
+from trackbed.kernel.netlink.addresses import packed
+from trackbed.kernel.netlink.codec import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, MalformedError, Message
+from trackbed.kernel.netlink.sockets import RefusedError
+
+if TYPE_CHECKING:
+    from trackbed.kernel.netlink.sockets import Socket
+
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
+RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_MULTIPATH, RTA_TABLE = 1, 2, 4, 5, 6, 7, 9, 15
+RTN_UNICAST, RTN_LOCAL, RTN_BLACKHOLE, RTN_UNREACHABLE, RTN_PROHIBIT = 1, 2, 6, 7, 8
+RT_SCOPE_UNIVERSE, RT_SCOPE_LINK, RT_SCOPE_HOST = 0, 253, 254
+RTPROT_KERNEL, RTPROT_BOOT, RTPROT_STATIC, RTPROT_RA = 2, 3, 4, 9
+RTNH_F_DEAD, RTNH_F_ONLINK, RTNH_F_LINKDOWN = 1, 4, 16
+RTM_F_CLONED, RTM_F_LOOKUP_TABLE = 0x200, 0x1000
+RT_TABLE_MAIN, RT_TABLE_LOCAL = 254, 255
+_HIGHEST_SMALL_TABLE = 255
+
+_INFO = struct.Struct("=BBBBBBBBI")
+_HOP = struct.Struct("=HBBi")
+_BITS: dict[int, int] = {socket.AF_INET: 32, socket.AF_INET6: 128}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route; `oif` is an interface index, `metric` 0 for none (IPv6 makes it 1024)."""
+
+    family: int
+    table: int
+    dst: int = 0
+    prefix: int = 0
+    oif: int = 0
+    gateway: int = 0
+    prefsrc: int = 0
+    protocol: int = RTPROT_STATIC
+    scope: int = RT_SCOPE_UNIVERSE
+    type: int = RTN_UNICAST
+    metric: int = 0
+    onlink: bool = False
+    linkdown: bool = False
+    multipath: bool = False
+    """Listed only: there are more next hops; `oif`, `gateway`, `onlink` and `linkdown` tell of the first."""
+
+
+def list_routes(sock: Socket, family: int = 0, table: int = 0, oif: int = 0) -> tuple[Route, ...]:
+    """All routes of a family (0: both), table (0: all) and interface (0: all), local and cached ones left out."""
+    found = []
+    wanted = b"".join(codec.u32(kind, value) for kind, value in ((RTA_TABLE, table), (RTA_OIF, oif)) if value)
+    for one in (family,) if family else (socket.AF_INET, socket.AF_INET6):
+        body = _INFO.pack(one, 0, 0, 0, 0, 0, 0, 0, 0) + wanted
+        try:
+            replies = sock.dump(Message(RTM_GETROUTE, 0, body))
+        except RefusedError as error:
+            if table and error.errno == ENOENT:
+                continue  # the kernel has no such table, so it has no routes
+            raise
+        found += [_route(r.body) for r in replies if not _cloned(r.body)]
+    kept = (route for route in found if route.table != RT_TABLE_LOCAL)
+    return tuple(route for route in kept if table in {0, route.table} and oif in {0, route.oif})
+
+
+def _cloned(body: memoryview) -> bool:
+    return bool(codec.head(_INFO, body)[8] & RTM_F_CLONED)
+
+
+def _route(body: memoryview) -> Route:
+    family, prefix, _, _, small_table, protocol, scope, kind, flags = codec.head(_INFO, body)
+    found = codec.attributes(body, _INFO.size)
+    multipath = RTA_MULTIPATH in found
+    if multipath:
+        found, flags = _first_hop(found, flags)
+    return Route(
+        family=family,
+        table=codec.as_int(found.get(RTA_TABLE), small_table),
+        dst=int.from_bytes(found.get(RTA_DST, b""), "big"),
+        prefix=prefix,
+        oif=codec.as_int(found.get(RTA_OIF)),
+        gateway=int.from_bytes(found.get(RTA_GATEWAY, b""), "big"),
+        prefsrc=int.from_bytes(found.get(RTA_PREFSRC, b""), "big"),
+        protocol=protocol,
+        scope=scope,
+        type=kind,
+        metric=codec.as_int(found.get(RTA_PRIORITY)),
+        onlink=bool(flags & RTNH_F_ONLINK),
+        linkdown=bool(flags & RTNH_F_LINKDOWN),
+        multipath=multipath,
+    )
+
+
+def _first_hop(found: dict[int, memoryview], flags: int) -> tuple[dict[int, memoryview], int]:
+    """A route with several next hops, told by its first."""
+    hops = found[RTA_MULTIPATH]
+    length, hop_flags, _, index = codec.head(_HOP, hops)
+    inner = codec.attributes(hops[:length], _HOP.size)
+    oif = memoryview(struct.pack("=i", index))
+    return found | inner | {RTA_OIF: oif}, flags | hop_flags
+
+
+def _message(kind: int, flags: int, route: Route) -> Message:
+    family = route.family
+    small = route.table if route.table <= _HIGHEST_SMALL_TABLE else 0
+    head = (family, route.prefix, 0, 0, small, route.protocol, route.scope, route.type)
+    parts = [_INFO.pack(*head, RTNH_F_ONLINK if route.onlink else 0), codec.u32(RTA_TABLE, route.table)]
+    if route.prefix:
+        parts.append(codec.attribute(RTA_DST, packed(family, route.dst)))
+    if route.oif:
+        parts.append(codec.u32(RTA_OIF, route.oif))
+    if route.gateway:
+        parts.append(codec.attribute(RTA_GATEWAY, packed(family, route.gateway)))
+    if route.prefsrc:
+        parts.append(codec.attribute(RTA_PREFSRC, packed(family, route.prefsrc)))
+    if route.metric:
+        parts.append(codec.u32(RTA_PRIORITY, route.metric))
+    return Message(kind, flags, b"".join(parts))
+
+
+def add_route(route: Route) -> Message:
+    """Add a route; refused (EEXIST) if the table has one for this destination and metric."""
+    return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route)
+
+
+def append_route(route: Route) -> Message:
+    """Add a route behind those for the same destination."""
+    return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route)
+
+
+def replace_route(route: Route) -> Message:
+    """Add a route or replace the first one for this destination and metric."""
+    return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route)
+
+
+def delete_route(route: Route) -> Message:
+    """Delete a route that matches in all that is given."""
+    return _message(RTM_DELROUTE, 0, route)
+
+
+def get_route(sock: Socket, family: int, dst: int, src: int = 0, oif: int = 0) -> Route:
+    """The route that the kernel takes to `dst`, as `ip route get`; its prefix is that of one address.
+
+    RefusedError: ENETUNREACH where there is none; EHOSTUNREACH, EACCES or EINVAL where it is one of type unreachable,
+    prohibit or blackhole.
+    """
+    bits = _BITS[family]
+    tell_table = RTM_F_LOOKUP_TABLE if family == socket.AF_INET else 0  # IPv6 always does, and refuses the flag
+    parts = [_INFO.pack(family, bits, bits if src else 0, 0, 0, 0, 0, 0, tell_table)]
+    parts.append(codec.attribute(RTA_DST, packed(family, dst)))
+    if src:
+        parts.append(codec.attribute(RTA_SRC, packed(family, src)))
+    if oif:
+        parts.append(codec.u32(RTA_OIF, oif))
+    replies = sock.request(Message(RTM_GETROUTE, 0, b"".join(parts)))
+    if not replies:
+        msg = "the kernel found a route and did not tell which"
+        raise MalformedError(msg)
+    return _route(replies[0].body)

@@ -1,0 +1,193 @@
+"""The packet filter as nf_tables holds it: base chains, their policy and how many rules they have.
+
+Reads by NETLINK_NETFILTER (include/uapi/linux/netfilter/nf_tables.h), so it needs no `nft`; what `iptables-nft`
+wrote is here too, what `iptables-legacy` wrote is not. It also makes one kind of table, a chain that drops all, with
+which faults are injected.
+"""
+
+import errno
+import socket
+import struct
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from trackbed.kernel.netlink import codec
+from trackbed.kernel.netlink.codec import Message, Received
+from trackbed.kernel.netlink.sockets import NETLINK_NETFILTER, BatchError, Failure, RefusedError, SilenceError, Socket
+from trackbed.kernel.wire.errors import NotAvailable, NotPermitted
+from trackbed.kernel.wire.opening import Netns, opened
+
+FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}  # NFPROTO_*
+_INET = 1
+_IP_HOOKS = ("prerouting", "input", "forward", "output", "postrouting", "ingress")  # NF_INET_*
+_ARP_HOOKS = ("input", "output", "forward")  # NF_ARP_*
+_NETDEV_HOOKS = ("ingress", "egress")  # NF_NETDEV_*
+_HOOKS = {"arp": _ARP_HOOKS, "netdev": _NETDEV_HOOKS}
+_POLICIES = ("drop", "accept")  # NF_DROP, NF_ACCEPT
+
+_SUBSYSTEM = 10  # NFNL_SUBSYS_NFTABLES
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11  # NFNL_MSG_BATCH_*
+_NEWTABLE, _DELTABLE, _NEWCHAIN, _GETCHAIN, _GETRULE = 0, 2, 3, 4, 7  # NFT_MSG_*
+_TABLE_NAME = 1  # NFTA_TABLE_NAME
+_CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_POLICY, _CHAIN_TYPE = 1, 3, 4, 5, 7  # NFTA_CHAIN_*
+_HOOK_NUMBER, _HOOK_PRIORITY = 1, 2  # NFTA_HOOK_*
+_RULE_TABLE, _RULE_CHAIN = 1, 2  # NFTA_RULE_*
+_GENERIC = struct.Struct("!BBH")  # struct nfgenmsg: family, version 0, resource id
+_REPLY_BYTES = 1 << 16
+_NOT_AVAILABLE = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP)  # no nfnetlink; nobody takes the batch
+_NOT_PERMITTED = (errno.EPERM, errno.EACCES)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseChain:
+    """A chain that the kernel calls at a hook."""
+
+    family: str
+    """As `nft` writes it: inet, ip, ip6, arp, bridge or netdev."""
+    table: str
+    name: str
+    kind: str
+    """filter, nat or route."""
+    hook: str
+    priority: int
+    policy: str
+    """What becomes of a packet that no rule judged: accept or drop."""
+    rules: int
+    """Rules in the chain itself. None and policy drop: nothing gets through."""
+
+
+def base_chains(netns: Netns, timeout_seconds: float) -> tuple[BaseChain, ...]:
+    """List all base chains of a network namespace, in the kernel's order.
+
+    Raises:
+        NotAvailable: this kernel has no nf_tables.
+        NotPermitted: the process lacks CAP_NET_ADMIN there.
+        NetlinkError: the kernel did not answer in time, or said something else.
+    """
+    try:
+        with Socket(NETLINK_NETFILTER, netns=netns, timeout_seconds=timeout_seconds) as netlink:
+            rules = Counter(_chain_of(received) for received in netlink.dump(message(_GETRULE, 0)))
+            chains = tuple(netlink.dump(message(_GETCHAIN, 0)))
+    except (OSError, RefusedError) as error:
+        _explain(error)
+    return tuple(_base_chains(chains, rules))
+
+
+def add_drop_chain(netns: Netns, table: str, chain: str, hook: str, timeout_seconds: float) -> None:
+    """Make (if it is not there) a table of family inet with a base chain at `hook` that drops whatever comes.
+
+    Raises:
+        ValueError: inet has no such hook.
+        NotAvailable, NotPermitted, NetlinkError: as base_chains.
+    """
+    at_hook = codec.be32(_HOOK_NUMBER, _IP_HOOKS.index(hook)) + codec.be32(_HOOK_PRIORITY, 0)
+    wanted = (
+        codec.string(_CHAIN_TABLE, table),
+        codec.string(_CHAIN_NAME, chain),
+        codec.nested(_CHAIN_HOOK, at_hook),
+        codec.be32(_CHAIN_POLICY, _POLICIES.index("drop")),
+        codec.string(_CHAIN_TYPE, "filter"),
+    )
+    new_table = message(_NEWTABLE, _INET, codec.string(_TABLE_NAME, table), flags=codec.NLM_F_CREATE)
+    new_chain = message(_NEWCHAIN, _INET, *wanted, flags=codec.NLM_F_CREATE)
+    commit(netns, (new_table, new_chain), timeout_seconds)
+
+
+def delete_table(netns: Netns, table: str, timeout_seconds: float) -> None:
+    """Remove a table of family inet with all its chains; nothing to do where it is not there.
+
+    Raises:
+        NotAvailable, NotPermitted, NetlinkError: as base_chains.
+    """
+    try:
+        commit(netns, (message(_DELTABLE, _INET, codec.string(_TABLE_NAME, table)),), timeout_seconds)
+    except BatchError as error:
+        if any(failure.errno != errno.ENOENT for failure in error.failures):
+            raise
+
+
+def message(kind: int, family: int, *attributes: bytes, flags: int = 0) -> Message:
+    """Return a message of nf_tables: NFT_MSG_*, NFPROTO_*, and its attributes."""
+    return Message(_SUBSYSTEM << 8 | kind, flags, _GENERIC.pack(family, 0, 0) + b"".join(attributes))
+
+
+def _chain_of(received: Received) -> tuple[int, str, str]:
+    found = codec.attributes(received.body, _GENERIC.size)
+    return received.body[0], codec.as_text(found.get(_RULE_TABLE)), codec.as_text(found.get(_RULE_CHAIN))
+
+
+def _base_chains(chains: Sequence[Received], rules: Counter[tuple[int, str, str]]) -> Iterator[BaseChain]:
+    for received in chains:
+        found = codec.attributes(received.body, _GENERIC.size)
+        if _CHAIN_HOOK not in found:  # only jumped to
+            continue
+        at_hook = codec.attributes(found[_CHAIN_HOOK])
+        family = FAMILIES.get(received.body[0], str(received.body[0]))
+        table, name = codec.as_text(found.get(_CHAIN_TABLE)), codec.as_text(found.get(_CHAIN_NAME))
+        yield BaseChain(
+            family=family,
+            table=table,
+            name=name,
+            kind=codec.as_text(found.get(_CHAIN_TYPE)),
+            hook=_name(_HOOKS.get(family, _IP_HOOKS), _number(at_hook.get(_HOOK_NUMBER))),
+            priority=_number(at_hook.get(_HOOK_PRIORITY)),
+            policy=_name(_POLICIES, _number(found.get(_CHAIN_POLICY))),
+            rules=rules[received.body[0], table, name],
+        )
+
+
+def _number(value: memoryview | None) -> int:
+    return 0 if value is None else int.from_bytes(value, "big", signed=True)
+
+
+def _name(names: Sequence[str], number: int) -> str:
+    return names[number] if 0 <= number < len(names) else str(number)
+
+
+def commit(netns: Netns, messages: Sequence[Message], timeout_seconds: float) -> None:
+    """Do all of `messages` or none, in one nfnetlink batch.
+
+    Not by Socket.send: that waits for the end of the batch to be acknowledged, and only Linux 6.10 and later do so.
+
+    Raises:
+        BatchError: the kernel refused a message; its index counts from 1.
+        NotAvailable, NotPermitted, SilenceError: as base_chains.
+    """
+    begin, end = (Message(kind, 0, _GENERIC.pack(0, 0, _SUBSYSTEM)) for kind in (_BATCH_BEGIN, _BATCH_END))
+    batch = (begin, *(message._replace(flags=message.flags | codec.NLM_F_ACK) for message in messages), end)
+    try:
+        with opened(netns, socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as netlink:
+            netlink.settimeout(timeout_seconds)
+            netlink.send(b"".join(codec.pack(message, number) for number, message in enumerate(batch)))
+            _await_last(netlink, batch)
+    except TimeoutError as error:
+        raise SilenceError(f"the kernel did not answer a batch for nf_tables within {timeout_seconds:g} s") from error
+    except (OSError, BatchError) as error:
+        _explain(error)
+
+
+def _await_last(netlink: socket.socket, batch: Sequence[Message]) -> None:
+    """Return when the last message proper was done; the first refusal ends the batch: the kernel then undoes it all."""
+    while True:
+        for reply in codec.messages(netlink.recv(_REPLY_BYTES)):
+            if reply.type != codec.NLMSG_ERROR:
+                continue
+            number = -int.from_bytes(reply.body[:4], sys.byteorder, signed=True)
+            if number:
+                raise BatchError((Failure(reply.sequence, number, ""),))
+            if reply.sequence == len(batch) - 2:
+                return
+
+
+def _explain(error: OSError | RefusedError | BatchError) -> NoReturn:
+    """Raise what the kernel's refusal means for the caller."""
+    number = error.failures[0].errno if isinstance(error, BatchError) else error.errno
+    nobody_lists = isinstance(error, RefusedError) and number == errno.EINVAL
+    if nobody_lists or number in _NOT_AVAILABLE:
+        raise NotAvailable(f"this kernel has no nf_tables ({error}): its packet filter cannot be read") from error
+    if number in _NOT_PERMITTED:
+        raise NotPermitted(f"may not use nf_tables ({error}): run as root or with CAP_NET_ADMIN") from error
+    raise error

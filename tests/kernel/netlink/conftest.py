@@ -1,0 +1,34 @@
+"""Two empty namespaces, and a socket in the first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.namespaces import fresh_netns
+from trackbed.kernel.netlink.sockets import Socket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def here() -> Iterator[int]:
+    """The namespace the test works in."""
+    with fresh_netns() as made:
+        yield made
+
+
+@pytest.fixture
+def there() -> Iterator[int]:
+    """Another one, as it were a pod's."""
+    with fresh_netns() as made:
+        yield made
+
+
+@pytest.fixture
+def sock(here: int) -> Iterator[Socket]:
+    """A socket in `here`."""
+    with Socket(netns=here) as opened:
+        yield opened

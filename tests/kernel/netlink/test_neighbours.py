@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from ipaddress import ip_address
+from socket import AF_INET, AF_INET6
+
+import pytest
+
+from trackbed.kernel.netlink.codec import MalformedError
+from trackbed.kernel.netlink.links import End, create_veth, set_link
+from trackbed.kernel.netlink.neighbours import (
+    NUD_PERMANENT,
+    NUD_STALE,
+    Neighbour,
+    _neighbour,
+    delete_neighbour,
+    flush_neighbours,
+    list_neighbours,
+    set_neighbour,
+)
+from trackbed.kernel.netlink.sockets import BatchError, Socket
+
+V4 = Neighbour(20, AF_INET, int(ip_address("172.16.0.1")), "02:00:00:00:00:09", NUD_PERMANENT)
+V6 = Neighbour(20, AF_INET6, int(ip_address("fd00::1")), "02:00:00:00:00:09", NUD_PERMANENT)
+
+
+@pytest.fixture(autouse=True)
+def port(sock: Socket) -> None:
+    """Links of index 20 and 21, up."""
+    sock.send([create_veth(End("a", index=20), End("b", index=21)), set_link(20, up=True), set_link(21, up=True)])
+
+
+def known(sock: Socket, family: int = 0) -> set[Neighbour]:
+    """Without the multicast groups that the kernel enters on its own."""
+    return {n for n in list_neighbours(sock, family) if not n.state & 0x40}
+
+
+@pytest.mark.parametrize("entry", [V4, V6], ids=["IPv4", "IPv6"])
+def test_entry_is_listed_as_it_was_set_and_goes_when_deleted(sock: Socket, entry: Neighbour) -> None:
+    sock.send([set_neighbour(entry)])
+    assert known(sock) == {entry}
+    sock.send([delete_neighbour(entry)])
+    assert entry not in known(sock)
+
+
+def test_family_narrows_the_list(sock: Socket) -> None:
+    sock.send([set_neighbour(V4), set_neighbour(V6)])
+    assert (known(sock, AF_INET), known(sock, AF_INET6)) == ({V4}, {V6})
+
+
+def test_setting_again_changes_the_mac(sock: Socket) -> None:
+    changed = replace(V4, mac="02:00:00:00:00:0a")
+    sock.send([set_neighbour(V4), set_neighbour(changed)])
+    assert known(sock) == {changed}
+
+
+def test_absent_entry_is_not_deleted(sock: Socket) -> None:
+    with pytest.raises(BatchError) as caught:
+        sock.send([delete_neighbour(V4)])
+    assert caught.value.failures[0].errno == errno.ENOENT
+
+
+def test_flush_forgets_what_one_link_has_learnt_and_keeps_what_was_put_there(sock: Socket) -> None:
+    learnt = [
+        replace(V4, address=V4.address + 1, state=NUD_STALE),
+        replace(V6, address=V6.address + 1, state=NUD_STALE),
+    ]
+    elsewhere = replace(learnt[0], index=21)
+    sock.send([set_neighbour(entry) for entry in (V4, V6, *learnt, elsewhere)])
+    flush_neighbours(sock, 20)
+    assert known(sock) & {V4, V6, *learnt, elsewhere} == {V4, V6, elsewhere}
+    flush_neighbours(sock, 20)
+
+
+def test_short_entry_is_malformed() -> None:
+    with pytest.raises(MalformedError):
+        _neighbour(memoryview(bytes(11)))

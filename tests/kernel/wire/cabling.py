@@ -1,0 +1,130 @@
+"""Cables, segments and routers for the probes' tests: veth pairs between namespaces, made by our own netlink."""
+
+import itertools
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from ipaddress import ip_interface
+from pathlib import Path
+
+from tests.namespaces import fresh_netns
+from trackbed.kernel.netlink import addresses, links, routes
+from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.sockets import Socket
+
+_numbers = itertools.count()
+_MAIN = 254  # RT_TABLE_MAIN
+FORWARDING = {"forwarding": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One end of a cable."""
+
+    netns: int
+    ifindex: int
+    name: str
+    mac: bytes
+    address: int
+
+
+def host(stack: ExitStack) -> int:
+    """Make a namespace whose loopback is up; it goes when `stack` closes."""
+    netns = stack.enter_context(fresh_netns())
+    with entered(netns):  # else IPv6 says nothing on a new interface for a second
+        for scope in ("all", "default"):
+            Path(f"/proc/sys/net/ipv6/conf/{scope}/accept_dad").write_text("0")
+    with Socket(netns=netns) as sock:
+        sock.send([links.set_link(1, up=True)])
+    return netns
+
+
+def router(stack: ExitStack) -> int:
+    """Make a namespace that forwards IPv6 (for IPv4 see FORWARDING)."""
+    netns = host(stack)
+    with entered(netns):
+        Path("/proc/sys/net/ipv6/conf/all/forwarding").write_text("1")
+    return netns
+
+
+def cable(near: int, near_address: str, far: int, far_address: str, mtu: int | None = None) -> tuple[Port, Port]:
+    """Join two namespaces by a veth pair; both ends carry traffic and have their address ("10.0.0.1/24", or "")."""
+    number = next(_numbers)
+    ends = links.End(f"near{number}", near, mtu), links.End(f"far{number}", far, mtu)
+    with Socket(netns=near) as here, Socket(netns=far) as there:
+        here.send([links.create_veth(*ends)])
+        sides = (here, ends[0].name), (there, ends[1].name)
+        for sock, name in sides:
+            sock.send([links.set_link(links.get_link(sock, name).index, up=True)])
+        for sock, name in sides:
+            _await_carrier(sock, name)
+        return _ready(near, here, ends[0].name, near_address), _ready(far, there, ends[1].name, far_address)
+
+
+def _await_carrier(sock: Socket, name: str) -> None:
+    """The kernel takes a moment between "up" and the first frame that gets through, and a bridge asks only once."""
+    _await(lambda: links.get_link(sock, name).operstate == "up", f"{name} does not come up")
+
+
+def _ready(netns: int, sock: Socket, name: str, text: str) -> Port:
+    link = links.get_link(sock, name)
+    wanted = ip_interface(text) if text else None
+    if wanted:
+        family = socket.AF_INET if wanted.version == 4 else socket.AF_INET6
+        own = addresses.Address(link.index, family, int(wanted), wanted.network.prefixlen)
+        sock.send([addresses.add_address(own)])
+        _await(lambda: not _tentative(sock), f"{text} stays tentative")
+    return Port(netns, link.index, name, links.mac_bytes(link.mac), int(wanted) if wanted else 0)
+
+
+def _tentative(sock: Socket) -> bool:
+    return any(own.flags & addresses.IFA_F_TENTATIVE for own in addresses.list_addresses(sock, socket.AF_INET6))
+
+
+def _await(happened: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + 5
+    while not happened():
+        assert time.monotonic() < deadline, otherwise
+
+
+def configure(port: Port, ipv4_conf: Mapping[str, int]) -> None:
+    """Set sysctls of one interface."""
+    with Socket(netns=port.netns) as sock:
+        sock.send([links.set_link(port.ifindex, ipv4_conf=ipv4_conf)])
+
+
+def route(port: Port, to: str, via: Port) -> None:
+    """Send `to` ("0.0.0.0/0") through the neighbour at the other end of the cable."""
+    wanted = ip_interface(to)
+    family = socket.AF_INET if wanted.version == 4 else socket.AF_INET6
+    network = wanted.network
+    dst, prefix = int(network.network_address), network.prefixlen
+    with Socket(netns=port.netns) as sock:
+        sock.send([routes.add_route(routes.Route(family, _MAIN, dst, prefix, port.ifindex, via.address))])
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A switch of one segment."""
+
+    netns: int
+    bridge: int
+
+    def attach(self, netns: int, address: str) -> Port:
+        """Cable a host to it."""
+        port, jack = cable(netns, address, self.netns, "")
+        with Socket(netns=self.netns) as sock:
+            sock.send([links.set_link(jack.ifindex, master=self.bridge)])
+        return port
+
+
+def segment(stack: ExitStack) -> Segment:
+    """Make a bridge in a namespace of its own."""
+    netns = host(stack)
+    with Socket(netns=netns) as sock:
+        sock.send([links.create_bridge("switch")])
+        index = links.get_link(sock, "switch").index
+        sock.send([links.set_link(index, up=True)])
+    return Segment(netns, index)
