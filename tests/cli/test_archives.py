@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from trackbed.capture.archive import capture, unpack
-from trackbed.capture.recorded import RECORD, machine_of
 from trackbed.cli.archived import MODULES
 from trackbed.cli.capture import wanted
 from trackbed.cli.main import cli
-from trackbed.hosts.machine import Machine, Unreadable
-from trackbed.hosts.runner import Ran
+from trackbed.host.machine import Machine, Unreadable
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.archive import capture, unpack
+from trackbed.host.snapshot.recorded import RECORD, machine_of
 from trackbed.kernel.netlink import sockets
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trackbed.capture.take import ports_of
 from trackbed.cli.capture import wanted
-from trackbed.hosts.machine import Machine
+from trackbed.host.machine import Machine
+from trackbed.host.snapshot.take import ports_of
 
 PORT, VIRTUAL = "0000:18:00.0", "0000:18:00.2"
 

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.discover import machines
-from tests.discover.test_rails import dgx_h100
-from trackbed.capture.snapshot import Snapshot
+from tests.host.discover import machines
+from tests.host.discover.test_rails import dgx_h100
 from trackbed.cli.main import cli
-from trackbed.discover.read import inventory
 from trackbed.fabric.model.load import load
+from trackbed.host.discover.read import inventory
+from trackbed.host.snapshot.snapshot import Snapshot
 
 
 def trackbed(*words: str) -> Result:

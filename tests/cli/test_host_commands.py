@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.hosts.places import MACS, Host, host
+from tests.host.places import MACS, Host, host
 from trackbed.cli.main import cli
-from trackbed.hosts.files import owned
+from trackbed.host.transaction.files import owned
 
 FABRIC = f"""apiVersion: trackbed.dev/v1alpha1
 kind: Fabric

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.chain.fabrics import P2P, node_plan
+from tests.host.steps.fabrics import P2P, node_plan
 from trackbed.fleet import campaign
 from trackbed.fleet.campaign import Campaign, apply_all
 from trackbed.fleet.log import opened

@@ -20,8 +20,8 @@ from trackbed.fleet import archive, boot, records
 from trackbed.fleet import node as on_host
 from trackbed.fleet.node import answer, meant
 from trackbed.fleet.task import task
-from trackbed.hosts.apply import HostError
-from trackbed.hosts.machine import Machine
+from trackbed.host.machine import Machine
+from trackbed.host.transaction.apply import HostError
 
 
 def _made(by: Any) -> Any:

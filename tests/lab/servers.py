@@ -16,12 +16,12 @@ from trackbed_lab.vm import accelerator, doctor, lab, parts
 from trackbed_lab.vm.channel import Done, execute
 from trackbed_lab.vm.machine import Shape, own
 
-from trackbed.chain import settings
-from trackbed.chain.render import render
-from trackbed.chain.setting import File
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.plan import Plan
+from trackbed.host.render import render
+from trackbed.host.setting import File
+from trackbed.host.steps import settings
 
 SECONDS = 400.0
 FABRIC = """\

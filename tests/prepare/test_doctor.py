@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.prepare.test_run import node
-from trackbed.hosts.machine import Machine
+from trackbed.host.machine import Machine
 from trackbed.prepare.doctor import examine
 from trackbed.prepare.host import Host
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trackbed.chain import settings
-from trackbed.chain.setting import RouteOn
 from trackbed.fabric.model.load import load
 from trackbed.fabric.model.ranges import BITS, text
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.routes import Rule as PlannedRule
-from trackbed.hosts.machine import Machine
-from trackbed.hosts.state import HostState
+from trackbed.host.machine import Machine
+from trackbed.host.setting import RouteOn
+from trackbed.host.state import HostState
+from trackbed.host.steps import settings
 from trackbed.kernel.netlink.addresses import FAMILY, Address
 from trackbed.kernel.netlink.links import IFF_RUNNING, IFF_UP, Link
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route

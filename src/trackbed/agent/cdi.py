@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from trackbed.agent.attachment import Attachment, Key, Port
-from trackbed.hosts.atomic import replace
+from trackbed.host.atomic import replace
 from trackbed.kernel.netlink.rdma import Verbs
 from trackbed.stacks.access import Hca
 from trackbed.stacks.nccl import hca_variables

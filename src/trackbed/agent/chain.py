@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trackbed.agent.install import NAME
-from trackbed.hosts.atomic import replace
+from trackbed.host.atomic import replace
 
 _ENDINGS = {".conf", ".conflist", ".json"}
 

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from trackbed.hosts.atomic import sync_folder
+from trackbed.host.atomic import sync_folder
 
 _MAGIC = b"TBj1"
 _HEAD = struct.Struct("<4sII")

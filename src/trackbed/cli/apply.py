@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.hosts.apply import Applied
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.machine import Machine
+    from trackbed.host.transaction.apply import Applied
 
 PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
 
@@ -66,7 +66,7 @@ def command(
     if click.get_current_context().invoked_subcommand:
         return
     from trackbed.cli.inventories import machine_below
-    from trackbed.hosts.change import Comparison
+    from trackbed.host.change import Comparison
 
     if fleet["nodes"]:
         _fleet(fabric_file, form, fleet | {"persist": persist}, (dry_run, yes, back))
@@ -104,8 +104,8 @@ def _fleet(fabric_file: str, form: str, options: dict[str, Any], said: tuple[boo
 def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | None:
     from pathlib import Path
 
-    from trackbed.chain.render import FORMATS
-    from trackbed.hosts.files import renderer, warnings
+    from trackbed.host.render import FORMATS
+    from trackbed.host.transaction.files import renderer, warnings
 
     if persist == "none" or (persist == "auto" and machine.netns is not None and machine.root == Path("/")):
         return None
@@ -117,10 +117,10 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
 
 def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, form: str) -> bool:
     """Show what differs once the host has booted; whether anything is to be done."""
-    from trackbed.chain import settings
-    from trackbed.hosts.change import without_files
-    from trackbed.hosts.compare import compare
-    from trackbed.hosts.files import differences
+    from trackbed.host.change import without_files
+    from trackbed.host.steps import settings
+    from trackbed.host.transaction.compare import compare
+    from trackbed.host.transaction.files import differences
     from trackbed.kernel.netlink.codec import NetlinkError
 
     booted(machine)
@@ -147,9 +147,9 @@ def _agree(*, yes: bool) -> None:
 
 
 def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Applied:
-    from trackbed.chain import settings
-    from trackbed.hosts.apply import HostError, apply
-    from trackbed.hosts.record import folder
+    from trackbed.host.steps import settings
+    from trackbed.host.transaction.apply import HostError, apply
+    from trackbed.host.transaction.record import folder
     from trackbed.kernel.netlink.codec import NetlinkError
 
     try:
@@ -172,8 +172,8 @@ def _report(done: Applied, node: NodePlan, form: str) -> None:
 
 
 def _undo(machine: Machine) -> None:
-    from trackbed.hosts.apply import NothingToUndoError, undo
-    from trackbed.hosts.record import folder
+    from trackbed.host.transaction.apply import NothingToUndoError, undo
+    from trackbed.host.transaction.record import folder
     from trackbed.kernel.netlink.codec import NetlinkError
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.hosts.state import HostState
+from trackbed.host.state import HostState
 from trackbed.verify import host
 from trackbed.verify.catalogue import catalogue, judged
 from trackbed.verify.checks import bios, cmdline, firmware, kubelet, runtime
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.machine import Machine
     from trackbed.verify.finding import Finding
 
 MODULES = (bios, cmdline, firmware, kubelet, runtime)

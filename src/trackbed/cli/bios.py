@@ -12,10 +12,10 @@ import click
 from trackbed.cli.options import emit_json, fabric_option, meant, output_option, read_fabric, refuse
 
 if TYPE_CHECKING:
-    from trackbed.bios.compare import Item, Seen
-    from trackbed.bios.credentials import Credentials
-    from trackbed.bios.redfish import Bmc
     from trackbed.fabric.model.bios import Bios
+    from trackbed.host.bios.compare import Item, Seen
+    from trackbed.host.bios.credentials import Credentials
+    from trackbed.host.bios.redfish import Bmc
 
 _SIDE_BY_SIDE = 16
 """BMCs at a time: each takes seconds to answer and costs us nothing meanwhile."""
@@ -71,8 +71,8 @@ def command(
       trackbed bios apply -f fabric.yaml --nodes 'gpu-[0-7]' --credentials bmc.txt --yes
       trackbed bios undo -f fabric.yaml --nodes gpu-0 --yes
     """
-    from trackbed.bios.credentials import credentials
-    from trackbed.bios.redfish import Bmc
+    from trackbed.host.bios.credentials import credentials
+    from trackbed.host.bios.redfish import Bmc
 
     loaded, planned = read_fabric(fabric_file)
     wanted = loaded.fabric.spec.bios
@@ -121,7 +121,7 @@ def _chosen(names: list[str], wanted: str | None) -> list[str]:
 
 def _one(action: str, node: str, reach: tuple[Bmc, Credentials], wanted: Bios, place: Path) -> dict[str, object]:
     """What happened to one node: its items, or an error, with a status as the command's."""
-    from trackbed.bios.redfish import BmcError, read
+    from trackbed.host.bios.redfish import BmcError, read
 
     try:
         if action == "undo":
@@ -147,8 +147,8 @@ def _open(item: Item) -> bool:
 
 
 def _items(bmc: Bmc, wanted: Bios, seen: Seen) -> tuple[Item, ...]:
-    from trackbed.bios.compare import compare, vendor_of
-    from trackbed.bios.profile import profile
+    from trackbed.host.bios.compare import compare, vendor_of
+    from trackbed.host.bios.profile import profile
 
     vendor = wanted.vendor or vendor_of(seen.manufacturer)
     if vendor is None:
@@ -159,8 +159,8 @@ def _items(bmc: Bmc, wanted: Bios, seen: Seen) -> tuple[Item, ...]:
 
 def _stage(node: str, reach: tuple[Bmc, Credentials], items: tuple[Item, ...], place: Path) -> tuple[int, str]:
     """(how many attributes were staged, what else is to be done before a boot takes them)."""
-    from trackbed.bios import record
-    from trackbed.bios.redfish import stage
+    from trackbed.host.bios import record
+    from trackbed.host.bios.redfish import stage
 
     change = {item.attribute: item for item in items if _open(item) and item.attribute}
     if not change:
@@ -170,8 +170,8 @@ def _stage(node: str, reach: tuple[Bmc, Credentials], items: tuple[Item, ...], p
 
 
 def _undo(node: str, reach: tuple[Bmc, Credentials], place: Path) -> dict[str, object]:
-    from trackbed.bios import record
-    from trackbed.bios.redfish import stage
+    from trackbed.host.bios import record
+    from trackbed.host.bios.redfish import stage
 
     before = record.load(place, node)
     if not before:

@@ -11,8 +11,8 @@ import click
 from trackbed.cli.options import refuse
 
 if TYPE_CHECKING:
-    from trackbed.capture.snapshot import Wanted
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.machine import Machine
+    from trackbed.host.snapshot.snapshot import Wanted
 
 
 @click.command("capture")
@@ -43,8 +43,8 @@ def command(root: Path, output: Path | None) -> None:
       trackbed capture
       trackbed capture -o gpu-0.tar.gz
     """
-    from trackbed.capture.archive import capture
     from trackbed.cli.inventories import machine_below
+    from trackbed.host.snapshot.archive import capture
 
     machine = machine_below(root)
     place = output or Path(f"{_host(root)}.tar.gz")
@@ -64,9 +64,9 @@ def command(root: Path, output: Path | None) -> None:
 
 def wanted(machine: Machine) -> Wanted:
     """Everything that any command reads of a machine; programs are asked about each port that it has."""
-    from trackbed.capture.snapshot import Wanted
-    from trackbed.capture.take import for_ports, ports_of
-    from trackbed.discover.wanted import WANTED
+    from trackbed.host.discover.wanted import WANTED
+    from trackbed.host.snapshot.snapshot import Wanted
+    from trackbed.host.snapshot.take import for_ports, ports_of
     from trackbed.verify.checks import READS
 
     every = READS | WANTED

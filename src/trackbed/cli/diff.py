@@ -42,9 +42,9 @@ def command(
     """
     if click.get_current_context().invoked_subcommand:
         return
-    from trackbed.chain import settings
     from trackbed.cli.inventories import machine_below
-    from trackbed.hosts.compare import compare
+    from trackbed.host.steps import settings
+    from trackbed.host.transaction.compare import compare
     from trackbed.kernel.netlink.codec import NetlinkError
 
     if reach["nodes"]:

@@ -12,7 +12,7 @@ from trackbed.cli.options import emit_json, output_option
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trackbed.discover.inventory import Inventory, Nic
+    from trackbed.host.discover.inventory import Inventory, Nic
 
 COLUMNS = (
     "rail",
@@ -62,7 +62,7 @@ def command(root: Path, nodes: str | None, listen: float, form: str) -> None:
       trackbed discover --nodes gpu-[0-63] -o json >gpus.json
     """
     from trackbed.cli.inventories import asked, heard, read_source
-    from trackbed.discover.rails import rails
+    from trackbed.host.discover.rails import rails
 
     found, silent = ([read_source(root)], False) if nodes is None else asked(nodes)
     if listen:
@@ -78,8 +78,8 @@ def command(root: Path, nodes: str | None, listen: float, form: str) -> None:
 def show(inventory: Inventory) -> None:
     """Print one machine: rails first, then what was set aside."""
     from trackbed.cli.tables import table
-    from trackbed.discover.crosscheck import crosscheck
-    from trackbed.discover.rails import rails
+    from trackbed.host.discover.crosscheck import crosscheck
+    from trackbed.host.discover.rails import rails
 
     found = rails(inventory)
     name, differs = crosscheck(inventory, found)

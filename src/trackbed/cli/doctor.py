@@ -12,7 +12,7 @@ from trackbed.cli.options import node_of, node_option, output_option, plan_optio
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.machine import Machine
 
 AGENT = Path("/run/trackbed/agent.sock")
 

@@ -10,7 +10,7 @@ import click
 from trackbed.cli.options import refuse
 
 if TYPE_CHECKING:
-    from trackbed.discover.inventory import Inventory
+    from trackbed.host.discover.inventory import Inventory
 
 
 @click.command("init")
@@ -33,10 +33,10 @@ def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None
     """
     from trackbed.cli.inventories import read_sources
     from trackbed.cli.options import stop
-    from trackbed.discover.fabric import Choice, fabric_text
     from trackbed.fabric.model.load import load
     from trackbed.fabric.model.problems import SpecError
     from trackbed.fabric.plan.compute import plan
+    from trackbed.host.discover.fabric import Choice, fabric_text
 
     found: list[Inventory] = [one for source in sources or (Path("/"),) for one in read_sources(source)]
     try:

@@ -12,8 +12,8 @@ import click
 from trackbed.cli.options import refuse
 
 if TYPE_CHECKING:
-    from trackbed.discover.inventory import Inventory
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.discover.inventory import Inventory
+    from trackbed.host.machine import Machine
 
 MAX_BYTES = 64 << 20
 """Of an inventory as JSON; a machine with a thousand VFs has 1 MB."""
@@ -40,8 +40,8 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
     """(what hosts told over SSH, whether any did not); ends with status 2 on a range that cannot be read."""
     from pydantic_core import PydanticCustomError
 
-    from trackbed.discover.remote import ask
     from trackbed.fabric.model.nodes import HOST_NAME, expand
+    from trackbed.host.discover.remote import ask
 
     try:
         hosts = list(expand(nodes))
@@ -58,7 +58,7 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
 
 def heard(inventory: Inventory, root: Path, seconds: float) -> Inventory:
     """This machine's inventory with what its switches said; ends with status 2 where one may not listen."""
-    from trackbed.discover.neighbours import listened
+    from trackbed.host.discover.neighbours import listened
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed.kernel.wire.errors import ProbeError
 
@@ -72,16 +72,16 @@ def heard(inventory: Inventory, root: Path, seconds: float) -> Inventory:
 
 def inventory_of(root: Path) -> Inventory:
     """The inventory of the machine whose files lie below a folder."""
-    from trackbed.capture.take import take
-    from trackbed.discover.read import inventory
-    from trackbed.discover.wanted import WANTED
+    from trackbed.host.discover.read import inventory
+    from trackbed.host.discover.wanted import WANTED
+    from trackbed.host.snapshot.take import take
 
     return inventory(take(machine_below(root), WANTED))
 
 
 def machine_below(root: Path, netns: Path | None = None) -> Machine:
     """The machine below a folder, live or captured; ends with status 2 where the folder's record is broken."""
-    from trackbed.capture.recorded import machine_of
+    from trackbed.host.snapshot.recorded import machine_of
 
     try:
         return machine_of(root, netns)
@@ -97,7 +97,7 @@ def _is_archive(source: Path) -> bool:
 
 
 def _of_archive(archive: Path) -> Inventory:
-    from trackbed.capture.archive import unpack
+    from trackbed.host.snapshot.archive import unpack
 
     with tempfile.TemporaryDirectory(prefix="trackbed-") as folder:
         try:
@@ -110,7 +110,7 @@ def _of_archive(archive: Path) -> Inventory:
 def _of_json(source: Path) -> list[Inventory]:
     import msgspec
 
-    from trackbed.discover.inventory import Inventory
+    from trackbed.host.discover.inventory import Inventory
 
     try:
         with source.open("rb") as stream:

@@ -12,8 +12,8 @@ from trackbed.cli.options import emit_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed.hosts.change import Comparison
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.change import Comparison
+    from trackbed.host.machine import Machine
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
@@ -40,7 +40,7 @@ def machine_options(command: _Command) -> _Command:
 
 def booted(machine: Machine) -> None:
     """Let a host finish booting first, and say so."""
-    from trackbed.hosts import booting
+    from trackbed.host import booting
 
     if booting.pending(machine):
         click.echo(f"this host is still booting: waiting for {booting.UNIT}, minutes at most", err=True)
@@ -76,6 +76,6 @@ def tell_reboot(found: Comparison) -> None:
 
 def document(found: Comparison, node_name: str) -> dict[str, object]:
     """The comparison of one node as a document for machines."""
-    from trackbed.hosts import change
+    from trackbed.host import change
 
     return {"node": node_name} | change.document(found)

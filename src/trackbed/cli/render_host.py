@@ -14,8 +14,8 @@ from trackbed.cli.options import fabric_option, folder_option, node_of, read_fab
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from trackbed.chain.render import Format
     from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.host.render import Format
 
     Files = Iterable[tuple[str, str | bytes]]
 
@@ -73,11 +73,11 @@ def host(
 def _rendered(nodes: Sequence[NodePlan], form: str, network: Format, cpu: str | None, *, everything: bool) -> Files:
     """Path and content of every file; of many nodes, each below its name."""
     if form == "maas":
-        from trackbed.handover import maas
+        from trackbed.host.export import maas
 
         return maas.render(nodes).items()
     if form == "ansible":
-        from trackbed.handover import ansible
+        from trackbed.host.export import ansible
 
         return ansible.render(nodes, network)
     if form == "tar":
@@ -88,7 +88,7 @@ def _rendered(nodes: Sequence[NodePlan], form: str, network: Format, cpu: str | 
 
 
 def _networks(nodes: Iterable[NodePlan], form: str, *, below_name: bool) -> Files:
-    from trackbed.chain.render import FORMATS
+    from trackbed.host.render import FORMATS
 
     render = next(found for name, found in FORMATS.items() if name == form)
     for node in nodes:
@@ -97,7 +97,7 @@ def _networks(nodes: Iterable[NodePlan], form: str, *, below_name: bool) -> File
 
 
 def _seeds(nodes: Iterable[NodePlan], form: str, network: Format) -> Files:
-    from trackbed.handover import autoinstall, cloud_init
+    from trackbed.host.export import autoinstall, cloud_init
 
     render = cloud_init.user_data if form == "cloud-init" else autoinstall.user_data
     for node in nodes:
@@ -106,9 +106,9 @@ def _seeds(nodes: Iterable[NodePlan], form: str, network: Format) -> Files:
 
 
 def _archives(nodes: Iterable[NodePlan], network: Format, cpu: str | None) -> Iterator[tuple[str, bytes]]:
-    from trackbed.handover.archive import archive
-    from trackbed.handover.arguments import CPUS as VENDORS
-    from trackbed.handover.arguments import arguments
+    from trackbed.host.export.archive import archive
+    from trackbed.host.export.arguments import CPUS as VENDORS
+    from trackbed.host.export.arguments import arguments
 
     asks = False
     for node in nodes:
@@ -173,8 +173,8 @@ def _replace(place: Path, path: str, content: str | bytes) -> None:
 
 
 def _mode(path: str) -> int:
-    from trackbed.chain.render import mode
-    from trackbed.handover.commission import NAME
+    from trackbed.host.export.commission import NAME
+    from trackbed.host.render import mode
 
     if path == NAME or path.endswith(".sh"):
         return 0o755

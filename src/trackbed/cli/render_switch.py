@@ -148,8 +148,8 @@ def _leaf(all_leaves: dict[str, Leaf], name: str, fabric: str) -> Leaf:
 
 
 def _write(folder: Path, dialect: Dialect, chosen: Iterable[Leaf]) -> None:
-    from trackbed.hosts.files import write
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.machine import Machine
+    from trackbed.host.transaction.files import write
 
     count = 0
     try:

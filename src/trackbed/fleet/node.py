@@ -24,17 +24,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trackbed.chain import settings
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.wire import read_node
-from trackbed.hosts import booting
-from trackbed.hosts.apply import BusyError, HostError, apply
-from trackbed.hosts.change import document, without_files
-from trackbed.hosts.compare import compare
-from trackbed.hosts.files import differences, renderer, warnings
-from trackbed.hosts.machine import Machine
-from trackbed.hosts.record import folder
-from trackbed.hosts.runner import Ran
+from trackbed.host import booting
+from trackbed.host.change import document, without_files
+from trackbed.host.machine import Machine
+from trackbed.host.runner import Ran
+from trackbed.host.steps import settings
+from trackbed.host.transaction.apply import BusyError, HostError, apply
+from trackbed.host.transaction.compare import compare
+from trackbed.host.transaction.files import differences, renderer, warnings
+from trackbed.host.transaction.record import folder
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import list_links
 
@@ -133,8 +133,8 @@ def _booted(machine: Machine, *, reboot: bool) -> dict[str, Any]:
 
 def _captured(machine: Machine, wanted: dict[str, Any]) -> dict[str, Any]:
     """What the machine shows of what is wanted."""
-    from trackbed.capture.take import take  # noqa: PLC0415 - no other verb needs threads, and they cost a host's time
-    from trackbed.capture.wire import read_wanted, write_snapshot  # noqa: PLC0415 - with it
+    from trackbed.host.snapshot.take import take  # noqa: PLC0415 - no other verb needs threads, and they cost a host's time
+    from trackbed.host.snapshot.wire import read_wanted, write_snapshot  # noqa: PLC0415 - with it
 
     return {"outcome": "same", "snapshot": write_snapshot(take(machine, read_wanted(wanted)))}
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from trackbed.capture.snapshot import Wanted
-from trackbed.chain.render import FORMATS
 from trackbed.fabric.plan.wire import write_node
+from trackbed.host.render import FORMATS
+from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trackbed.capture.snapshot import Snapshot
-from trackbed.capture.wire import read_snapshot
 from trackbed.fabric.plan.plan import KubernetesPlan, NodePlan, Plan
-from trackbed.hosts.machine import Machine
+from trackbed.host.machine import Machine
+from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.wire import read_snapshot
 from trackbed.prepare.host import Host
 from trackbed.verify.doctor import Diagnosis, diagnose
 from trackbed.verify.gather import Patience

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trackbed.capture.snapshot import Wanted
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fleet import boot
 from trackbed.fleet.outcome import Outcome, judged
 from trackbed.fleet.task import Task, Verb, task
+from trackbed.host.snapshot.snapshot import Wanted
 
 IN_HOST = ("nsenter", "--target=1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
 """nsenter(1): all that a program on the host would see. Needs hostPID and a privileged container."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from trackbed.chain.firmware import STEP as FIRMWARE
 from trackbed.fleet.outcome import Outcome
+from trackbed.host.steps.firmware import STEP as FIRMWARE
 from trackbed.kube.conditions import Condition
 from trackbed.kube.railnode import FAILED, PREPARED, Difference, RailNodeSpec
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, text
-from trackbed.hosts import state as host_state
+from trackbed.host import state as host_state
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.routes import get_route
 from trackbed.kernel.netlink.sockets import RefusedError
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
-    from trackbed.hosts.machine import Machine
-    from trackbed.hosts.state import HostState
+    from trackbed.host.machine import Machine
+    from trackbed.host.state import HostState
 
 ICMP_HEADERS_BYTES = {4: 28, 6: 48}
 """IP and ICMP headers without options."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.view import View
 
 DEVICES = "/sys/bus/pci/devices"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from trackbed.capture.take import for_ports, take
+from trackbed.host.snapshot.take import for_ports, take
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.dcb import Dcb, get_dcb
 from trackbed.kernel.netlink.vfs import Vfs, get_vfs
@@ -14,9 +14,9 @@ from trackbed.verify.checks import READS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trackbed.capture.snapshot import Snapshot, Wanted
     from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.machine import Machine
+    from trackbed.host.snapshot.snapshot import Snapshot, Wanted
     from trackbed.kernel.netlink.sockets import Socket
 
 _T = TypeVar("_T")

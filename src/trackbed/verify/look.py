@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trackbed.agent.client import status
-from trackbed.chain.render import FORMATS
 from trackbed.fabric.model.ranges import parse_address
 from trackbed.fabric.plan.plan import Addressed
-from trackbed.hosts import carriers
-from trackbed.hosts.files import differences, renderer
-from trackbed.hosts.machine import Machine
-from trackbed.hosts.state import read
+from trackbed.host.machine import Machine
+from trackbed.host.render import FORMATS
+from trackbed.host.state import read
+from trackbed.host.transaction import carriers
+from trackbed.host.transaction.files import differences, renderer
 from trackbed.verify import host
 from trackbed.verify.gather import (
     Patience,
@@ -30,8 +30,8 @@ from trackbed.verify.view import PodView, Refusal, SwitchView, View
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import NodePlan, Plan
+    from trackbed.host.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

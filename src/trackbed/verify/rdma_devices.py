@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
 
 BELOW = "/sys/class/net/{netdev}/device/infiniband"
 VIRTUAL = "/sys/devices/virtual/infiniband"

@@ -26,9 +26,9 @@ from trackbed.fabric.model.ranges import V4, Range, text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
-    from trackbed.hosts.state import HostState
+    from trackbed.host.snapshot.snapshot import Snapshot
+    from trackbed.host.state import HostState
     from trackbed.kernel.netlink.addresses import Address
     from trackbed.kernel.netlink.dcb import Dcb
     from trackbed.kernel.netlink.links import Link

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from trackbed.chain.render.netplan import render
 from trackbed.fabric.importers.netplan import import_netplan
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
+from trackbed.host.render.netplan import render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from trackbed.capture.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.verify import doctor
 from trackbed.verify.checks import addresses, names, neighbours, rdma, routing, tables, vfs
 from trackbed.verify.view import View
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from trackbed.hosts.runner import Ran
+    from trackbed.host.runner import Ran
 
 Fault: TypeAlias = Callable[[View], View]
 

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.verify.sound import sound
-from trackbed.capture.snapshot import Snapshot
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.verify.doctor import diagnose, first_of
 
 if TYPE_CHECKING:

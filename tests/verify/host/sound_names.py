@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.verify.sound import sound
-from trackbed.capture.snapshot import Snapshot
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
+from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan, Plan

@@ -12,10 +12,10 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from tests.verify.sound import sound
-from trackbed.capture.snapshot import Snapshot
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tests.verify.sound import small_plan, sound
-from trackbed.capture.snapshot import Snapshot
 from trackbed.fabric.plan.plan import KernelPlan, KubeletPlan
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.verify.doctor import diagnose, first_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from tests.verify.host.changing import host
 from tests.verify.host.sound_services import first, told
 from tests.verify.sound import small_plan, sound
-from trackbed.capture.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

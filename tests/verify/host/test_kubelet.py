@@ -23,8 +23,8 @@ from tests.verify.host.sound_services import (
     told,
 )
 from tests.verify.sound import small_plan, sound
-from trackbed.capture.snapshot import Snapshot
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from trackbed.verify.view import View

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.verify.host.sound_services import CONTAINERD, SLURMD, changed, first, limits, services_view, told
-from trackbed.capture.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot
 
 LIMITS = ("limits",)
 FAULTS: dict[str, tuple[str, dict[str, str | None]]] = {

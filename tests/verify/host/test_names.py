@@ -22,7 +22,7 @@ from tests.verify.host.sound_names import (
     sound_view,
 )
 from tests.verify.sound import link
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
 from trackbed.verify.catalogue import catalogue
 from trackbed.verify.checks import names
 from trackbed.verify.doctor import diagnose

@@ -15,9 +15,9 @@ import pytest
 from tests.verify.host.changing import both, host, planned
 from tests.verify.host.sound_services import first, told
 from tests.verify.sound import small_plan, sound
-from trackbed.capture.snapshot import Snapshot
-from trackbed.chain.boot import SCRIPT, WANTED
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.steps.boot import SCRIPT, WANTED
 from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, Dcb, Ets, Pfc, dscp
 
 if TYPE_CHECKING:

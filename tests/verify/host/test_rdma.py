@@ -9,8 +9,8 @@ import pytest
 
 from tests.verify.host.changing import both, host, only_near_steps, port
 from tests.verify.host.sound_rdma import CHECKPOINT, MODE, OPTION, device, gid, place, rdma_plan, sound_view
-from trackbed.capture.snapshot import Snapshot
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.verify.catalogue import catalogue
 from trackbed.verify.checks import rdma
 from trackbed.verify.doctor import diagnose

@@ -17,8 +17,8 @@ from tests.verify.host.sound_services import (
     services_view,
     told,
 )
-from trackbed.capture.snapshot import Snapshot
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from trackbed.verify.view import View

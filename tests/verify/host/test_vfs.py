@@ -10,7 +10,7 @@ import pytest
 from tests.verify.host.changing import both, host, only_near_steps, planned, port, vf
 from tests.verify.host.sound_vfs import CHECKPOINT, mac, place, sound_view, vf_pci, vfs_plan
 from tests.verify.sound import link
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
 from trackbed.verify.catalogue import catalogue
 from trackbed.verify.checks import vfs
 from trackbed.verify.doctor import diagnose

@@ -26,16 +26,16 @@ from msgspec.structs import replace
 
 from trackbed.agent.client import status
 from trackbed.agent.install import install
-from trackbed.chain import settings
-from trackbed.chain.render import FORMATS
 from trackbed.fabric.model.load import load
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.wire import write_node
-from trackbed.hosts import record
-from trackbed.hosts.apply import apply
-from trackbed.hosts.files import renderer
-from trackbed.hosts.machine import Machine
+from trackbed.host.machine import Machine
+from trackbed.host.render import FORMATS
+from trackbed.host.steps import settings
+from trackbed.host.transaction import record
+from trackbed.host.transaction.apply import apply
+from trackbed.host.transaction.files import renderer
 from trackbed.kernel.netlink.addresses import list_addresses
 from trackbed.kernel.netlink.links import End, create_veth
 from trackbed.kernel.netlink.sockets import Socket
@@ -49,7 +49,7 @@ from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, management_addres
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan
-    from trackbed.hosts.apply import Applied
+    from trackbed.host.transaction.apply import Applied
     from trackbed.verify.finding import Finding
 
 PATIENCE = Patience(answer=0.7, lldp=1.2, lldp_interval=1.0)

@@ -6,16 +6,16 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
-from trackbed.chain.limits import neighbours
 from trackbed.fabric.model.ranges import V4, V6
+from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.steps.limits import neighbours
 from trackbed.verify.catalogue import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from ipaddress import IPv4Network, IPv6Network
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
-from trackbed.chain import cmdline as planned
-from trackbed.chain.setting import KernelArguments
-from trackbed.hosts.arguments import fulfilled, split
+from trackbed.host.kinds.arguments import fulfilled, split
+from trackbed.host.setting import KernelArguments
+from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.steps import cmdline as planned
 from trackbed.verify import hardware
 from trackbed.verify.catalogue import judged
 from trackbed.verify.hardware import DEVICES, attribute, functions, kernel_log, logged, x86
@@ -19,7 +19,7 @@ from trackbed.verify.hardware import DEVICES, attribute, functions, kernel_log, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

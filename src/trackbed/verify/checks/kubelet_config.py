@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from trackbed.capture.snapshot import Wanted
-from trackbed.chain.kubelet import CONFIG, FOLDER
+from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.steps.kubelet import CONFIG, FOLDER
 
 if TYPE_CHECKING:
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
 
 PS = ("ps", "-C", "kubelet", "-o", "args=")
 VERSION = ("kubelet", "--version")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.checks.kubelet_config import Kubelet
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks.limits_processes import READS as PROCESSES
 from trackbed.verify.checks.limits_processes import UNLIMITED, Process, below, processes
@@ -16,7 +16,7 @@ from trackbed.verify.checks.limits_processes import UNLIMITED, Process, below, p
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_LLD_MANAGED, IEEE_8021QAZ_APP_SEL_DSCP, dscp_priorities
 from trackbed.verify.catalogue import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan, QosPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.kernel.netlink.dcb import Dcb
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View

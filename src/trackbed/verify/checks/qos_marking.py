@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
-from trackbed.chain.boot import SCRIPT, WANTED
-from trackbed.chain.qos import traffic_class
+from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.steps.boot import SCRIPT, WANTED
+from trackbed.host.steps.qos import traffic_class
 from trackbed.verify.catalogue import judged
 from trackbed.verify.rdma_devices import BELOW, devices_of
 from trackbed.verify.rdma_devices import READS as DEVICES
@@ -15,8 +15,8 @@ from trackbed.verify.rdma_devices import READS as DEVICES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -6,8 +6,8 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
 from trackbed.fabric.model.ranges import text
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks.limits_processes import READS as PROCESSES
 from trackbed.verify.checks.limits_processes import processes
@@ -15,7 +15,7 @@ from trackbed.verify.checks.limits_processes import processes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -127,7 +127,7 @@ _Result = TypeVar("_Result")
 
 def guarded(work: Callable[[], _Result]) -> _Result:
     """Errors that a lab may end in, as one message and status 3: it could not be looked at."""
-    from trackbed.hosts.apply import HostError
+    from trackbed.host.transaction.apply import HostError
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed_lab.lab import LabError
     from trackbed_lab.runtime import CniCallError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
-    from trackbed.hosts.machine import Machine
+    from trackbed.host.machine import Machine
     from trackbed.kernel.netlink.codec import Message
     from trackbed.kernel.netlink.links import Link
     from trackbed.kernel.netlink.routes import Route

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trackbed.chain import kubelet
+from trackbed.host.steps import kubelet
 from trackbed_lab.vm.furnish import Text
 from trackbed_lab.vm.machine import cluster_mac
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.capture import pci as registers
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot import pci as registers
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.hardware import (
     BUSES,
@@ -22,8 +22,8 @@ from trackbed.verify.hardware import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

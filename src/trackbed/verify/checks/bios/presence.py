@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.hardware import (
     DEVICES,
@@ -24,7 +24,7 @@ from trackbed.verify.hardware import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.hardware import DEVICES, NVIDIA, attribute, kernel_log, logged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.capture.snapshot import Wanted
-from trackbed.chain import drivers as planned
-from trackbed.chain.setting import Module
-from trackbed.hosts.runner import Ran
+from trackbed.host.runner import Ran
+from trackbed.host.setting import Module
+from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.steps import drivers as planned
 from trackbed.verify.catalogue import judged
 from trackbed.verify.hardware import DEVICES, attribute, driver, functions, kernel_log, log_refusal, logged, reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

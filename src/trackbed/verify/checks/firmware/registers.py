@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from trackbed.capture import pci as pcie
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot import pci as pcie
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.hardware import DEVICES, NVIDIA_NIC, attribute, functions, virtual
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.capture import pci as registers
-from trackbed.capture.snapshot import Wanted
-from trackbed.chain import firmware as planned
-from trackbed.chain.setting import Firmware
-from trackbed.hosts.firmware import Value, parse
+from trackbed.host.kinds.firmware import Value, parse
+from trackbed.host.setting import Firmware
+from trackbed.host.snapshot import pci as registers
+from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.steps import firmware as planned
 from trackbed.verify.catalogue import judged
 from trackbed.verify.hardware import DEVICES, NVIDIA_NIC, accelerators, attribute, functions, virtual
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trackbed.capture.snapshot import Snapshot
-    from trackbed.chain.setting import Parameter
     from trackbed.fabric.plan.plan import PortPlan
+    from trackbed.host.setting import Parameter
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks.names.sources import devices
 from trackbed.verify.checks.vfs.functions import functions, shown
@@ -15,8 +15,8 @@ from trackbed.verify.checks.vfs.functions import functions, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

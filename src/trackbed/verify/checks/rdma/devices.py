@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks.rdma.stack import CLASSES, NODES, RDMA_OF
 from trackbed.verify.checks.vfs import owners
@@ -16,8 +16,8 @@ from trackbed.verify.rdma_devices import Device, devices_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
 from trackbed.fabric.model.ranges import V4, text
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.rdma_devices import BELOW, VIRTUAL, Device, devices_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import Addressed, PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from trackbed.capture.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.verify.catalogue import judged
 from trackbed.verify.checks.vfs.functions import Function, functions, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.kernel.netlink.vfs import Vf
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View

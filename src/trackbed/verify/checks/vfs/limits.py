@@ -10,8 +10,8 @@ from trackbed.verify.checks.vfs.functions import functions, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.capture.snapshot import Snapshot
     from trackbed.fabric.plan.plan import Common, PortPlan
+    from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.kernel.netlink.vfs import Vf
     from trackbed.verify.finding import Finding
     from trackbed.verify.view import View

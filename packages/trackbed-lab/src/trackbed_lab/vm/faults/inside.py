@@ -20,8 +20,8 @@ import msgspec
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.plan import NodePlan, Plan
-from trackbed.hosts import carriers, record
-from trackbed.hosts.machine import Machine
+from trackbed.host.machine import Machine
+from trackbed.host.transaction import carriers, record
 from trackbed.verify.doctor import diagnose
 from trackbed.verify.finding import BROKEN
 from trackbed.verify.gather import Patience

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trackbed.chain import settings
-from trackbed.hosts import record
-from trackbed.hosts.apply import apply
-from trackbed.hosts.machine import Machine
+from trackbed.host.machine import Machine
+from trackbed.host.steps import settings
+from trackbed.host.transaction import record
+from trackbed.host.transaction.apply import apply
 from trackbed_lab.vm.faults.fault import RefusedError
 
 if TYPE_CHECKING:

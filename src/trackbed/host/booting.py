@@ -1,0 +1,28 @@
+"""A host that has not finished booting: its boot unit makes VFs, and takes away those that apply would set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.runner import Ran
+
+if TYPE_CHECKING:
+    from trackbed.host.machine import Machine
+
+UNIT = "trackbed-boot.service"
+"""`chain.boot` writes it."""
+
+_JOB = ("systemctl", "show", "--property=Job", "--value", UNIT)
+_SETTLE = ("udevadm", "settle", "--timeout=30")
+
+
+def pending(machine: Machine) -> bool:
+    """Whether the boot unit waits for its turn or runs. A network namespace (`netns`) does not boot."""
+    shown = machine.run(_JOB) if machine.netns is None else None
+    return isinstance(shown, Ran) and shown.status == 0 and shown.output.strip() not in {"", "0"}
+
+
+def wait(machine: Machine) -> None:
+    """Wait until the unit has ended, five minutes at most (hosts.runner), and until udev has named what it made."""
+    machine.run(("systemctl", "start", UNIT))  # joins the job that is there
+    machine.run(_SETTLE)

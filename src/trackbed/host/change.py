@@ -1,0 +1,165 @@
+"""What a comparison of a machine with the plan yields: changes to make, and what could not be judged.
+
+compare ──> Comparison ──> changes   Change: have, want, and the operations that lead from one to the other
+                      └──> skipped   Skipped: this machine has no such thing, so nothing is wrong and nothing is done
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trackbed.host.setting import File, HugePages, KernelArguments, Setting
+from trackbed.kernel.netlink.codec import Message
+
+
+@dataclass(frozen=True, slots=True)
+class SysctlWrite:
+    """Write `value` to `/proc/sys/<key>`."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """Replace a whole file of ours; None deletes it."""
+
+    path: str
+    content: str | None
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeWrite:
+    """Write `value` to a file of sysfs or configfs; `first` is written before it, where the kernel wants that.
+
+    `folder` is made before, where it is not there: in configfs that is how something is shown.
+    """
+
+    path: str
+    value: str
+    first: str = ""
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a program; `back` is what undoes it, run after files have been put back."""
+
+    argv: tuple[str, ...]
+    back: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RdmaSet:
+    """Send one message to the kernel's RDMA core (NETLINK_RDMA)."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class DcbSet:
+    """Send messages of `netlink.dcb` one by one, reading the driver's answer to each."""
+
+    messages: tuple[Message, ...]
+
+
+Operation = Message | SysctlWrite | FileWrite | AttributeWrite | Run | RdmaSet | DcbSet
+
+Action = Literal["add", "change", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. `setting` is None for what is there and no longer planned.
+
+    `do` is empty where Trackbed will not mend it; `advice` then says who can. Otherwise `advice` tells what besides a
+    write will happen: the programs that are run, and what a person must do afterwards.
+    """
+
+    setting: Setting | None
+    step: str
+    rail: int | None
+    what: str
+    have: str
+    want: str
+    action: Action
+    do: tuple[Operation, ...]
+    advice: str = ""
+    reboot: bool = False
+    """All is set for the next boot, and only that boot is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A setting that has no meaning on this machine, and why."""
+
+    setting: Setting
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything that one look at a machine found, in the order in which it must be set."""
+
+    changes: tuple[Change, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def without_files(found: Comparison) -> Comparison:
+    """The same but for what only the next boot would see: files of ours and kernel arguments."""
+    kept = tuple(change for change in found.changes if not _for_boot(change))
+    return Comparison(kept, found.skipped)
+
+
+def _for_boot(change: Change) -> bool:
+    want = change.setting.want if change.setting else None
+    return isinstance(want, File | KernelArguments | HugePages) or any(isinstance(op, FileWrite) for op in change.do)
+
+
+def document(found: Comparison) -> dict[str, object]:
+    """A comparison as a document for machines; `reboot` says that something waits for the next boot."""
+    changes = [
+        {"step": c.step, "rail": c.rail, "what": c.what, "have": c.have, "want": c.want, "action": c.action}
+        | ({"advice": c.advice} if c.advice else {})
+        | ({"reboot": True} if c.reboot else {})
+        for c in found.changes
+    ]
+    return {
+        "reboot": any(change.reboot for change in found.changes),
+        "changes": changes,
+        "skipped": [{"what": s.what, "reason": s.reason} for s in found.skipped],
+    }
+
+
+NOTHING = "-"
+"""Stands for "not there" in `have` and `want`."""
+
+
+def wanted(setting: Setting, what: str, have: str, want: str, do: tuple[Operation, ...]) -> Change:
+    """The change that fulfils a setting."""
+    action: Action = "add" if have == NOTHING else "change"
+    return Change(setting, setting.step, setting.rail, what, have, want, action, do, _runs(do))
+
+
+def refused(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
+    """A setting that only a person can fulfil."""
+    return Change(setting, setting.step, setting.rail, what, have, want, "change", (), advice)
+
+
+def awaiting(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
+    """A setting that stands for the next boot and cannot be had before."""
+    return Change(setting, setting.step, setting.rail, what, have, want, "change", (), advice, reboot=True)
+
+
+def stale(step: str, rail: int | None, what: str, have: str, do: tuple[Operation, ...]) -> Change:
+    """The removal of something that is ours and no longer planned."""
+    return Change(None, step, rail, what, have, NOTHING, "remove", do, _runs(do))
+
+
+def _runs(do: tuple[Operation, ...]) -> str:
+    """The programs that operations run, for people; empty if none."""
+    listed = [" ".join(operation.argv) for operation in do if isinstance(operation, Run)]
+    return f"apply runs: {'; '.join(listed)}" if listed else ""

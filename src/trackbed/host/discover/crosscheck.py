@@ -1,0 +1,47 @@
+"""What was discovered, held against the catalogue of servers. The machine wins; a difference is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.model.servers import Server, servers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.host.discover.inventory import Inventory
+    from trackbed.host.discover.rails import Found
+
+
+def known_as(inventory: Inventory) -> dict[str, Server]:
+    """Servers of the catalogue that have this product name; several where a maker sells one with several GPUs."""
+    product = inventory.product.strip()
+    return {name: server for name, server in servers().items() if product and product in server.products}
+
+
+def crosscheck(inventory: Inventory, found: Found) -> tuple[str | None, tuple[str, ...]]:
+    """(the server of the catalogue that this is, what differs from it); None where the catalogue has none like it.
+
+    Of several with one product name the one with the fewest differences is meant.
+    """
+    candidates = {name: tuple(_differences(inventory, found, one)) for name, one in known_as(inventory).items()}
+    if not candidates:
+        return None, ()
+    name = min(candidates, key=lambda one: len(candidates[one]))
+    return name, tuple(f"{name} in the catalogue {what}" for what in candidates[name])
+
+
+def _differences(inventory: Inventory, found: Found, server: Server) -> Iterator[str]:
+    if len(inventory.gpus) != server.gpus.count:
+        yield f"has {server.gpus.count} GPUs, here are {len(inventory.gpus)}"
+    ids = {rail.nic.id for rail in found.rails}
+    if server.nic.id and ids and ids != {server.nic.id}:
+        yield f"has rails of {server.nic.model} ({server.nic.id}), here they are {', '.join(sorted(ids))}"
+    if server.ports is None:
+        return
+    here = tuple(rail.nic.pci for rail in found.rails)
+    if len(here) != len(server.ports):
+        yield f"has {len(server.ports)} rails, here are {len(here)}"
+    for rail, (theirs, ours) in enumerate(zip(server.ports, here, strict=False)):
+        if theirs != ours:
+            yield f"has rail {rail} at {theirs}, here it is {ours}"

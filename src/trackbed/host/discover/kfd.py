@@ -1,0 +1,26 @@
+"""In which order ROCm counts AMD's GPUs: that of the kernel's compute topology, not that of PCI addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.discover.wanted import KFD
+
+if TYPE_CHECKING:
+    from trackbed.host.snapshot.snapshot import Snapshot
+
+
+def kfd_order(seen: Snapshot) -> dict[str, int]:
+    """PCI address -> index; empty without the amdgpu driver's compute part."""
+    nodes = sorted(seen.glob(f"{KFD}/*/properties"), key=lambda path: int(path.split("/")[-2]))
+    gpus = [pci for path in nodes if (pci := _gpu(seen.text(path) or ""))]
+    return {pci: index for index, pci in enumerate(gpus)}
+
+
+def _gpu(properties: str) -> str | None:
+    """The PCI address of a node that is a GPU (it has SIMD units): domain, and location_id = bus:device.function."""
+    told = {words[0]: words[1] for words in map(str.split, properties.splitlines()) if len(words) > 1}
+    if told.get("simd_count", "0") == "0" or not told.get("location_id", "").isdigit():
+        return None
+    place, domain = int(told["location_id"]), int(told.get("domain", "0"))
+    return f"{domain:04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.{place & 7}"

@@ -1,0 +1,60 @@
+"""How near two PCIe devices are, in the words of nvidia-smi: PIX, PXB, PHB, NODE, SYS."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trackbed.host.discover.inventory import Gpu, Inventory, Nic
+
+_ONE_SWITCH = 4
+"""From one device up to a switch and down to another: each has its own port of the switch."""
+
+
+class Near(IntEnum):
+    """Smaller is nearer."""
+
+    PIX = 0
+    """Behind one PCIe switch."""
+    PXB = 1
+    """Behind several switches of one tree; traffic between them never meets the CPU."""
+    PHB = 2
+    """Below one host bridge: traffic goes through the CPU."""
+    NODE = 3
+    """At one NUMA node."""
+    SYS = 4
+    """Across sockets, or nobody tells."""
+
+    @property
+    def switched(self) -> bool:
+        """Whether traffic between the two stays in switches."""
+        return self <= Near.PXB
+
+
+def nearness(inventory: Inventory, gpu: Gpu, nic: Nic) -> Near:
+    """How near they are: by the PCIe tree, or by what nvidia-smi said where that is nearer (a VM hides the tree)."""
+    by_path = _by_path(gpu, nic)
+    told = inventory.matrix.get(gpu.pci, {}).get(nic.pci)
+    return min(by_path, Near[told]) if told is not None and told in Near.__members__ else by_path
+
+
+def hops(gpu: Gpu, nic: Nic) -> int:
+    """Links between the two through the PCIe tree."""
+    shared = _shared(gpu, nic)
+    return len(gpu.path) + len(nic.path) - 2 * shared
+
+
+def _by_path(gpu: Gpu, nic: Nic) -> Near:
+    shared = _shared(gpu, nic)
+    if shared > 1:
+        return Near.PIX if hops(gpu, nic) <= _ONE_SWITCH else Near.PXB
+    if shared:
+        return Near.PHB
+    return Near.NODE if gpu.numa is not None and gpu.numa == nic.numa else Near.SYS
+
+
+def _shared(gpu: Gpu, nic: Nic) -> int:
+    pairs = zip(gpu.path, nic.path, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,0 +1,207 @@
+"""Which NICs of a machine are its rails, in GPU order, and why the others are not.
+
+    all NICs ── set aside: VFs, guests' NICs, management ──> one model at one speed ──> nearest to each GPU ──> rails
+
+A rail's NIC is of the model that most GPUs reach through PCIe switches; where no GPU does (no switch, no GPU), of the
+fastest model, then of the one there is most of. Each card is one rail, by its first function, unless there are more
+GPUs than cards and as many functions as GPUs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from trackbed.host.discover.nearness import Near, hops, nearness
+from trackbed.host.discover.read import models
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from trackbed.host.discover.inventory import Gpu, Inventory, Nic
+
+MANAGEMENT_MBPS = 25_000
+"""Up to this speed, beside faster NICs, a NIC is one for management."""
+
+
+class Role(Enum):
+    """What a NIC that is no rail is for."""
+
+    MANAGEMENT = "management"
+    STORAGE = "storage"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """One rail of a machine."""
+
+    nic: Nic
+    gpus: tuple[int, ...]
+    """Indexes of the GPUs it serves."""
+    near: Near | None
+    """How near the farthest of them is; None without GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A NIC that is no rail."""
+
+    nic: Nic
+    role: Role
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What becomes of the NICs of one machine."""
+
+    rails: tuple[Rail, ...]
+    aside: tuple[Aside, ...]
+    """By PCI address."""
+    doubts: tuple[str, ...] = ()
+    """What a person should look at before trusting the order."""
+
+
+def rails(inventory: Inventory) -> Found:
+    """Choose the rails of a machine; every NIC is either a rail or set aside with the reason."""
+    aside = [one for nic in inventory.nics if (one := _never(nic, inventory.nics))]
+    left = [nic for nic in inventory.nics if nic not in {one.nic for one in aside}]
+    chosen = _best(inventory, left)
+    ports, spare = _ports(chosen, len(inventory.gpus))
+    aside += [_other_model(nic, chosen) for nic in left if nic not in chosen]
+    aside += [Aside(nic, Role.OTHER, f"second port of the card of {nic.card}.0") for nic in spare]
+    placed, doubts = _placed(inventory, ports)
+    aside += [
+        Aside(nic, Role.STORAGE, "same model as the rails, and beside no GPU of its own")
+        for nic in ports
+        if nic not in {rail.nic for rail in placed}
+    ]
+    return Found(placed, tuple(sorted(aside, key=lambda one: one.nic.pci)), doubts)
+
+
+def _never(nic: Nic, nics: Iterable[Nic]) -> Aside | None:
+    """What no choice can make a rail."""
+    known = models().get(nic.id)
+    if nic.pf:
+        return Aside(nic, Role.OTHER, f"virtual function of {nic.pf}")
+    if nic.default_route:
+        return Aside(nic, Role.MANAGEMENT, "the default route leads through it")
+    if known and known.role == "companion":
+        return Aside(nic, Role.OTHER, f"{known.model} is never a rail")
+    fastest = max(other.fastest for other in nics)
+    if 0 < nic.fastest <= MANAGEMENT_MBPS < fastest:
+        return Aside(nic, Role.MANAGEMENT, f"{_gbps(nic.fastest)}, and others here have {_gbps(fastest)}")
+    if nic.label and nic.fastest < fastest:
+        return Aside(nic, Role.MANAGEMENT, f"onboard ({nic.label})")
+    return None
+
+
+_Kind = tuple[str, str, int]
+"""Id, subsystem, functions of the card: cards of one kind can stand in for each other."""
+
+
+def _best(inventory: Inventory, nics: Sequence[Nic]) -> list[Nic]:
+    """The NICs of the kind that the rails are of."""
+    kinds: dict[_Kind, list[Nic]] = defaultdict(list)
+    functions = _functions(nics)
+    for nic in nics:
+        kinds[nic.id, nic.subsystem, functions[nic.card]].append(nic)
+
+    def worth(kind: list[Nic]) -> tuple[int, int, int]:
+        served = sum(any(nearness(inventory, gpu, nic).switched for nic in kind) for gpu in inventory.gpus)
+        return served, max(nic.fastest for nic in kind), len({nic.card for nic in kind})
+
+    return max(kinds.values(), key=worth, default=[])
+
+
+def _functions(nics: Iterable[Nic]) -> Mapping[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for nic in nics:
+        found[nic.card] += 1
+    return found
+
+
+def _ports(nics: Sequence[Nic], gpus: int) -> tuple[list[Nic], list[Nic]]:
+    """(one function for each rail, the functions that are left)."""
+    cards = {nic.card: nic for nic in reversed(nics)}
+    if len(cards) < gpus and len(nics) <= gpus:
+        return list(nics), []
+    first = [nic for nic in nics if cards[nic.card] is nic]
+    return first, [nic for nic in nics if nic not in first]
+
+
+def _other_model(nic: Nic, chosen: Sequence[Nic]) -> Aside:
+    rail = chosen[0]
+    what = nic.model or nic.id
+    if nic.id != rail.id:
+        return Aside(nic, Role.STORAGE, f"{what}, and the rails are {rail.model or rail.id}")
+    return Aside(nic, Role.STORAGE, f"{what} on another kind of card than the rails")
+
+
+def _placed(inventory: Inventory, ports: Sequence[Nic]) -> tuple[tuple[Rail, ...], tuple[str, ...]]:
+    """The rails in GPU order."""
+    if not inventory.gpus:
+        return tuple(Rail(nic, (), None) for nic in ports), ("no GPU was seen: the rails are in order of PCI address",)
+    pairs = _paired(inventory, _beside(inventory, ports))
+    by_nic: dict[str, list[Gpu]] = defaultdict(list)
+    by_gpu = {gpu.index: nic for gpu, nic in pairs}
+    for gpu, nic in pairs:
+        by_nic[nic.pci].append(gpu)
+    here = [nic for nic in ports if nic.pci in by_nic]
+    ordered = sorted(here, key=lambda nic: (min(gpu.index for gpu in by_nic[nic.pci]), nic.pci))
+    placed = tuple(_rail(inventory, nic, by_nic[nic.pci]) for nic in ordered)
+    return placed, tuple(_doubts(inventory, placed, len(by_gpu)))
+
+
+def _rail(inventory: Inventory, nic: Nic, gpus: Sequence[Gpu]) -> Rail:
+    farthest = max(nearness(inventory, gpu, nic) for gpu in gpus)
+    return Rail(nic, tuple(sorted(gpu.index for gpu in gpus)), farthest)
+
+
+def _beside(inventory: Inventory, ports: Sequence[Nic]) -> Sequence[Nic]:
+    """Only the ports behind a switch with a GPU, where every GPU has such a port."""
+    reach = {gpu.pci: [nic for nic in ports if nearness(inventory, gpu, nic).switched] for gpu in inventory.gpus}
+    near = [nic for nic in ports if any(nic in reached for reached in reach.values())]
+    return near if all(reach.values()) else ports
+
+
+def _paired(inventory: Inventory, ports: Sequence[Nic]) -> list[tuple[Gpu, Nic]]:
+    """GPUs and NICs, nearest first, each as often as there are more of the other.
+
+    Left-over NICs stay unpaired only where they are fewer than the GPUs: 9 cards for 8 GPUs have one that is no rail.
+    """
+    gpus = inventory.gpus
+    nics_each = max(1, len(ports) // len(gpus))
+    gpus_each = -(-len(gpus) // len(ports)) if ports else 0
+    both = ((gpu, nic) for gpu in gpus for nic in ports)
+    options = sorted(both, key=lambda one: (nearness(inventory, *one), hops(*one), one[0].index, one[1].pci))
+    room_gpu = {gpu.pci: nics_each for gpu in gpus}
+    room_nic = {nic.pci: gpus_each for nic in ports}
+    pairs = []
+    for gpu, nic in options:
+        if room_gpu[gpu.pci] and room_nic[nic.pci]:
+            room_gpu[gpu.pci] -= 1
+            room_nic[nic.pci] -= 1
+            pairs.append((gpu, nic))
+    return pairs
+
+
+def _doubts(inventory: Inventory, placed: Sequence[Rail], served: int) -> Iterable[str]:
+    if served < len(inventory.gpus):
+        yield f"{len(inventory.gpus) - served} of {len(inventory.gpus)} GPUs have no rail"
+    order = [gpu for rail in placed for gpu in rail.gpus]
+    if order != sorted(order):
+        yield "GPUs of one rail do not follow each other: the Fabric numbers them in order of rails"
+    far = [str(rail) for rail, one in enumerate(placed) if one.near is Near.SYS]
+    if far:
+        yield (
+            f"nothing tells that the NICs of rail {', '.join(far)} stand beside a GPU (other socket, or a VM that "
+            "hides it): they are in order of PCI address"
+        )
+
+
+def _gbps(mbps: int) -> str:
+    return f"{mbps / 1000:g} Gb/s"

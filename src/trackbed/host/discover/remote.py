@@ -1,0 +1,45 @@
+"""Inventories of other hosts: each is asked over SSH to discover itself, many at once by ClusterShell.
+
+Keys, users and jump hosts are those of the user's OpenSSH configuration. Trackbed must be installed on the hosts; where
+it is not, `trackbed capture` elsewhere and an archive do the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from ClusterShell.Task import task_self
+
+from trackbed.host.discover.inventory import Inventory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMAND = "trackbed discover -o json"
+TIMEOUT_SECONDS = 120
+"""Reading the VPD of a dozen cards takes seconds; nvidia-smi may take a minute without its daemon."""
+FANOUT = 64
+_SSH_OPTIONS = "-o BatchMode=yes"
+"""A host that wants a password is one that cannot be asked."""
+
+
+def ask(hosts: Sequence[str]) -> tuple[list[Inventory], dict[str, str]]:
+    """(inventories in the order of hosts, host -> why it has none). A host is called as it was asked for."""
+    engine = task_self()
+    engine.set_info("fanout", FANOUT)
+    engine.set_info("ssh_options", _SSH_OPTIONS)
+    engine.shell(COMMAND, nodes=",".join(hosts), timeout=TIMEOUT_SECONDS, stderr=True)
+    engine.run()
+    answers = {host: _answer(engine, host) for host in hosts}
+    found = [one for one in answers.values() if isinstance(one, Inventory)]
+    return found, {host: one for host, one in answers.items() if isinstance(one, str)}
+
+
+def _answer(engine: Any, host: str) -> Inventory | str:  # noqa: ANN401 - ClusterShell has no types
+    """What one host said: its inventory, or the reason that it has none."""
+    try:
+        return msgspec.structs.replace(msgspec.json.decode(bytes(engine.key_buffer(host)), type=Inventory), host=host)
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        said = bytes(engine.key_error(host)).decode(errors="replace").strip().splitlines()
+        return said[-1] if said else f"no answer to `{COMMAND}` within {TIMEOUT_SECONDS} s"

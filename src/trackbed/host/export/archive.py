@@ -1,0 +1,51 @@
+"""A tar of one host's files: `tar -C / -xf` leaves exactly the files of `trackbed apply`.
+
+The same plan gives the same bytes: sorted by path, owner root, all times 0, POSIX ustar (IEEE Std 1003.1, pax). Folders
+are left out: those that are there keep their permissions, tar(1) makes the others.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import TYPE_CHECKING
+
+from trackbed.host.export.arguments import GRUB_FILE, arguments, grub_file
+from trackbed.host.export.files import HostFile, files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.host.render import Format
+
+
+def archive(node: NodePlan, network: Format, vendor: str | None) -> bytes:
+    """An uncompressed tar, GRUB's drop-in for a CPU of this vendor (a key of `arguments.IOMMU`) included.
+
+    Raises ValueError where the arguments depend on the CPU and no vendor is given.
+    """
+    return pack((*files(node, network), *_grub(node, vendor)))
+
+
+def pack(found: Iterable[HostFile]) -> bytes:
+    """These files as a tar."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for file in sorted(found, key=lambda one: one.path):
+            raw = file.content.encode()
+            member = tarfile.TarInfo(file.path.lstrip("/"))
+            member.size, member.mode = len(raw), file.mode
+            member.uname = member.gname = "root"
+            tar.addfile(member, io.BytesIO(raw))
+    return stream.getvalue()
+
+
+def _grub(node: NodePlan, vendor: str | None) -> tuple[HostFile, ...]:
+    wanted = arguments(node)
+    if wanted is None:
+        return ()
+    if vendor is None and wanted.iommu:
+        message = f"node {node.name} wants the IOMMU on, and how that is said depends on its CPU"
+        raise ValueError(message)
+    return (HostFile(GRUB_FILE, grub_file(wanted.words(vendor or "")), 0o644),)

@@ -1,0 +1,131 @@
+"""Kernel arguments for a host that Trackbed does not run on: which, and a shell script that gives them to its loader.
+
+    kernelstub   /etc/kernelstub/configuration is there        kernelstub --add-options
+    grubby       boot loader entries and grubby(8) are there   grubby --update-kernel=ALL --args
+    GRUB         /etc/default/grub is there                    a drop-in of ours, then update-grub or grub-mkconfig
+
+The same choice, the same files and the same order of words as `trackbed apply`, which finds nothing left to do.
+How the IOMMU is put in pass-through depends on the CPU, so the script asks /proc/cpuinfo.
+(Documentation/admin-guide/kernel-parameters.txt; GNU GRUB manual 2.12, "Simple configuration handling".)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.setting import HEAD, KernelArguments
+from trackbed.host.steps import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trackbed.fabric.plan.plan import NodePlan
+
+GRUB_FILE = "/etc/default/grub.d/90-trackbed.cfg"
+OTHER_FILE = "/etc/trackbed/kernel-arguments"
+"""Says which arguments of another loader are ours."""
+
+IOMMU: Mapping[str, tuple[str, ...]] = {
+    "GenuineIntel": ("intel_iommu=on", "iommu=pt"),
+    "AuthenticAMD": ("amd_iommu=on", "iommu=pt"),
+    "HygonGenuine": ("amd_iommu=on", "iommu=pt"),
+    "Arm": ("iommu.passthrough=1",),
+}
+"""Vendor, as /proc/cpuinfo says it (Arm: "CPU implementer" is there) -> words that put its IOMMU in pass-through."""
+
+CPUS: Mapping[str, str] = {"intel": "GenuineIntel", "amd": "AuthenticAMD", "arm": "Arm"}
+"""What a person calls a vendor -> what /proc/cpuinfo calls it."""
+
+_SCRIPT = """\
+words={words}
+one_size={one_size}
+{iommu}\
+plain() {{ # one file says which arguments are ours
+\t[ "$one_size" = yes ] || {{
+\t\techo "trackbed: $1 cannot tell several hugepages= apart; pass by hand: $words" >&2
+\t\texit 1
+\t}}
+\tmkdir -p /etc/trackbed
+\tprintf '%s\\n%s\\n' {head} "$words" >{other}
+}}
+if [ -f /etc/kernelstub/configuration ]; then
+\tplain kernelstub
+\tkernelstub --add-options "$words"
+elif ls /boot/loader/entries/*.conf >/dev/null 2>&1 && command -v grubby >/dev/null; then
+\tplain grubby
+\tgrubby --update-kernel=ALL --args="$words"
+elif [ -f /etc/default/grub ]; then
+\tmkdir -p /etc/default/grub.d
+\tprintf '%s\\nGRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT %s"\\n' {head} "$words" >{grub}
+\tif command -v update-grub >/dev/null; then
+\t\tupdate-grub
+\telif [ -d /boot/grub2 ]; then
+\t\tgrub2-mkconfig -o /boot/grub2/grub.cfg
+\telse
+\t\tgrub-mkconfig -o /boot/grub/grub.cfg
+\tfi
+else
+\techo "trackbed: no boot loader known here (GRUB, grubby, kernelstub); pass by hand: $words" >&2
+\texit 1
+fi
+"""
+
+_VENDOR = """\
+case $(sed -n 's/^vendor_id[[:blank:]]*: *//p; s/^CPU implementer.*/Arm/p' /proc/cpuinfo | sed q) in
+{cases}*)
+\techo "trackbed: /proc/cpuinfo does not say whose CPU this is, and each has its own IOMMU switch" >&2
+\texit 1
+\t;;
+esac
+words="$iommu${{words:+ $words}}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of one node but for the IOMMU's; `iommu` says whether those come before them."""
+
+    groups: tuple[str, ...]
+    iommu: bool
+
+    def words(self, vendor: str) -> str:
+        """All arguments as one line for a CPU of this vendor (a key of `IOMMU`)."""
+        return " ".join((*(IOMMU[vendor] if self.iommu else ()), *self.groups))
+
+
+def arguments(node: NodePlan) -> Arguments | None:
+    """The kernel arguments of a node; None where the plan asks for none."""
+    for setting in settings(node, ("cmdline",)):
+        want = setting.want
+        if isinstance(want, KernelArguments) and (want.groups or want.iommu):
+            return Arguments(want.groups, want.iommu)
+    return None
+
+
+def script(wanted: Arguments) -> str:
+    """A program for sh(1), as root, that gives the arguments to the boot loader of the machine it runs on."""
+    sizes = sum(group.startswith("hugepagesz=") for group in wanted.groups)
+    return "set -eu\n" + _SCRIPT.format(
+        words=f"'{' '.join(wanted.groups)}'",
+        one_size="no" if sizes > 1 else "yes",
+        iommu=_vendor() if wanted.iommu else "",
+        head=f"'{HEAD.strip()}'",
+        other=OTHER_FILE,
+        grub=GRUB_FILE,
+    )
+
+
+def grub_file(words: str) -> str:
+    """GRUB's drop-in with these arguments, as grub-mkconfig reads it."""
+    return f"{HEAD}{grub_line(words)}\n"
+
+
+def grub_line(words: str) -> str:
+    """The one line of the drop-in that says something."""
+    return f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {words}"'
+
+
+def _vendor() -> str:
+    cases = "".join(f"{vendor}) iommu='{' '.join(words)}' ;;\n" for vendor, words in IOMMU.items())
+    return _VENDOR.format(cases=cases)

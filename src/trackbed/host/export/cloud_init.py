@@ -1,0 +1,56 @@
+"""cloud-init user-data: a host that comes from an image writes its files at its first boot, then boots once more.
+
+The document is one of several that cloud-init may merge: its lists are appended to those of the site's own user-data
+(`merge_how`). The reboot is cloud-init's own (`power_state`), once for each instance: names of ports, kernel arguments
+and module options count from a boot. (cloud-init reference: Cloud config modules write_files, runcmd, power_state;
+datasource NoCloud for `meta-data`.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.export.arguments import arguments, script
+from trackbed.host.export.blocks import block, scalar
+from trackbed.host.export.files import files
+
+if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.host.export.files import HostFile
+    from trackbed.host.render import Format
+
+MERGE = """\
+merge_how:
+  - {name: list, settings: [append]}
+  - {name: dict, settings: [no_replace, recurse_list]}
+"""
+
+_REBOOT = """\
+power_state:
+  mode: reboot
+  message: "Trackbed: names, kernel arguments and VFs of the rails come with this boot"
+"""
+
+
+def user_data(node: NodePlan, network: Format) -> str:
+    """A cloud-config document for this node."""
+    head = f"#cloud-config\n# Node {node.name} of Fabric {node.common.fabric}, written by Trackbed.\n"
+    written = "".join(_file(file) for file in files(node, network))
+    return f"{head}{MERGE}write_files:\n{written}{_run(node)}{_REBOOT}"
+
+
+def meta_data(node: NodePlan) -> str:
+    """NoCloud's second file: the host is called as in the plan, by which Trackbed finds its part of it."""
+    return f"instance-id: {scalar(node.name)}\nlocal-hostname: {scalar(node.name)}\n"
+
+
+def _file(file: HostFile) -> str:
+    return (
+        f"  - path: {scalar(file.path)}\n    owner: root:root\n    permissions: '{file.mode:04o}'\n"
+        f"    content: {block(file.content, 6)}"
+    )
+
+
+def _run(node: NodePlan) -> str:
+    wanted = arguments(node)
+    return f"runcmd:\n  - - sh\n    - -c\n    - {block(script(wanted), 6)}" if wanted else ""

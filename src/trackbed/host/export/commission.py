@@ -1,0 +1,49 @@
+"""Which hardware the plan expects, and the program that MAAS runs on a machine to look whether it is there.
+
+The program is a text of its own (`commissioning.txt`), for the Python of MAAS' ephemeral system, standard library only;
+what it expects is put into it as JSON. Nodes with the same hardware share one entry, so a thousand alike cost a line.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
+
+NAME = "50-trackbed"
+"""MAAS runs commissioning scripts by name; 50 comes after its own that list the hardware."""
+
+
+def program(nodes: Iterable[NodePlan]) -> str:
+    """The commissioning script for these nodes."""
+    text = resources.files("trackbed.host.export").joinpath("commissioning.txt").read_text("utf-8")
+    return text.replace("@NAME@", NAME).replace("@EXPECTED@", msgspec.json.encode(expected(nodes)).decode())
+
+
+def expected(nodes: Iterable[NodePlan]) -> dict[str, Any]:
+    """`hosts`: name -> index into `machines`: what each kind of machine must have."""
+    machines: dict[bytes, int] = {}
+    hosts = {node.name: machines.setdefault(msgspec.json.encode(machine(node)), len(machines)) for node in nodes}
+    return {"hosts": hosts, "machines": [msgspec.json.decode(raw) for raw in machines]}
+
+
+def machine(node: NodePlan) -> dict[str, Any]:
+    """Ports, VFs of each, whether there must be an IOMMU, memory for huge pages in KiB."""
+    kernel = node.common.kernel
+    return {
+        "ports": [_port(port) for port in node.ports],
+        "nic": node.nic,
+        "vfs": node.common.vfs,
+        "iommu": bool(kernel and kernel.iommu),
+        "hugepages_kib": sum(size_kib * count for size_kib, count in kernel.hugepages) if kernel else 0,
+    }
+
+
+def _port(port: PortPlan) -> dict[str, Any]:
+    return {"rail": port.rail, "pci": port.pci, "mac": port.mac}

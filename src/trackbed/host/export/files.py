@@ -1,0 +1,64 @@
+"""The files of one host, whichever tool brings them there: network, steps' own files, each with its permissions.
+
+The same bytes as `trackbed apply` writes. A setting's `needs` (a file means nothing where, say, no containerd is) are
+not asked here: the host may not even be installed yet, and a file whose program is missing does nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.render import FORMATS, mode
+from trackbed.host.setting import File
+from trackbed.host.steps import boot, kubelet, limits, rdma, runtime, settings
+
+if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.host.render import Format
+
+STEPS = ("rdma", "qos", "limits", "kubelet", "runtime")
+"""The steps that want files: the others' settings, most of them addresses and routes, need not be made here."""
+
+OWN = (
+    "/etc/netplan/90-trackbed.yaml",
+    "/etc/systemd/network/10-trackbed-*.link",
+    "/etc/systemd/network/10-trackbed-*.network",
+    "/etc/systemd/network/10-netplan-*.network.d/90-trackbed.conf",
+    "/etc/NetworkManager/system-connections/trackbed-*.nmconnection",
+    "/etc/sysctl.d/90-trackbed.conf",
+    "/etc/iproute2/rt_tables.d/trackbed.conf",
+    rdma.MODPROBE,
+    rdma.RULES,
+    boot.UNIT,
+    boot.WANTED,
+    boot.SCRIPT,
+    limits.MEMLOCK,
+    kubelet.DROP_IN,
+    runtime.DROP_IN,
+    runtime.NODE_PLAN,
+)
+"""Every name that a file of ours can have; those that no plan asks for any more are deleted by who can delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFile:
+    """A whole file: absolute path, text that ends with a line's end, permissions."""
+
+    path: str
+    content: str
+    mode: int
+
+
+def files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
+    """All files of the node, its network in this format, by path."""
+    found = [HostFile(path, content, mode(path)) for path, content in FORMATS[network](node).items()]
+    wanted = [setting.want for setting in settings(node, STEPS)]
+    found += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, File)]
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def own_expressions() -> tuple[str, ...]:
+    """`OWN` as regular expressions that match a whole path."""
+    return tuple(f"^{'[^/]*'.join(re.escape(part) for part in name.split('*'))}$" for name in OWN)

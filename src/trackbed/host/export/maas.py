@@ -1,0 +1,110 @@
+"""MAAS: a commissioning script and tags, by which machines are found that the plan was made for.
+
+Tags are XPath definitions over what lshw saw (`lshw -xml`, which MAAS keeps of each machine), so MAAS sets them itself:
+
+    trackbed-FABRIC      every port of one of the plan's machines is there
+    trackbed-FABRIC-0    one kind of machine, where the plan has several
+
+Machines are deployed with the cloud-init user-data (`maas PROFILE machine deploy SYSTEM_ID user_data=...`), which sees
+to the kernel arguments too; were they options of a tag as well, two places would have to agree.
+(MAAS: "Commissioning scripts", "Tags"; lshw's XML: `businfo` holds pci@ADDRESS, `serial` the MAC address.)
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.export.commission import NAME, machine, program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
+
+MAX_KINDS = 32
+"""Machines told apart by MAC address are as many kinds as nodes; so many tags would help nobody."""
+
+_HEAD = "# Tags of MAAS; tags.sh makes them.\n"
+_NONE = f"""\
+# No tags: the Fabric names ports by interface only, or by MAC address on more than {MAX_KINDS} hosts. Give ports by PCI
+# address; the commissioning script tells hosts apart all the same.
+[]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag of MAAS: `definition` is XPath 1.0 over lshw's XML."""
+
+    name: str
+    comment: str
+    definition: str
+
+
+def render(nodes: Sequence[NodePlan]) -> dict[str, str]:
+    """Content of all files by name; those that end in `.sh`, and the script, are programs."""
+    every = tuple(tags(nodes))
+    listed = "".join(_yaml(tag) for tag in every)
+    return {
+        NAME: program(nodes),
+        "tags.yaml": (_HEAD if every else _NONE) + listed,
+        "tags.sh": _shell(every),
+    }
+
+
+def tags(nodes: Sequence[NodePlan]) -> Iterator[Tag]:
+    """The tags of these nodes of one Fabric; none where no port is known by its hardware."""
+    kinds = {repr(machine(node)): node for node in nodes}
+    known = [(node, found) for node in kinds.values() if (found := _has(node.ports))]
+    if not known:
+        return
+    name = f"trackbed-{nodes[0].common.fabric}"
+    if len(known) <= MAX_KINDS:
+        every = " or ".join(f"({found})" for _, found in known)
+        yield Tag(name, f"has the ports of Fabric {nodes[0].common.fabric}", every)
+    if 1 < len(known) <= MAX_KINDS:
+        for number, (node, found) in enumerate(known):
+            yield Tag(f"{name}-{number}", f"has the ports of {node.name} and its like", found)
+
+
+def _has(ports: Sequence[PortPlan]) -> str:
+    """XPath that is true where all these ports are; empty where one cannot be recognised."""
+    conditions = [_is(port) for port in ports]
+    network = '//node[@class="network"]'
+    return " and ".join(f"{network}{condition}" for condition in conditions) if all(conditions) else ""
+
+
+def _is(port: PortPlan) -> str:
+    if port.pci:
+        return f'[businfo="pci@{port.pci}"]'
+    return f'[serial="{port.mac.lower()}"]' if port.mac else ""
+
+
+def _yaml(tag: Tag) -> str:
+    first, *rest = (f"{key}: {json.dumps(value)}\n" for key, value in asdict(tag).items())
+    return f"- {first}{''.join(f'  {line}' for line in rest)}"
+
+
+def _shell(every: Sequence[Tag]) -> str:
+    lines = "".join(f"tag {' '.join(shlex.quote(f'{k}={v}') for k, v in asdict(tag).items())}\n" for tag in every)
+    return f"""#!/bin/sh
+# Makes or renews the tags and the commissioning script: ./tags.sh PROFILE, after `maas login PROFILE ...`.
+set -eu
+profile=${{1:?say which profile of the maas command, as in: ./tags.sh admin}}
+cd "$(dirname "$0")"
+tag() {{ # NAME=... and the other fields
+	maas "$profile" tag read "${{1#name=}}" >/dev/null 2>&1 || {{
+		maas "$profile" tags create "$@"
+		return
+	}}
+	maas "$profile" tag update "${{1#name=}}" "$@"
+}}
+{lines}if maas "$profile" node-script read {NAME} >/dev/null 2>&1; then
+	maas "$profile" node-script update {NAME} script@={NAME}
+else
+	maas "$profile" node-scripts create name={NAME} script@={NAME}
+fi
+"""

@@ -1,0 +1,1 @@
+"""The kinds of setting: each is read, compared and described here."""

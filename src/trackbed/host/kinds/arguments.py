@@ -1,0 +1,118 @@
+"""What kernel arguments mean: which of the wanted ones a command line has, and which it contradicts.
+
+The kernel reads arguments from left to right (Documentation/admin-guide/kernel-parameters.rst). For most the last one
+wins; `pci`, `iommu`, `intel_iommu` and `amd_iommu` are lists that add up; a `hugepages` counts for the `hugepagesz`
+before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.machine import Absent, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trackbed.host.machine import Machine
+
+_LISTS = frozenset({"pci", "iommu", "intel_iommu", "amd_iommu"})
+_AGAINST = {
+    "iommu": frozenset({"off", "nopt", "soft"}),
+    "intel_iommu": frozenset({"off"}),
+    "amd_iommu": frozenset({"off"}),
+    "pci": frozenset({"realloc=off"}),
+}
+"""Words in a list that say the opposite of what anybody would want here."""
+
+_VENDORS = {
+    "GenuineIntel": ("intel_iommu=on", "iommu=pt"),
+    "AuthenticAMD": ("amd_iommu=on", "iommu=pt"),
+    "HygonGenuine": ("amd_iommu=on", "iommu=pt"),
+    "Arm": ("iommu.passthrough=1",),
+}
+
+
+def split(line: str) -> tuple[str, ...]:
+    """The arguments of a command line; blanks in double quotes do not part them."""
+    found, current, quoted = [], "", False
+    for letter in line.strip() + " ":
+        quoted ^= letter == '"'
+        if letter.isspace() and not quoted:
+            found += [current] if current else []
+            current = ""
+        else:
+            current += letter
+    return tuple(found)
+
+
+def fulfilled(group: str, line: Sequence[str]) -> bool:
+    """Whether a command line has a wanted argument (or, for huge pages, its pair), and nothing after it undoes it."""
+    if group.startswith("hugepagesz="):
+        size, count = _pair(group)
+        return _pages(line).get(size) == count
+    name, equals, value = group.partition("=")
+    values = _values(name, line)
+    if name in _LISTS:
+        parts = [part for given in values for part in given.split(",")]
+        return value in parts and not _AGAINST[name] & set(parts)
+    return bool(values) and values[-1] == (value if equals else "")
+
+
+def against(group: str, line: Sequence[str]) -> tuple[str, ...]:
+    """The arguments of a command line that say something else than a wanted one."""
+    if group.startswith("hugepagesz="):
+        size, count = _pair(group)
+        have = _pages(line).get(size)
+        return (f"hugepagesz={size} hugepages={have}",) if have not in {None, count} else ()
+    name, _, value = group.partition("=")
+    given = [word for word in line if word.partition("=")[0] == name]
+    if name in _LISTS:
+        return tuple(word for word in given if _AGAINST[name] & set(word.partition("=")[2].split(",")))
+    return tuple(word for word in given if word.partition("=")[2] != value)
+
+
+def without(line: Iterable[str], ours: Iterable[str]) -> tuple[str, ...]:
+    """A command line without our arguments: the last occurrence of each goes."""
+    rest = list(line)
+    for word in ours:
+        if word in rest:
+            del rest[len(rest) - 1 - rest[::-1].index(word)]
+    return tuple(rest)
+
+
+def iommu(machine: Machine) -> tuple[str, ...] | None:
+    """How this CPU's IOMMU is put in pass-through; None where /proc/cpuinfo does not say whose CPU it is."""
+    text = machine.read("/proc/cpuinfo")
+    if isinstance(text, Absent | Unreadable):
+        return None
+    lines = dict(_field(line) for line in reversed(text.splitlines()) if ":" in line)
+    vendor = lines.get("vendor_id") or ("Arm" if "CPU implementer" in lines else "")
+    return _VENDORS.get(vendor)
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()
+
+
+def _values(name: str, line: Sequence[str]) -> list[str]:
+    return [value for key, _, value in (word.partition("=") for word in line) if key == name]
+
+
+def _pair(group: str) -> tuple[str, str]:
+    size, count = (word.partition("=")[2] for word in group.split())
+    return size.upper(), count
+
+
+def _pages(line: Sequence[str]) -> dict[str, str]:
+    """Count of each size of huge pages; a count before any size belongs to the default size."""
+    size = (_values("default_hugepagesz", line) or ["2M"])[-1].upper()
+    found: dict[str, str] = {}
+    for word in line:
+        key, _, value = word.partition("=")
+        if key == "hugepagesz":
+            size = value.upper()
+        if key == "hugepages":
+            found[size] = value
+    return found

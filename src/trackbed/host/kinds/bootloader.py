@@ -1,0 +1,206 @@
+"""What passes the kernel its arguments at the next boot, and how it is told others.
+
+    kernelstub   /etc/kernelstub/configuration                       kernelstub --add-options, --delete-options
+    grubby       /boot/loader/entries/*.conf (BLS), grub2/grubenv     grubby --update-kernel=ALL --args, --remove-args
+    GRUB         /etc/default/grub and grub.d/*.cfg -> grub.cfg       update-grub, or grub-mkconfig
+
+Which arguments are ours stands in one file of ours: GRUB's own drop-in, /etc/trackbed/kernel-arguments for the others.
+(GNU GRUB manual 2.12, "Simple configuration handling"; grub.d is read by the grub-mkconfig of Debian and Ubuntu; the
+Boot Loader Specification of the UAPI group; grubby(8); kernelstub's README.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import Run
+from trackbed.host.kinds.arguments import split
+from trackbed.host.setting import HEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trackbed.host.machine import Machine
+
+GRUB_FILE = "/etc/default/grub.d/90-trackbed.cfg"
+OTHER_FILE = "/etc/trackbed/kernel-arguments"
+
+_GRUB_LINE = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT '
+_ENTRIES = "/boot/loader/entries"
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """A boot loader: `staged` is what it will pass (None: cannot be read), `own` the part of that which is ours.
+
+    `add` and `remove` are commands that end where the arguments go; where they are the same, one run reads the files.
+    """
+
+    name: str
+    file: str
+    staged: tuple[str, ...] | None
+    own: tuple[str, ...]
+    add: tuple[str, ...]
+    remove: tuple[str, ...]
+    places: tuple[str, ...]
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether our file alone says what is wanted, and a command only has it read."""
+        return self.add == self.remove
+
+    @property
+    def behind(self) -> bool:
+        """Whether it has not read our file as it is now (a power cut): what it passes may be our former words."""
+        return self.reads_files and self.staged is not None and not set(self.own) <= set(self.staged)
+
+    def content(self, words: Sequence[str]) -> str | None:
+        """Our file with these arguments; None for no arguments and no file."""
+        if not words:
+            return None
+        line = f'{_GRUB_LINE}{" ".join(words)}"' if self.file == GRUB_FILE else " ".join(words)
+        return f"{HEAD}{line}\n"
+
+    def runs(self, words: Sequence[str]) -> tuple[Run, ...]:
+        """The commands by which the loader passes these arguments of ours, each with what undoes it."""
+        if self.reads_files:
+            return (Run(self.add, self.add),)
+        gone = tuple(word for word in self.own if word not in words)
+        fresh = tuple(word for word in words if word not in (self.staged or ()))
+        taken = ((Run(_with(self.remove, gone), _with(self.add, gone)),)) if gone else ()
+        return (*taken, Run(_with(self.add, fresh), _with(self.remove, fresh))) if fresh else taken
+
+    def command(self, words: Sequence[str]) -> str:
+        """The same for people."""
+        return "; ".join(" ".join(run.argv) for run in self.runs(words))
+
+
+def find(machine: Machine) -> Loader | None:
+    """The machine's boot loader; None where it is none of the three."""
+    if machine.path("/etc/kernelstub/configuration").is_file():
+        return _kernelstub(machine)
+    entries = sorted(machine.path(_ENTRIES).glob("*.conf")) if machine.path("/boot").is_dir() else []
+    if entries and (machine.has("grubby") or not _reads_drop_ins(machine)):
+        return _grubby(machine, [entry.name for entry in entries])
+    return _grub(machine) if _reads_drop_ins(machine) else None
+
+
+def mentions(machine: Machine, loader: Loader, word: str) -> str:
+    """Where a person has written an argument (`file:line`); the loader's files where no line is found."""
+    found, sought = [], re.compile(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])")
+    for place in loader.places:
+        text = machine.read(place)
+        lines = text.splitlines() if isinstance(text, str) else []
+        found += [
+            f"{place}:{number}" for number, line in enumerate(lines, start=1) if sought.search(line.partition("#")[0])
+        ]
+    return ", ".join(found or loader.places)
+
+
+def _with(command: tuple[str, ...], words: Iterable[str]) -> tuple[str, ...]:
+    """A command with the arguments where it wants them: in its last word after `=`, else as a word of their own."""
+    joined = " ".join(words)
+    return (*command[:-1], command[-1] + joined) if command[-1].endswith("=") else (*command, joined)
+
+
+def _own(machine: Machine, path: str) -> tuple[str, ...]:
+    text = machine.read(path)
+    lines = text.splitlines() if isinstance(text, str) else []
+    return tuple(
+        word
+        for line in lines
+        if not line.startswith("#")
+        for word in split(line.removeprefix(_GRUB_LINE).removesuffix('"'))
+    )
+
+
+def _grub(machine: Machine) -> Loader:
+    staged = None
+    for folder in ("grub", "grub2"):
+        text = machine.read(f"/boot/{folder}/grub.cfg")
+        if isinstance(text, str):
+            staged = _first_entry(text)
+            break
+    config = next((f for f in ("grub", "grub2") if machine.path(f"/boot/{f}").is_dir()), "grub")
+    mkconfig = (f"{config}-mkconfig", "-o", f"/boot/{config}/grub.cfg")
+    update = mkconfig if machine.has(mkconfig[0]) and not machine.has("update-grub") else ("update-grub",)
+    drop_ins = sorted(path.name for path in machine.path("/etc/default/grub.d").glob("*.cfg"))
+    places = ("/etc/default/grub", *(f"/etc/default/grub.d/{name}" for name in drop_ins))
+    theirs = tuple(place for place in places if place != GRUB_FILE)
+    return Loader("GRUB", GRUB_FILE, staged, _own(machine, GRUB_FILE), update, update, theirs)
+
+
+def _reads_drop_ins(machine: Machine) -> bool:
+    known = machine.path("/etc/default/grub").is_file()
+    signs = (machine.path(place) for place in ("/etc/default/grub.d", "/usr/sbin/update-grub"))
+    return known and (machine.has("update-grub") or any(sign.exists() for sign in signs))
+
+
+def _first_entry(text: str) -> tuple[str, ...] | None:
+    """The arguments of the first `linux` line of a grub.cfg: what boots unless somebody chooses otherwise."""
+    for line in text.splitlines():
+        words = split(line)
+        if words[:1] and words[0] in {"linux", "linux16", "linuxefi"}:
+            return words[2:]
+    return None
+
+
+def _grubby(machine: Machine, entries: list[str]) -> Loader:
+    variables = _variables(machine.read("/boot/grub2/grubenv"))
+    normal = [name for name in entries if "-rescue" not in name] or entries
+    saved = f"{variables.get('saved_entry', '')}.conf"
+    chosen = saved if saved in entries else normal[-1]
+    staged = _options(machine.read(f"{_ENTRIES}/{chosen}"), variables)
+    command = ("grubby", "--update-kernel=ALL")
+    return Loader(
+        "grubby",
+        OTHER_FILE,
+        staged,
+        _own(machine, OTHER_FILE),
+        (*command, "--args="),
+        (*command, "--remove-args="),
+        (f"{_ENTRIES}/{chosen}", "/boot/grub2/grubenv", "/etc/default/grub"),
+    )
+
+
+def _variables(text: object) -> dict[str, str]:
+    lines = text.splitlines() if isinstance(text, str) else []
+    return {name: value for name, sign, value in (line.partition("=") for line in lines) if sign}
+
+
+def _options(text: object, variables: dict[str, str]) -> tuple[str, ...] | None:
+    """The arguments of a boot loader entry, $kernelopts and its kin filled in."""
+    if not isinstance(text, str):
+        return None
+    found: list[str] = []
+    for line in text.splitlines():
+        key, _, rest = line.strip().partition(" ")
+        for word in split(rest) if key == "options" else ():
+            found += split(variables.get(word[1:], "")) if word.startswith("$") else [word]
+    return tuple(found)
+
+
+def _kernelstub(machine: Machine) -> Loader:
+    place = "/etc/kernelstub/configuration"
+    return Loader(
+        "kernelstub",
+        OTHER_FILE,
+        _stub_options(machine.read(place)),
+        _own(machine, OTHER_FILE),
+        ("kernelstub", "--add-options"),
+        ("kernelstub", "--delete-options"),
+        (place,),
+    )
+
+
+def _stub_options(text: object) -> tuple[str, ...] | None:
+    try:
+        told = json.loads(text)["user"]["kernel_options"] if isinstance(text, str) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+    if isinstance(told, list) and all(isinstance(word, str) for word in told):
+        return tuple(told)
+    return split(told) if isinstance(told, str) else None

@@ -1,0 +1,143 @@
+"""Kind kernel arguments: what the kernel was started with, and what the boot loader will pass next time.
+
+now     next    outcome
+has     has     as wanted
+lacks   has     staged: only a reboot is missing
+any     lacks   our file is written, the boot loader told; then staged
+an argument of the owner says otherwise: nothing is done, and it is said where that argument stands
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import Change, FileWrite, Operation, Skipped, awaiting, refused, stale, wanted
+from trackbed.host.kinds import bootloader
+from trackbed.host.kinds.arguments import against, fulfilled, iommu, split, without
+from trackbed.host.machine import Absent, Unreadable
+from trackbed.host.steps.cmdline import SIZES
+
+if TYPE_CHECKING:
+    from trackbed.host.kinds.bootloader import Loader
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import HugePages, KernelArguments, Setting
+
+WHAT = "kernel arguments"
+
+
+def compare(setting: Setting, want: KernelArguments, view: View) -> Change | Skipped | None:
+    """Arguments that lack, now or at the next boot."""
+    machine = view.state.machine
+    line = machine.read("/proc/cmdline")
+    if machine.shared or isinstance(line, Absent | Unreadable):
+        return Skipped(setting, WHAT, machine.shared or "/proc/cmdline cannot be read here")
+    words = iommu(machine) if want.iommu else ()
+    if words is None:
+        return Skipped(setting, WHAT, "/proc/cpuinfo does not say whose CPU this is, and each has its own IOMMU switch")
+    groups = (*words, *want.groups)
+    loader = bootloader.find(machine)
+    if loader is None:
+        lacking = _lacking(groups, split(line))
+        reason = f"no boot loader that Trackbed knows (GRUB, grubby, kernelstub); pass it by hand: {' '.join(lacking)}"
+        return Skipped(setting, WHAT, reason) if lacking else None
+    return _judged(setting, groups, loader, machine)
+
+
+def _judged(setting: Setting, groups: tuple[str, ...], loader: Loader, machine: Machine) -> Change | None:
+    now = split(str(machine.read("/proc/cmdline")))
+    next_ = now if loader.staged is None else loader.staged
+    theirs = without(next_, loader.own)
+    wrong = tuple(dict.fromkeys(word for group in groups for word in against(group, theirs)))
+    if wrong and not loader.behind:
+        return _contradicted(setting, groups, wrong, bootloader.mentions(machine, loader, wrong[0]))
+    ours = tuple(word for group in groups if not fulfilled(group, theirs) for word in group.split())
+    lacking = _lacking(groups, now), _lacking(groups, next_)
+    have, want = _told(*lacking), " ".join(groups)
+    written = loader.own == ours
+    if not written or (loader.staged is not None and lacking[1]):
+        return _staging(setting, loader, machine, (ours, have, want))
+    if lacking[0]:
+        advice = f"reboot this host; {loader.name} will pass {want} then"
+        return awaiting(setting, WHAT, "set for the next boot, not yet now", want, advice)
+    return None
+
+
+def _staging(
+    setting: Setting, loader: Loader, machine: Machine, told: tuple[tuple[str, ...], str, str]
+) -> Change | None:
+    ours, have, want = told
+    do = _operations(loader, machine, ours)
+    if not loader.reads_files and _several_sizes(loader, ours):
+        advice = f"{loader.name} cannot tell several hugepages= apart; put them into its configuration: {want}"
+        return refused(setting, WHAT, have, want, advice)
+    if not do:
+        return refused(setting, WHAT, have, want, f"run on this host, then apply again: {loader.command(ours)}")
+    return wanted(setting, WHAT, have, want, do)
+
+
+def _several_sizes(loader: Loader, ours: tuple[str, ...]) -> bool:
+    theirs = without(loader.staged or (), loader.own)
+    counts = [word for word in (*theirs, *ours) if word.startswith("hugepages=")]
+    return len(counts) > 1 and any(word in ours for word in counts)
+
+
+def _operations(loader: Loader, machine: Machine, ours: tuple[str, ...]) -> tuple[Operation, ...]:
+    """Our file, then the loader's program; the file alone only where it says everything."""
+    runs = loader.runs(ours)
+    able = all(machine.has(run.argv[0]) for run in runs)
+    if not able and not loader.reads_files:
+        return ()
+    write = () if loader.own == ours else (FileWrite(loader.file, loader.content(ours)),)
+    return (*write, *runs) if able else write
+
+
+def _contradicted(setting: Setting, groups: tuple[str, ...], wrong: tuple[str, ...], where: str) -> Change:
+    advice = f"{' '.join(wrong)} was set by the owner of this machine, in {where}; take it out there, then apply again"
+    return refused(setting, WHAT, " ".join(wrong), " ".join(groups), advice)
+
+
+def _lacking(groups: tuple[str, ...], line: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(group for group in groups if not fulfilled(group, line))
+
+
+def _told(now: tuple[str, ...], next_: tuple[str, ...]) -> str:
+    if now == next_:
+        return f"lacks {' '.join(now)}" if now else "other arguments of ours"
+    parts = ((now, "now"), (next_, "at the next boot"))
+    return ", ".join(f"lacks {' '.join(words)} {when}" for words, when in parts if words)
+
+
+def unplanned(view: View) -> tuple[Change, ...]:
+    """Arguments of ours that no plan asks for any more."""
+    machine = view.state.machine
+    loader = None if machine.shared else bootloader.find(machine)
+    if loader is None or not loader.own:
+        return ()
+    have, do = " ".join(loader.own), _operations(loader, machine, ())
+    return (stale("cmdline", None, f"old {WHAT}", have, do),)
+
+
+def pages(setting: Setting, want: HugePages, view: View) -> Change | Skipped | None:
+    """Huge pages that the kernel could not, or did not yet, set aside."""
+    machine, what = view.state.machine, f"huge pages of {want.size_kib} KiB"
+    have = machine.read(f"/sys/kernel/mm/hugepages/hugepages-{want.size_kib}kB/nr_hugepages")
+    if machine.shared or not isinstance(have, str) or not have.isdigit():
+        return Skipped(setting, what, machine.shared or "this kernel does not say how many huge pages there are")
+    if int(have) >= want.count:
+        return None
+    line = machine.read("/proc/cmdline")
+    group = f"hugepagesz={SIZES[want.size_kib]} hugepages={want.count}"
+    if not isinstance(line, str) or not fulfilled(group, split(line)):
+        advice = "they are set aside at boot, once the kernel arguments ask for them"
+        return awaiting(setting, what, have, str(want.count), advice)
+    free = _free_kib(machine)
+    advice = f"the kernel could not set aside more at boot{free}; plan fewer, or give the host more memory"
+    return refused(setting, what, have, str(want.count), advice)
+
+
+def _free_kib(machine: Machine) -> str:
+    text = machine.read("/proc/meminfo")
+    lines = text.splitlines() if isinstance(text, str) else []
+    total = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "")
+    return f" (MemTotal is {total} KiB)" if total else ""

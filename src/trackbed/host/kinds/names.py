@@ -1,0 +1,117 @@
+"""Kind name: the port recognised by its hardware carries the planned name.
+
+A port is looked for by PCI address, else by permanent MAC, else by MAC, else by the kernel's name or one of its further
+names. An interface that already has the right name is the port unless its hardware says otherwise (a veth of the lab
+has none).
+
+Two ports that must exchange their names go by a third one: `trackbed<index>`. Linux renames an interface that is up
+since 6.2; before, it must be down for the moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import Change, refused, wanted
+from trackbed.host.setting import Name, Setting
+from trackbed.kernel.netlink.links import set_link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trackbed.host.kinds.view import View
+    from trackbed.host.state import HostState
+    from trackbed.kernel.netlink.codec import Message
+    from trackbed.kernel.netlink.links import Link
+
+_HARDWARE = ("", "ipoib", "veth")
+"""Kinds that can be a port (Ethernet NICs have none); VLANs, bonds and macvlans borrow the MAC of the port below."""
+_LIVE_RENAME = (6, 2)
+
+
+def port_of(state: HostState, name: Name) -> Link | None:
+    """The interface that is this port, or None."""
+    candidates = [link for link in state.links if link.kind in _HARDWARE]
+    right = next((link for link in candidates if link.name == name.netdev), None)
+    if name.pci:
+        found = [link for link in candidates if link.parent_device == name.pci]
+        return _preferred(found, name) or _unless_contradicted(right, name)
+    if name.mac:
+        found = [link for link in candidates if link.permanent_mac == name.mac]
+        found = found or [link for link in candidates if link.mac == name.mac and not link.permanent_mac]
+        return _preferred(found, name) or _unless_contradicted(right, name)
+    known = name.kernel_name
+    return right or next((link for link in candidates if known and known in (link.name, *link.altnames)), None)
+
+
+def _preferred(found: list[Link], name: Name) -> Link | None:
+    """Several interfaces share a PCI address where a NIC has representors: the one named already, else the oldest."""
+    return next(
+        (link for link in found if link.name == name.netdev), min(found, key=lambda link: link.index, default=None)
+    )
+
+
+def _unless_contradicted(link: Link | None, name: Name) -> Link | None:
+    if link is None or (name.pci and link.parent_device and link.parent_device != name.pci):
+        return None
+    return None if name.mac and link.permanent_mac and link.permanent_mac != name.mac else link
+
+
+def compare(setting: Setting, want: Name, view: View) -> Change | None:
+    """The rename that a port needs, or the news that there is no such port."""
+    link, what = view.ports.get(want.netdev), f"name of {want.pci or want.mac or want.kernel_name or want.netdev}"
+    if link is None:
+        return refused(setting, what, "no such port", want.netdev, _absent(want, view.state.link(want.netdev)))
+    if link.name == want.netdev:
+        return None
+    holder = view.taken(want.netdev)
+    if holder:
+        advice = f"another interface is called {want.netdev} ({_hardware(holder)}); rename that one first"
+        return refused(setting, what, link.name, want.netdev, advice)
+    pairs = [(port, name) for name, port in view.ports.items() if port.name != name]
+    first = min(pairs, key=lambda pair: pair[0].index)[0] == link
+    able = live(view.state)
+    ahead = _aside(pairs, live=able) if first else []
+    return wanted(setting, what, link.name, want.netdev, (*ahead, *_renamed(link, want.netdev, live=able)))
+
+
+def renames(pairs: Iterable[tuple[Link, str]], *, live: bool) -> list[Message]:
+    """Messages that give each interface its name, exchanges included."""
+    listed = [(link, name) for link, name in pairs if link.name != name]
+    return [
+        *_aside(listed, live=live),
+        *(message for link, name in listed for message in _renamed(link, name, live=live)),
+    ]
+
+
+def live(state: HostState) -> bool:
+    """Whether the kernel renames interfaces that are up."""
+    release = str(state.sysctl("kernel/osrelease")).split(".")
+    numbers = tuple(int(part) for part in release[:2] if part.isdigit())
+    return numbers >= _LIVE_RENAME
+
+
+def _aside(pairs: list[tuple[Link, str]], *, live: bool) -> list[Message]:
+    targets = {name for _, name in pairs}
+    moving = [link for link, _ in pairs if link.name in targets]
+    return [message for link in moving for message in _renamed(link, f"trackbed{link.index}", live=live)]
+
+
+def _renamed(link: Link, name: str, *, live: bool) -> tuple[Message, ...]:
+    rename = set_link(link.index, name=name)
+    if live or not link.up:
+        return (rename,)
+    return (set_link(link.index, up=False), rename, set_link(link.index, up=True))
+
+
+def _absent(want: Name, holder: Link | None) -> str:
+    known = f"PCI address {want.pci}" if want.pci else f"MAC {want.mac}" if want.mac else f"name {want.kernel_name}"
+    if holder:
+        return f"{want.netdev} is another card ({_hardware(holder)}), none has {known}; was a card swapped or moved?"
+    if not (want.pci or want.mac or want.kernel_name):
+        return f"no interface is called {want.netdev}; is its driver loaded, or does a pod have it?"
+    return f"no interface has {known}; is its driver loaded, or does a pod have it?"
+
+
+def _hardware(link: Link) -> str:
+    return link.parent_device or link.permanent_mac or link.mac

@@ -1,0 +1,157 @@
+"""The machine that is looked at or changed: a root folder and a network namespace.
+
+The live host, a container that sees it under /host, a captured tree and a namespace of the lab are the same to callers.
+
+    Machine(Path("/"))                                      this host
+    Machine(Path("/host"), Path("/proc/1/ns/net"))          the host, from a privileged container
+    Machine(tree, Path("/run/netns/gpu-0"))                 a node of the lab
+    Machine(tree, unseen="it is an archive")                 files only
+
+Files come from the root folder, all but one kind: `/proc/sys/net` shows the network namespace of the thread that opens
+it, so kernel parameters are read and written by a thread inside the namespace.
+
+Programs run only where their host is meant: on this host (root `/`), or by the `runner` that the caller brings. Nothing
+out of a foreign root is ever started.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from trackbed.host.runner import Local, Ran, Runner
+from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.sockets import Socket
+
+PROC_SYS = Path("/proc/sys")
+_HOST = Path("/")
+
+_CONTAINER = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")
+"""Files by which Docker, Podman and systemd-nspawn tell what runs inside that it is in a container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The kernel parameter, file or program does not exist here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The kernel parameter or file exists and cannot be read; `reason` says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where to look: `root` for files, `netns` for the network (path or open descriptor; None: the caller's own)."""
+
+    root: Path
+    netns: Path | int | None = None
+    runner: Runner | None = None
+    """What starts programs there; None: this host's own where the root is `/`, otherwise nothing is started."""
+
+    unseen: str = ""
+    """Why network state and kernel parameters cannot be seen there; empty where they can."""
+
+    @property
+    def shared(self) -> str:
+        """Why the kernel, its modules and its devices are not this machine's own to set; empty where they are."""
+        if self.netns is not None and self.root == _HOST:
+            return "this is a network namespace of a host that has these for itself"
+        if any((self.root / marker.lstrip("/")).exists() for marker in _CONTAINER):
+            return "this is a container, and these are its host's"
+        return ""
+
+    def path(self, absolute: str) -> Path:
+        """The place of an absolute path under the root; ValueError if its folder is not in there.
+
+        The last part may be a symbolic link that leads out: who opens it takes `inside`.
+        """
+        place = self._place(absolute)
+        return self._held(absolute, place, place.parent)
+
+    def inside(self, absolute: str) -> Path:
+        """The same for whoever opens or lists it: no symbolic link leads out, the last part included."""
+        place = self._place(absolute)
+        return self._held(absolute, place, place)
+
+    def _place(self, absolute: str) -> Path:
+        inner = PurePosixPath(absolute)
+        if not inner.is_absolute() or ".." in inner.parts:
+            raise ValueError(f"{absolute!r} must be an absolute path without '..'")
+        return self.root.joinpath(*inner.parts[1:])
+
+    def _held(self, absolute: str, place: Path, followed: Path) -> Path:
+        """The place, if the followed path ends under the root; nothing leads out of this host's own root."""
+        if self.root != _HOST:
+            root = os.path.realpath(self.root)
+            if os.path.commonpath((root, os.path.realpath(followed))) != root:
+                raise ValueError(f"{absolute!r} leads out of {self.root} by a symbolic link")
+        return place
+
+    def socket(self) -> Socket:
+        """A netlink socket in the machine's network namespace; the caller closes it (it is a context manager).
+
+        OSError where the machine's network is not to be seen: another host's must never stand for it.
+        """
+        self._seen()
+        return Socket(netns=self.netns)
+
+    def _seen(self) -> None:
+        if self.unseen:
+            raise OSError(errno.ENONET, self.unseen)
+
+    def read(self, path: str) -> str | Absent | Unreadable:
+        """The text of a small file under the root, without the blanks around it."""
+        try:
+            return self.inside(path).read_text(errors="replace").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return Absent()
+        except (OSError, ValueError) as error:
+            return Unreadable(str(getattr(error, "strerror", None) or error))
+
+    def write_attribute(self, path: str, value: str) -> None:
+        """Write a file of sysfs or configfs under the root; OSError as the kernel says it, ValueError outside."""
+        with self.inside(path).open("w") as stream:
+            stream.write(value)
+
+    def has(self, program: str) -> bool:
+        """Whether `run` could start a program."""
+        runner = self._runner()
+        return runner is not None and runner.has(program)
+
+    def run(self, argv: tuple[str, ...]) -> Ran | Absent:
+        """Run a program on the machine; Absent where it, or a way to run it, is not there."""
+        runner = self._runner()
+        return runner.run(argv) if runner is not None and runner.has(argv[0]) else Absent()
+
+    def _runner(self) -> Runner | None:
+        return self.runner or (Local() if self.root == _HOST else None)
+
+    def read_sysctl(self, key: str) -> str | Absent | Unreadable:
+        """The value of `/proc/sys/<key>`, as seen from inside the network namespace."""
+        place = _sysctl(key)
+        try:
+            self._seen()
+            with entered(self.netns):
+                return place.read_text().strip()
+        except FileNotFoundError:
+            return Absent()
+        except OSError as error:
+            return Unreadable(error.strerror or str(error))
+
+    def write_sysctl(self, key: str, value: str) -> None:
+        """Write `/proc/sys/<key>` inside the network namespace; OSError as the kernel says it."""
+        place = _sysctl(key)
+        self._seen()
+        with entered(self.netns):
+            place.write_text(value)
+
+
+def _sysctl(key: str) -> Path:
+    if ".." in key.split("/") or key.startswith("/"):
+        raise ValueError(f"{key!r} is no kernel parameter; write it as net/ipv4/ip_forward")
+    return PROC_SYS / key

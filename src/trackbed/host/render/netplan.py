@@ -1,0 +1,70 @@
+"""Files for netplan: one YAML file (netplan(5)) and, for the fence, a drop-in.
+
+netplan's routing-policy cannot say "not" (as of 1.1; its keys are from, to, table, priority, mark, type-of-service), so
+the fence is a drop-in for the systemd.network file that netplan generates for the first port: networkd merges
+`10-netplan-rail0.network.d/*.conf` into it. That is why the ports name networkd as their renderer, whatever the
+site's default is. `optional: true`: a rail without cable must not keep the host from finishing its boot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trackbed.fabric.model.ranges import V4, text
+from trackbed.host.render.common import common, ini
+from trackbed.host.render.networkd import rule_section
+from trackbed.host.render.ports import Port, gather
+from trackbed.host.render.yamltext import block
+from trackbed.host.setting import HEAD
+
+if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.fabric.plan.routes import Route, Rule
+
+FILE = "/etc/netplan/90-trackbed.yaml"
+
+
+def render(node: NodePlan) -> dict[str, str]:
+    """Content of all files by path."""
+    told = gather(node)
+    ethernets = {port.name.netdev: _ethernet(port) for port in told.ports}
+    document = {"network": {"version": 2, "ethernets": ethernets}}
+    files = common(node, told) | {FILE: HEAD + block(document)}
+    for port in told.ports:
+        fences = [rule for rule in port.rules if rule.unless_to]
+        if fences:
+            path = f"/etc/systemd/network/10-netplan-{port.name.netdev}.network.d/90-trackbed.conf"
+            files[path] = ini(*(rule_section(rule) for rule in fences))
+    return files
+
+
+def _ethernet(port: Port) -> dict[str, Any]:
+    return {
+        "renderer": "networkd",
+        "optional": True,
+        "dhcp4": False,
+        "dhcp6": False,
+        "accept-ra": False,
+        "mtu": port.mtu_bytes,
+        "addresses": [str(own) for own in port.addresses],
+        "routes": [_route(route) for route in port.routes],
+        "routing-policy": [_rule(rule) for rule in port.rules if rule.source],
+    }
+
+
+def _route(route: Route) -> dict[str, Any]:
+    version = route.to.version
+    entry: dict[str, Any] = {"to": str(route.to), "table": route.table}
+    if route.unreachable:
+        entry["type"] = "unreachable"
+    elif route.gateway:
+        entry["via"] = text(version, route.gateway)
+    elif version == V4:
+        entry["scope"] = "link"
+    if route.source:
+        entry["from"] = text(version, route.source)
+    return entry
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {"from": str(rule.source), "table": rule.table, "priority": rule.priority}

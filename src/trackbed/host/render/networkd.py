@@ -1,0 +1,65 @@
+"""Files for systemd-networkd: systemd.network(5).
+
+The fence is a rule with `InvertRule=yes`. Routes carry Trackbed's own protocol number, as those that `trackbed apply`
+sets.
+`RequiredForOnline=no`: a rail without cable must not keep the host from finishing its boot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.model.ranges import V4, text
+from trackbed.host.render.common import NETWORKD, common, ini
+from trackbed.host.render.ports import Port, gather
+from trackbed.host.setting import PROTOCOL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.fabric.plan.routes import Route, Rule
+
+    Section = tuple[str, list[tuple[str, object]]]
+
+
+def render(node: NodePlan) -> dict[str, str]:
+    """Content of all files by path."""
+    told = gather(node)
+    files = common(node, told)
+    files.update({f"{NETWORKD}{port.name.netdev}.network": _network(port) for port in told.ports})
+    return files
+
+
+def rule_section(rule: Rule) -> Section:
+    """One rule as networkd reads it."""
+    selector: list[tuple[str, object]] = (
+        [("From", rule.source)] if rule.source else [("To", rule.unless_to), ("InvertRule", "yes")]
+    )
+    return "RoutingPolicyRule", [("Priority", rule.priority), *selector, ("Table", rule.table)]
+
+
+def _network(port: Port) -> str:
+    addresses: list[tuple[str, object]] = [("Address", own) for own in port.addresses]
+    return ini(
+        ("Match", [("Name", port.name.netdev)]),
+        ("Link", [("MTUBytes", port.mtu_bytes), ("RequiredForOnline", "no")]),
+        ("Network", [("DHCP", "no"), ("IPv6AcceptRA", "no"), *addresses]),
+        *(("Route", list(_route(route))) for route in port.routes),
+        *(rule_section(rule) for rule in port.rules),
+    )
+
+
+def _route(route: Route) -> Iterator[tuple[str, object]]:
+    version = route.to.version
+    yield "Destination", route.to
+    if route.unreachable:
+        yield "Type", "unreachable"
+    if route.gateway:
+        yield "Gateway", text(version, route.gateway)
+    elif version == V4 and not route.unreachable:
+        yield "Scope", "link"
+    if route.source:
+        yield "PreferredSource", text(version, route.source)
+    yield "Table", route.table
+    yield "Protocol", PROTOCOL

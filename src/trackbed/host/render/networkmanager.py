@@ -1,0 +1,70 @@
+"""Keyfiles for NetworkManager: nm-settings-keyfile(5), one profile a port.
+
+NetworkManager reads `not` in a routing rule, so the fence is `priority 999 not to <supernet> table 254`. No gateway is
+set, only routes with their tables, so the port never becomes the default route of table main.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.model.ranges import V4, V6, text
+from trackbed.host.render.common import common, ini
+from trackbed.host.render.ports import Port, gather, rule_version, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.fabric.plan.routes import Route, Rule
+
+    Entries = list[tuple[str, object]]
+
+FOLDER = "/etc/NetworkManager/system-connections/trackbed-"
+
+
+def render(node: NodePlan) -> dict[str, str]:
+    """Content of all files by path."""
+    told = gather(node)
+    files = common(node, told)
+    files.update({f"{FOLDER}{port.name.netdev}.nmconnection": _profile(port) for port in told.ports})
+    return files
+
+
+def _profile(port: Port) -> str:
+    kind = "infiniband" if port.infiniband else "ethernet"
+    identity: Entries = [("id", f"trackbed-{port.name.netdev}"), ("type", kind)]
+    return ini(
+        ("connection", [*identity, ("interface-name", port.name.netdev)]),
+        (kind, [("mtu", port.mtu_bytes)]),
+        ("ipv4", list(_ip(port, V4))),
+        ("ipv6", list(_ip(port, V6))),
+    )
+
+
+def _ip(port: Port, version: int) -> Iterator[tuple[str, object]]:
+    if version not in versions(port):
+        yield "method", "disabled" if version == V4 else "link-local"
+        return
+    yield "method", "manual"
+    mine = [own for own in port.addresses if own.version == version]
+    yield from ((f"address{number}", own) for number, own in enumerate(mine, start=1))
+    routes = [route for route in port.routes if route.to.version == version]
+    for number, route in enumerate(routes, start=1):
+        yield from _route(number, route)
+    rules = [rule for rule in port.rules if rule_version(rule) == version]
+    yield from ((f"routing-rule{number}", _rule(rule)) for number, rule in enumerate(rules, start=1))
+
+
+def _route(number: int, route: Route) -> Iterator[tuple[str, object]]:
+    version = route.to.version
+    yield f"route{number}", f"{route.to},{text(version, route.gateway)}" if route.gateway else route.to
+    options = [f"table={route.table}"]
+    options += [f"src={text(version, route.source)}"] if route.source else []
+    options += ["type=unreachable"] if route.unreachable else []
+    yield f"route{number}_options", ",".join(options)
+
+
+def _rule(rule: Rule) -> str:
+    selector = f"from {rule.source}" if rule.source else f"not to {rule.unless_to}"
+    return f"priority {rule.priority} {selector} table {rule.table}"

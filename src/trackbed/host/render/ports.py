@@ -1,0 +1,76 @@
+"""What the settings of a node want of each port: the same facts, gathered by port as files need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.routes import Rule
+from trackbed.host.setting import Address, Mtu, Name, RouteOn, Setting, Sysctl
+from trackbed.host.steps import settings
+
+if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import Addressed, NodePlan
+    from trackbed.fabric.plan.routes import Route
+
+STEPS = ("names", "addresses", "routing", "limits")
+"""The steps whose settings stand in these files: those of the others need not be made here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port: how to recognise it, and everything its file says. The fence stands with the first port."""
+
+    name: Name
+    mtu_bytes: int
+    infiniband: bool
+    addresses: tuple[Addressed, ...]
+    routes: tuple[Route, ...]
+    rules: tuple[Rule, ...]
+
+    @property
+    def renamed(self) -> bool:
+        """Whether the port can be recognised by hardware, so that a file can give it its name."""
+        return bool(self.name.pci or self.name.mac)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What the files of a node say: all ports in rail order, and all kernel parameters."""
+
+    ports: tuple[Port, ...]
+    sysctls: tuple[Sysctl, ...]
+
+
+def gather(node: NodePlan) -> Gathered:
+    """Ports and kernel parameters out of one pass over the node's settings, which is most of the work of a file."""
+    wanted = settings(node, STEPS)
+    names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, Name)]
+    return Gathered(
+        tuple(_port(node, wanted, name, rail, first=rail == names[0][0]) for rail, name in names),
+        tuple(setting.want for setting in wanted if isinstance(setting.want, Sysctl)),
+    )
+
+
+def rule_version(rule: Rule) -> int:
+    """The IP version a rule is for."""
+    selector = rule.source or rule.unless_to
+    return selector.version if selector else V4
+
+
+def versions(port: Port) -> tuple[int, ...]:
+    """The IP versions in which the port has an address."""
+    return tuple(version for version in (V4, V6) if any(own.version == version for own in port.addresses))
+
+
+def _port(node: NodePlan, wanted: tuple[Setting, ...], name: Name, rail: int | None, *, first: bool) -> Port:
+    mine = [s.want for s in wanted if s.rail == rail or (first and s.rail is None)]
+    return Port(
+        name,
+        next(want.mtu_bytes for want in mine if isinstance(want, Mtu)),
+        node.common.link_type == "infiniband",
+        tuple(want.own for want in mine if isinstance(want, Address)),
+        tuple(want.route for want in mine if isinstance(want, RouteOn)),
+        tuple(want for want in mine if isinstance(want, Rule)),
+    )

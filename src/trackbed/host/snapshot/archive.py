@@ -1,0 +1,190 @@
+"""A machine as an archive: real folders, files and links, so that the unpacked tree reads like the machine.
+
+    /sys/class/net/rail0/mtu   ->   sys/class/net/rail0 (a link, as in sysfs), sys/devices/.../net/rail0/mtu (a file)
+
+Folders of /proc are taken as they are asked for: its links lead to whoever looks. A file that is there and cannot be
+read becomes a link to itself, so that it cannot be read in the tree either. What programs said lies beside the files.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+import msgspec
+
+from trackbed.host.machine import Machine
+from trackbed.host.snapshot.recorded import RECORD, Output, Record
+from trackbed.host.snapshot.secrets import blanked, forbidden
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+from trackbed.host.snapshot.take import take
+
+MAX_LINKS = 40
+"""Links on the way to one file, as the kernel allows (MAXSYMLINKS)."""
+MAX_UNPACKED_BYTES = 256 << 20
+MAX_MEMBERS = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What an archive holds."""
+
+    files: int
+    programs: int
+    masked: tuple[str, ...]
+    """Files and programs in which something was blanked."""
+    withheld: tuple[str, ...]
+    """Files that were asked for and never leave a machine."""
+
+
+def capture(machine: Machine, wanted: Wanted, stream: BinaryIO) -> Captured:
+    """Write everything that is wanted of a machine as a compressed tar archive."""
+    seen = take(machine, wanted)
+    withheld = tuple(sorted(path for path in seen.files if forbidden(path)))
+    contents = {path: blanked(path, raw) for path, raw in seen.files.items() if path not in withheld}
+    masked = tuple(sorted(path for path, raw in contents.items() if raw != seen.files[path]))
+    outputs = tuple(
+        Output(argv, ran.status, blanked("", ran.output.encode()).decode()) for argv, ran in seen.outputs.items()
+    )
+    with tarfile.open(fileobj=stream, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        _write(archive, _members(machine, seen, contents))
+        record = msgspec.json.encode(Record(outputs, masked))
+        archive.addfile(_file(RECORD, len(record)), io.BytesIO(record))
+    return Captured(len(contents), len(outputs), masked, withheld)
+
+
+_Members = dict[str, bytes | str | None]
+"""Place in the archive -> content of a file, target of a link, or None for a folder."""
+
+
+def _members(machine: Machine, seen: Snapshot, contents: dict[str, bytes]) -> _Members:
+    found: _Members = {}
+    for path, raw in contents.items():
+        found[_placed(machine, path, found)] = raw
+    for path in seen.unreadable:
+        place = _placed(machine, path, found)
+        found[place] = PurePosixPath(place).name
+    for path, target in seen.links.items():
+        found[_placed(machine, path, found)] = target
+    for path, names in seen.folders.items():
+        _placed(machine, f"{path}/.", found)
+        for name in names:
+            _entry(machine, f"{path}/{name}", found)
+    return found
+
+
+def _entry(machine: Machine, path: str, found: _Members) -> None:
+    """An entry of a listed folder: what it is, though not what is in it."""
+    place = _placed(machine, path, found)
+    real = machine.root / place
+    if place in found:
+        return
+    if real.is_symlink():
+        found[place] = str(real.readlink())
+    else:
+        found[place] = None if real.is_dir() else PurePosixPath(place).name
+
+
+def _placed(machine: Machine, path: str, found: _Members) -> str:
+    """Where a path really lies; every link and folder on the way is added to what was found."""
+    waiting = [part for part in path.split("/") if part]
+    place: list[str] = []
+    links = 0
+    while len(waiting) > 1 or (waiting and waiting[0] in {".", ".."}):
+        part = waiting.pop(0)
+        if part == ".":
+            continue
+        if part == "..":
+            place = place[:-1]
+            continue
+        here = machine.root.joinpath(*place, part)
+        key = "/".join((*place, part))
+        if place[:1] != ["proc"] and part != "proc" and here.is_symlink() and links < MAX_LINKS:
+            links += 1
+            target = str(here.readlink())
+            found[key] = target
+            place = [] if target.startswith("/") else place
+            waiting = [one for one in target.split("/") if one] + waiting
+            continue
+        place.append(part)
+        found.setdefault(key, None)
+    return "/".join((*place, *waiting))
+
+
+def _write(archive: tarfile.TarFile, members: _Members) -> None:
+    for place in sorted(members):
+        content = members[place]
+        if content is None:
+            entry = tarfile.TarInfo(place)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+        elif isinstance(content, str):
+            entry = tarfile.TarInfo(place)
+            entry.type, entry.linkname = tarfile.SYMTYPE, content
+            archive.addfile(entry)
+        else:
+            archive.addfile(_file(place, len(content)), io.BytesIO(content))
+
+
+def _file(place: str, size: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(place)
+    entry.size, entry.mode = size, 0o644
+    return entry
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive of anybody's into an empty folder; ValueError or tarfile.TarError where it is none of ours.
+
+    Nothing is written outside the folder: members are placed by their own names, parents first resolved.
+    """
+    with tarfile.open(archive) as opened:
+        members = list(_checked(opened))
+        if not any(member.name == RECORD for member in members):
+            raise ValueError(f"it holds no {RECORD}, so `trackbed capture` did not write it")
+        for member in sorted(members, key=lambda one: (one.issym(), one.name)):
+            _unpack_one(opened, member, folder)
+
+
+def _checked(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    total = 0
+    for count, member in enumerate(opened):
+        parts = PurePosixPath(member.name).parts
+        if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir() or member.issym()):
+            raise ValueError(f"{member.name!r} has no place in the archive of a machine")
+        total += member.size
+        if count > MAX_MEMBERS or total > MAX_UNPACKED_BYTES:
+            raise ValueError(f"it unpacks to more than {MAX_UNPACKED_BYTES >> 20} MiB or {MAX_MEMBERS} members")
+        yield member
+
+
+def _unpack_one(opened: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write one member; links come last, so no file is ever written through one."""
+    place = folder / member.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not place.parent.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"{member.name!r} leads out of the archive")
+    if member.isdir():
+        place.mkdir(exist_ok=True)
+    elif member.issym():
+        place.symlink_to(member.linkname)
+    else:
+        stream = opened.extractfile(member)
+        place.write_bytes(stream.read() if stream else b"")
+
+
+def masked(seen: Snapshot) -> Snapshot:
+    """What a snapshot looks like once it was captured: secrets blanked, forbidden files gone."""
+    kept = {path: blanked(path, raw) for path, raw in seen.files.items() if not forbidden(path)}
+    return Snapshot(kept, seen.links, seen.folders, seen.outputs, seen.unreadable)
+
+
+def together(all_wanted: Iterable[Wanted]) -> Wanted:
+    """What several want, each once."""
+    found = Wanted()
+    for wanted in all_wanted:
+        found |= wanted
+    return found

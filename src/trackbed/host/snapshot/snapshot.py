@@ -1,0 +1,118 @@
+"""A host's files, links, folders and program outputs as they were at one moment: values only.
+
+Paths are absolute, as seen from the host's root, and are kept as they were asked for: `/sys/class/net/rail0/mtu`, not
+where the links of sysfs lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+from trackbed.host.machine import Absent, Unreadable
+from trackbed.host.runner import Ran
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be read. Patterns are those of fnmatch(3) for each part of a path: `/sys/class/net/*/mtu`.
+
+    {netdev} and {pci} stand for each planned port's interface and the PCI address of its function.
+    """
+
+    files: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    """Symbolic links whose target matters: a device's driver, an interface's PCI function."""
+    folders: tuple[str, ...] = ()
+    """Folders whose names of entries matter."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """Programs that only tell. Each runs without input and with a time limit; one that is not there is no fault."""
+
+    def __or__(self, other: Wanted) -> Wanted:
+        """Both, each once."""
+        return Wanted(
+            _once(self.files, other.files),
+            _once(self.links, other.links),
+            _once(self.folders, other.folders),
+            _once(self.commands, other.commands),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was read. What was looked for and is not there is in none of the maps."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Path of a link -> its target as written."""
+    folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Path of a folder -> names in it, sorted."""
+    outputs: Mapping[tuple[str, ...], Ran] = field(default_factory=dict)
+    """Command -> how it ended; a program that is not on the host has no entry."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path -> why it could not be read though it is there."""
+
+    def read(self, path: str) -> str | Absent | Unreadable:
+        """The text of a file without the blanks around it."""
+        content = self.content(path)
+        return content.decode(errors="replace").strip() if isinstance(content, bytes) else content
+
+    def content(self, path: str) -> bytes | Absent | Unreadable:
+        """The bytes of a file."""
+        if path in self.files:
+            return self.files[path]
+        return Unreadable(self.unreadable[path]) if path in self.unreadable else Absent()
+
+    def text(self, path: str) -> str | None:
+        """The text of a file; None where it is absent or unreadable."""
+        found = self.read(path)
+        return found if isinstance(found, str) else None
+
+    def number(self, path: str) -> int | None:
+        """The number that a file holds, decimal or 0x...; None where it is absent, unreadable or no number."""
+        try:
+            return int(self.text(path) or "", 0)
+        except ValueError:
+            return None
+
+    def glob(self, pattern: str) -> list[str]:
+        """Paths of files, links and folders here that match a pattern (`*` does not match a slash), sorted."""
+        parts = pattern.split("/")
+        known = {*self.files, *self.links, *self.folders}
+        return sorted(path for path in known if _matches(path.split("/"), parts))
+
+    def exists(self, path: str) -> bool:
+        """Whether something was found there, or below it."""
+        below = f"{path}/"
+        places: Iterable[Mapping[str, object]] = (self.files, self.links, self.folders, self.unreadable)
+        return any(path in place or any(one.startswith(below) for one in place) for place in places)
+
+    def target(self, link: str) -> str | None:
+        """The last part of a link's target: the name of a driver, a PCI address, an IOMMU group."""
+        found = self.links.get(link)
+        return found.rstrip("/").rpartition("/")[2] if found is not None else None
+
+    def pci(self, netdev: str) -> str | None:
+        """The PCI address behind an interface; None where it has none (veth, bond)."""
+        return self.target(f"/sys/class/net/{netdev}/device")
+
+    def ran(self, *argv: str) -> Ran | Absent:
+        """How a command ended; Absent where the host has no such program, or nobody asked it."""
+        return self.outputs.get(argv, Absent())
+
+    def said(self, *argv: str) -> str | None:
+        """What a command wrote that ended well; None otherwise."""
+        ran = self.ran(*argv)
+        return ran.output if isinstance(ran, Ran) and ran.status == 0 else None
+
+
+def _matches(path: list[str], pattern: list[str]) -> bool:
+    return len(path) == len(pattern) and all(map(fnmatchcase, path, pattern))
+
+
+def _once(first: tuple[_T, ...], second: tuple[_T, ...]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys((*first, *second)))

@@ -1,0 +1,121 @@
+"""Reading what is wanted off a machine: live, under another root, or an unpacked archive."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from trackbed.host.machine import Machine
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+
+_UNREADABLE = (OSError, ValueError, RuntimeError)
+"""Not to be read, outside the root, and what pathlib raises before Python 3.13 where links go round in a circle."""
+
+_FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+"""A PCI address as sysfs writes it; the device of a virtio NIC has another name."""
+
+_SIDE_BY_SIDE = 8
+"""Programs at a time: they wait for firmware and sockets, and a host has more cores than this."""
+
+MAX_BYTES = 1 << 20
+"""Of each file at most: a log or a mistaken pattern must not fill the memory."""
+
+
+def take(machine: Machine, wanted: Wanted) -> Snapshot:
+    """Read everything that is wanted; never raises for what is absent or unreadable."""
+    files: dict[str, bytes] = {}
+    unreadable: dict[str, str] = {}
+    for path in _found(machine, wanted.files):
+        try:
+            files[path] = _content(machine, path)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            continue  # it went away meanwhile, or is no file
+        except _UNREADABLE as error:
+            unreadable[path] = str(getattr(error, "strerror", None) or error)
+    return Snapshot(files, _links(machine, wanted), _folders(machine, wanted), _outputs(machine, wanted), unreadable)
+
+
+def ports_of(machine: Machine) -> dict[str, str]:
+    """Interface -> PCI address of every port that has a function of its own and is no VF, by name."""
+    found: dict[str, str] = {}
+    for link in sorted(_found(machine, ("/sys/class/net/*/device",))):
+        with suppress(*_UNREADABLE):
+            function = machine.path(link).readlink().name
+            virtual = os.path.lexists(machine.path(f"{link}/physfn"))
+            if _FUNCTION.fullmatch(function) and not virtual:
+                found[link.split("/")[4]] = function
+    return found
+
+
+def for_ports(wanted: Wanted, ports: Mapping[str, str | None]) -> Wanted:
+    """The same with {netdev} and {pci} filled in for each port; `ports` is interface -> PCI address, where known."""
+    return Wanted(
+        tuple(one for pattern in wanted.files for one in _filled(pattern, ports)),
+        tuple(one for pattern in wanted.links for one in _filled(pattern, ports)),
+        tuple(one for pattern in wanted.folders for one in _filled(pattern, ports)),
+        tuple(dict.fromkeys(one for argv in wanted.commands for one in _commands(argv, ports))),
+    )
+
+
+def _filled(pattern: str, ports: Mapping[str, str | None]) -> Iterator[str]:
+    if "{netdev}" not in pattern and "{pci}" not in pattern:
+        yield pattern
+        return
+    for netdev, pci in ports.items():
+        if "{pci}" not in pattern or pci is not None:
+            yield pattern.replace("{netdev}", netdev).replace("{pci}", pci or "")
+
+
+def _commands(argv: tuple[str, ...], ports: Mapping[str, str | None]) -> Iterator[tuple[str, ...]]:
+    for words in _filled("\0".join(argv), ports):
+        yield tuple(words.split("\0"))
+
+
+def _found(machine: Machine, patterns: tuple[str, ...]) -> Iterator[str]:
+    """Absolute paths on the machine that match, each once; what lies outside the root is not found."""
+    for pattern in dict.fromkeys(patterns):
+        if glob.has_magic(pattern):
+            for path in sorted(glob.glob(pattern.lstrip("/"), root_dir=machine.root)):  # noqa: PTH207 - a root of its own
+                yield f"/{path}"
+        else:
+            yield pattern
+
+
+def _content(machine: Machine, path: str) -> bytes:
+    with machine.inside(path).open("rb") as stream:
+        return stream.read(MAX_BYTES)
+
+
+def _links(machine: Machine, wanted: Wanted) -> dict[str, str]:
+    found = {}
+    for path in _found(machine, wanted.links):
+        with suppress(*_UNREADABLE):
+            found[path] = str(machine.path(path).readlink())
+    return found
+
+
+def _folders(machine: Machine, wanted: Wanted) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for path in _found(machine, wanted.folders):
+        with suppress(*_UNREADABLE):
+            found[path] = tuple(sorted(_names(machine.inside(path))))
+    return found
+
+
+def _names(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir()]
+
+
+def _outputs(machine: Machine, wanted: Wanted) -> dict[tuple[str, ...], Ran]:
+    """Each command's end, in the order asked; side by side, for most of them only wait."""
+    if not wanted.commands:
+        return {}
+    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(wanted.commands)), "take") as threads:
+        ran = zip(wanted.commands, threads.map(machine.run, wanted.commands), strict=True)
+        return {argv: one for argv, one in ran if isinstance(one, Ran)}

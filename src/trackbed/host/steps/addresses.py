@@ -1,0 +1,39 @@
+"""Step addresses: every port has its MTU, is up, and has exactly the planned address of each IP version.
+
+Wanted: what `trackbed plan` prints. The order matters: router advertisements are refused before the port comes up, or
+the first one leaves an address and a default route behind (accept_ra, and keep_addr_on_down, by which IPv6 addresses
+outlive a flap as IPv4 ones do: Documentation/networking/ip-sysctl.rst); and the MTU stands before traffic does. Without
+the MTU RDMA silently falls back to a smaller path MTU; without the address nothing works.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.setting import Address, Mtu, Setting, Sysctl, Up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
+
+STEP = "addresses"
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """All ports are prepared before the first address is set."""
+    for port in node.ports:
+        yield from _link(port, node.common.mtu_bytes)
+    for port in node.ports:
+        for own in port.addressed:
+            yield Setting(STEP, Address(port.netdev, own), port.rail, f"the plan's address of rail {port.rail}")
+
+
+def _link(port: PortPlan, mtu_bytes: int) -> Iterator[Setting]:
+    refuse = Sysctl(f"net/ipv6/conf/{port.netdev}/accept_ra", "0")
+    yield Setting(STEP, refuse, port.rail, "a router advertisement would put a default route on the rail")
+    if port.v6:
+        keep = Sysctl(f"net/ipv6/conf/{port.netdev}/keep_addr_on_down", "1")
+        yield Setting(STEP, keep, port.rail, "without it a link flap takes the IPv6 address away for good")
+    yield Setting(STEP, Mtu(port.netdev, mtu_bytes), port.rail, "RDMA's path MTU must fit, on every port alike")
+    yield Setting(STEP, Up(port.netdev), port.rail, "a port that is down carries nothing")

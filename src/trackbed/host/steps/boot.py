@@ -1,0 +1,122 @@
+"""What must be set again at every boot because the kernel keeps it nowhere: VFs and QoS of the ports, before kubelet.
+
+    /etc/systemd/system/trackbed-boot.service                 runs the script once, after the ports have their names
+    /etc/systemd/system/multi-user.target.d/90-trackbed.conf  makes each boot want it (systemd.unit(5), drop-ins)
+    /etc/trackbed/boot.sh                                     writes what differs; sh(1), nothing of Trackbed
+
+A plain drop-in, not `systemctl enable`, so that all of it is files that can be compared and put back.
+
+The script writes files of sysfs and configfs. Two things only netlink can set: trust and spoof check of VFs, by ip(8),
+and DCB (PFC, DSCP, traffic classes), by dcb(8). Where one of these programs is missing and its driver would take the
+setting, the script says so in the journal; `trackbed apply` sets them without either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.setting import HEAD, Attribute, DcbDscp, DcbEts, DcbPfc, File, RdmaTos
+from trackbed.host.steps.bootscript import FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
+    from trackbed.host.setting import Want
+
+UNIT = "/etc/systemd/system/trackbed-boot.service"
+WANTED = "/etc/systemd/system/multi-user.target.d/90-trackbed.conf"
+SCRIPT = "/etc/trackbed/boot.sh"
+
+_SYSTEMD = ("/usr/lib/systemd/system/multi-user.target", "/lib/systemd/system/multi-user.target")
+_QOS = ("/sys/class/net/*/ecn/roce_np", "/sys/class/infiniband/*")
+_RELOAD = ("systemctl", "daemon-reload")
+
+
+def files(node: NodePlan, wants: Iterable[Want]) -> Iterator[File]:
+    """The three files; with nothing to set, none. Where the plan has no VFs they need a port with RDMA or QoS files."""
+    ports = node.ports if node.common.vfs else ()
+    lines = [f"await {port.netdev}\n" for port in ports]
+    lines += [line for port in ports for line in _made(node, port)]
+    lines += ["settle\n"] if ports else []
+    lines += [_guarded(node, port) for port in ports if node.common.link_type == "ethernet"]
+    lines += [line for want in wants if (line := _line(node, want))]
+    if not lines:
+        return
+    needs = _SYSTEMD if node.common.vfs else _QOS
+    lack = "there is no systemd here" if node.common.vfs else "no port has RDMA or QoS files"
+    script = f"#!/bin/sh\n{HEAD}{FUNCTIONS}{''.join(lines)}exit $failed\n"
+    yield File(SCRIPT, script, needs, lack, mode=0o755)
+    yield File(UNIT, _unit(node), needs, lack)
+    yield File(WANTED, f"{HEAD}[Unit]\nWants=trackbed-boot.service\n", needs, lack, after=_RELOAD)
+
+
+def _unit(node: NodePlan) -> str:
+    ports = " ".join(f"sys-subsystem-net-devices-{_escaped(port.netdev)}.device" for port in node.ports)
+    return f"""{HEAD}[Unit]
+Description=VFs and QoS of the rails of {node.common.fabric}
+Wants={ports}
+After=systemd-modules-load.service {ports}
+Before=kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh {SCRIPT}
+"""
+
+
+def _escaped(name: str) -> str:
+    """A name as part of a unit's name (systemd.unit(5), "String escaping")."""
+    return "".join(sign if sign.isalnum() or sign in ":_." else f"\\x{ord(sign):02x}" for sign in name)
+
+
+def _device(port: PortPlan) -> str:
+    return f"/sys/bus/pci/devices/{port.pci}" if port.pci else f"/sys/class/net/{port.netdev}/device"
+
+
+def _made(node: NodePlan, port: PortPlan) -> Iterator[str]:
+    yield f"put {_device(port)}/sriov_drivers_autoprobe 1\n"
+    yield f"vfs {_device(port)} {node.common.vfs}\n"
+
+
+def _guarded(node: NodePlan, port: PortPlan) -> str:
+    common = node.common
+    switches = f"{_switch(on=common.vf_trust)} {_switch(on=common.vf_spoof_check)}"
+    return f"guard {port.netdev} {_device(port)} {switches} {common.vf_mtu_bytes}\n"
+
+
+def _switch(*, on: bool) -> str:
+    return "on" if on else "off"
+
+
+def _line(node: NodePlan, want: Want) -> str:
+    """The line that sets a want of step qos again; empty for others, which files or VFs keep."""
+    match want:
+        case Attribute():
+            return _put(want)
+        case DcbPfc(netdev, priorities):
+            on = "".join(f" {priority}:on" for priority in priorities)
+            return f"pfc {netdev} all:off{on}\n"
+        case DcbDscp(netdev, priorities):
+            pairs = " ".join(f"{dscp}:{priority}" for dscp, priority in priorities)
+            return f"dscp {netdev} {pairs}\n"
+        case DcbEts(netdev, priority, first):
+            return f"ets {netdev} {priority} {first}\n"
+        case RdmaTos(netdev, tos):
+            name = next(
+                rail.rdma
+                for port in node.ports
+                if port.netdev == netdev
+                for rail in node.common.rails
+                if rail.rail == port.rail
+            )
+            return f"tos {name} {tos}\n"
+    return ""
+
+
+def _put(want: Attribute) -> str:
+    if "{rdma}" not in want.path:
+        return f"put {want.path.format(netdev=want.netdev)} {want.value}\n"
+    places = want.path.format(netdev=want.netdev, rdma="*")
+    return f'for file in {places}; do put "$file" {want.value}; done\n'

@@ -1,0 +1,49 @@
+"""Step cmdline: the kernel is started with the arguments that the plan needs.
+
+    intel_iommu=on iommu=pt     VFs have an IOMMU and the host's own RDMA bypasses it (AMD: amd_iommu=on, Arm:
+                                iommu.passthrough=1): wanted where ports have VFs, or the Fabric says so
+    default_hugepagesz=1G hugepagesz=1G hugepages=16     huge pages, set aside while memory is still in one piece
+    isolcpus=4-63 nohz_full=4-63 rcu_nocbs=4-63          CPUs left to the jobs
+    pci=realloc ...             whatever the Fabric adds
+
+(Documentation/admin-guide/kernel-parameters.txt.) Arguments that the machine's owner has set stay. Without the IOMMU a
+VF cannot be given away; with translation (no iommu=pt) every RDMA buffer of the host is mapped first, which costs
+bandwidth.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.setting import HugePages, KernelArguments, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import KernelPlan, NodePlan
+
+STEP = "cmdline"
+
+SIZES = {2 << 10: "2M", 1 << 20: "1G"}
+"""How kernel arguments say the size of huge pages, by KiB."""
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """The arguments, and what must come of them; nothing where the plan asks for none."""
+    kernel = node.common.kernel
+    if kernel is None:
+        return
+    why = "VFs need the IOMMU, jobs their pages and CPUs" if kernel.iommu else "the Fabric asks for them"
+    yield Setting(STEP, KernelArguments(tuple(_groups(kernel)), kernel.iommu), None, why)
+    for size_kib, count in kernel.hugepages:
+        yield Setting(STEP, HugePages(size_kib, count), None, "the Fabric asks for so many huge pages")
+
+
+def _groups(kernel: KernelPlan) -> Iterator[str]:
+    if kernel.hugepages:
+        yield f"default_hugepagesz={SIZES[kernel.hugepages[0][0]]}"
+    for size_kib, count in kernel.hugepages:
+        yield f"hugepagesz={SIZES[size_kib]} hugepages={count}"
+    if kernel.isolated_cpus:
+        yield from (f"{name}={kernel.isolated_cpus}" for name in ("isolcpus", "nohz_full", "rcu_nocbs"))
+    yield from kernel.arguments

@@ -1,0 +1,32 @@
+"""Step drivers: the modules of the planned NIC are loaded, its RDMA half, too.
+
+Wanted by the NIC's PCI vendor, which the Fabric names in `nodes[].nic`. Without the RDMA half a port carries Ethernet
+and no RDMA; it is usually missing after a kernel update that the vendor's driver was not built for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.setting import Module, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan
+
+STEP = "drivers"
+
+_MODULES = {
+    "15b3": ("mlx5_core", "mlx5_ib"),
+    "14e4": ("bnxt_en", "bnxt_re"),
+    "8086": ("ice", "irdma"),
+}
+"""PCI vendor -> modules (drivers/net/ethernet, drivers/infiniband/hw)."""
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """The modules of the vendor; nothing where the Fabric does not name the NIC, or another vendor's."""
+    vendor = (node.nic or "").partition(":")[0]
+    for name in (*_MODULES.get(vendor, ()), "ib_uverbs") if vendor in _MODULES else ():
+        yield Setting(STEP, Module(name), None, f"the ports are NICs of PCI vendor {vendor}")

@@ -1,0 +1,46 @@
+"""Step kubelet: a pod's CPUs, GPUs and NICs are taken from one NUMA node, where the Fabric asks for it.
+
+Wanted: a drop-in of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) with topologyManagerPolicy, and
+cpuManagerPolicy static with reservedSystemCPUs. kubelet reads it where it is started with --config-dir; another CPU
+manager policy needs the old state file gone, which may only be removed while kubelet is stopped. Without alignment a
+GPU talks to its NIC over the other socket.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.setting import HEAD, CpuState, File, KubeletReads, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import KubeletPlan, NodePlan
+
+STEP = "kubelet"
+
+FOLDER = "/etc/kubernetes/kubelet.conf.d"
+DROP_IN = f"{FOLDER}/90-trackbed.conf"
+
+CONFIG = "/var/lib/kubelet/config.yaml"
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """The drop-in, whether kubelet has read it, and the CPU manager's state; nothing where the plan asks for none."""
+    wanted = node.common.kubelet
+    if wanted is None:
+        return
+    why = "a pod's CPUs, GPUs and NICs come from one NUMA node"
+    yield Setting(STEP, File(DROP_IN, _content(wanted), (CONFIG,), "no kubelet is set up here"), None, why)
+    if wanted.reserved_cpus:
+        yield Setting(STEP, CpuState("static"), None, "kubelet refuses to start on the state of another policy")
+    yield Setting(STEP, KubeletReads(FOLDER, DROP_IN), None, why)
+
+
+def _content(wanted: KubeletPlan) -> str:
+    lines = ["apiVersion: kubelet.config.k8s.io/v1beta1", "kind: KubeletConfiguration"]
+    if wanted.topology_manager:
+        lines.append(f"topologyManagerPolicy: {wanted.topology_manager}")
+    if wanted.reserved_cpus:
+        lines += ["cpuManagerPolicy: static", f'reservedSystemCPUs: "{wanted.reserved_cpus}"']
+    return HEAD + "".join(f"{line}\n" for line in lines)

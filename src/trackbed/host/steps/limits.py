@@ -1,0 +1,67 @@
+"""Step limits: the kernel's neighbour tables hold every neighbour that the plan can bring.
+
+    neighbours   shared-subnet: nodes x (port + pod addresses of a node) + gateway, summed over the node's rails
+                 the routed schemes: gateway + pod addresses of the node itself, summed over its rails
+    gc_thresh3   twice the neighbours, rounded up to a power of two, never below the kernel's 1024
+    gc_thresh2   half of gc_thresh3, gc_thresh1 an eighth: the proportions of the kernel's 128/512/1024
+
+Example: 64 nodes with 15 pod addresses on 8 flat rails: 8 * (64 * 16 + 1) = 8200 neighbours, so 32768/16384/4096.
+(Documentation/networking/ip-sysctl.rst; the tables are shared by all network namespaces, the files exist only in the
+initial one.) Without it: "neighbour: arp_cache: neighbor table overflow!", and new peers are unreachable at random.
+
+Besides, who logs in may lock memory without limit (limits.d, pam_limits(8)): RDMA registers what it sends from. Jobs in
+pods get theirs from the container runtime (step runtime).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.model.ranges import V4, V6
+from trackbed.host.setting import HEAD, File, Setting, Sysctl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import Addressed, NodePlan
+
+STEP = "limits"
+
+MEMLOCK = "/etc/security/limits.d/90-trackbed.conf"
+_UNLIMITED = "".join(f"{who} {kind} memlock unlimited\n" for who in ("*", "root") for kind in ("soft", "hard"))
+
+KERNEL_THRESH3 = 1024
+"""Default gc_thresh3 of arp_tbl (net/ipv4/arp.c) and nd_tbl (net/ipv6/ndisc.c)."""
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """Three thresholds for each IP version that is planned, and the limit of locked memory."""
+    for version in (V4, V6):
+        count = neighbours(node, version)
+        if not count:
+            continue
+        largest = thresh3(count)
+        why = f"the rails can bring {count} neighbours"
+        for number, value in ((3, largest), (2, largest // 2), (1, largest // 8)):
+            key = f"net/ipv{version}/neigh/default/gc_thresh{number}"
+            yield Setting(STEP, Sysctl(key, str(value), at_least=True), None, why)
+    if node.ports:
+        file = File(MEMLOCK, HEAD + _UNLIMITED, ("/etc/security/limits.d",), "there is no PAM limits folder here")
+        yield Setting(STEP, file, None, "RDMA outside pods locks the memory it registers")
+
+
+def neighbours(node: NodePlan, version: int) -> int:
+    """How many neighbours the node can have on all its rails in one IP version; 0 where nothing is planned."""
+    return sum(_on_rail(node, own) for port in node.ports for own in port.addressed if own.version == version)
+
+
+def thresh3(count: int) -> int:
+    """The table size for `count` neighbours."""
+    return max(KERNEL_THRESH3, 1 << (2 * count - 1).bit_length())
+
+
+def _on_rail(node: NodePlan, own: Addressed) -> int:
+    gateway = 1 if own.gateway else 0
+    if node.common.scheme == "shared-subnet":
+        return node.common.nodes * (1 + own.pods_count) + gateway
+    return gateway + own.pods_count

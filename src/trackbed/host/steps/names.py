@@ -1,0 +1,30 @@
+"""Step names: every port carries its rail's name.
+
+Wanted: the PF that the Fabric names by PCI address, MAC or kernel name is called as planned (`rail0`), so that every
+later setting, every pod and every NCCL variable can speak of it. Written down in systemd.link(5).
+Without it names follow the order in which drivers probe: after a card is swapped, rail 3 is configured as rail 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.setting import Name, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
+
+STEP = "names"
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """One name for each port."""
+    for port in node.ports:
+        name = Name(port.netdev, port.pci, port.mac, port.kernel_name)
+        yield Setting(STEP, name, port.rail, f"rail {port.rail} is the port {_known_as(port)}")
+
+
+def _known_as(port: PortPlan) -> str:
+    return port.pci or port.mac or port.kernel_name or port.netdev

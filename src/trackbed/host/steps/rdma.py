@@ -1,0 +1,61 @@
+"""Step rdma: RDMA devices carry their rail's name, and belong to the namespace that the plan means.
+
+    exclusive   a pod sees only the RDMA devices that were moved into it (VFs, whole ports)
+    shared      all namespaces see all devices (macvlan over a shared port)
+
+Written down in rdma-system(8) and rdma-dev(8). The mode is a parameter of ib_core, set for the next boot in
+modprobe.d(5); names are given by a udev rule, whose number is below that of rdma-core's own 60-rdma-persistent-naming:
+the first rename stands. Without the mode pods lose their devices; without names NCCL's HCA list differs on every host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host.setting import HEAD, File, RdmaName, RdmaNamespaces, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan, PortPlan
+
+STEP = "rdma"
+
+MODPROBE = "/etc/modprobe.d/90-trackbed.conf"
+RULES = "/etc/udev/rules.d/59-trackbed-rdma.rules"
+
+_LOADED = ("/sys/module/ib_core",)
+_LACK = "no RDMA core is loaded here"
+_INITRAMFS = (
+    "if the initramfs loads ib_core, write it anew (update-initramfs -u, or dracut -f), or the option comes late"
+)
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """The mode and the names, each now and for the next boot."""
+    mode = node.common.rdma_mode
+    why = "a pod sees its own RDMA devices only" if mode == "exclusive" else "pods share the ports' RDMA devices"
+    option = f"{HEAD}options ib_core netns_mode={0 if mode == 'exclusive' else 1}\n"
+    yield Setting(STEP, File(MODPROBE, option, _LOADED, _LACK, note=_INITRAMFS), None, f"{why}, after a reboot, too")
+    yield Setting(STEP, RdmaNamespaces(mode), None, why)
+    if rules := "".join(_rule(node, port) for port in node.ports if port.pci):
+        named = "RDMA devices keep their rails' names after a reboot"
+        yield Setting(STEP, File(RULES, HEAD + rules, _LOADED, _LACK), None, named)
+    for port in node.ports:
+        name = RdmaName(port.netdev, _name(node, port))
+        yield Setting(STEP, name, port.rail, f"rail {port.rail} has one name on every host")
+
+
+def _rule(node: NodePlan, port: PortPlan) -> str:
+    """Two lines: hardware by its PCI address; soft-RoCE, which has none, by the interface that it rides on.
+
+    rdma_rename is rdma-core's own helper; NAME_FIXED takes the name given (kernel-boot/rdma_rename.c). `parent` is an
+    attribute of rdma_rxe and siw (drivers/infiniband/sw/rxe/rxe_verbs.c).
+    """
+    matches = (f'KERNELS=="{port.pci}"', f'ATTR{{parent}}=="{port.netdev}"')
+    name = f'PROGRAM="rdma_rename %k NAME_FIXED {_name(node, port)}"'
+    return "".join(f'ACTION=="add", SUBSYSTEM=="infiniband", {match}, {name}\n' for match in matches)
+
+
+def _name(node: NodePlan, port: PortPlan) -> str:
+    return next(rail.rdma for rail in node.common.rails if rail.rail == port.rail)

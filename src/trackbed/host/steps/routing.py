@@ -1,0 +1,69 @@
+"""Step routing: traffic leaves by the rail whose address it carries, and nothing else ever takes a rail.
+
+Wanted: for each port a table, a rule and the routes of `plan.routes`, one fence rule for each IP version, and the
+per-interface switches of Documentation/networking/ip-sysctl.rst that let several ports live on one host:
+
+    rp_filter=2      loose reverse path check; the kernel takes the larger of this and conf/all, so 2 always wins
+    arp_ignore=1     answer ARP only for addresses of the asked port
+    arp_announce=2   ask ARP only with an address of the asking port
+    arp_filter=1     only where two rails share a subnet: answer only if the reply would leave by the asked port
+
+`conf/all` is never touched: it would change the management port too. `ignore_routes_with_linkdown` is left as it is.
+Without this step the kernel sends the traffic of all rails out of one port, and answers ARP for one rail on another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.routes import fence, routes, rule
+from trackbed.host.setting import RouteOn, Setting, Sysctl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
+
+STEP = "routing"
+
+_SWITCHES = (
+    ("rp_filter", "2", "an answer that comes in by another rail than it would leave by must not be dropped"),
+    ("arp_ignore", "1", "a port must not answer ARP for the address of another port"),
+    ("arp_announce", "2", "a port must not ask ARP in the name of another port"),
+)
+_FILTER = ("arp_filter", "1", "rails that share a subnet must answer ARP on the port that would carry the reply")
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """Switches, then routes, then the rules that lead to them, the fence last."""
+    for port in node.ports:
+        if port.v4:
+            yield from _switches(node, port, port.v4)
+    for port in node.ports:
+        yield from _routes(node, port)
+    for port in node.ports:
+        why = f"traffic from rail {port.rail}'s address leaves by rail {port.rail}"
+        yield from (Setting(STEP, rule(node.common, port.rail, own), port.rail, why) for own in port.addressed)
+    yield from _fences(node)
+
+
+def _switches(node: NodePlan, port: PortPlan, own: Addressed) -> Iterator[Setting]:
+    shared = any(other.v4 and other.v4.subnet == own.subnet for other in node.ports if other is not port)
+    for name, value, why in (*_SWITCHES, _FILTER) if shared else _SWITCHES:
+        yield Setting(STEP, Sysctl(f"net/ipv4/conf/{port.netdev}/{name}", value), port.rail, why)
+
+
+def _routes(node: NodePlan, port: PortPlan) -> Iterator[Setting]:
+    for own in port.addressed:
+        for route in routes(node.common, port.rail, own, first=port is node.ports[0]):
+            why = f"where traffic of rail {port.rail} goes"
+            yield Setting(STEP, RouteOn(port.netdev, route), port.rail, why)
+
+
+def _fences(node: NodePlan) -> Iterator[Setting]:
+    for version in (V4, V6):
+        planned = any(own.version == version for port in node.ports for own in port.addressed)
+        wanted = fence(node.common, version) if planned else None
+        if wanted:
+            yield Setting(STEP, wanted, None, "only traffic between rails may use the tables of the rails")

@@ -1,0 +1,54 @@
+"""Step runtime: containers may lock the memory that RDMA registers, and the agent knows what it may hand out.
+
+Kubernetes has no field for RLIMIT_MEMLOCK; containers inherit it from the runtime's service (systemd.exec(5),
+LimitMEMLOCK). Without it ibv_reg_mr fails in pods ("Couldn't allocate MR"), or NCCL quietly takes sockets. The limit
+comes with the runtime's next start: a restart, which Trackbed leaves to a person, or the next boot.
+
+The node's plan lies in a file, for `trackbed agent run` on this host: what gives pods their rails needs nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.plan.wire import write_node
+from trackbed.host.setting import HEAD, File, Memlock, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan
+
+STEP = "runtime"
+
+NODE_PLAN = "/etc/trackbed/node.json"
+DROP_IN = "/etc/systemd/system/containerd.service.d/90-trackbed.conf"
+
+_UNITS = tuple(
+    f"{folder}/containerd.service"
+    for folder in (
+        "/usr/lib/systemd/system",
+        "/lib/systemd/system",
+        "/etc/systemd/system",
+        "/usr/local/lib/systemd/system",
+    )
+)
+_LACK = "no containerd service is installed here"
+
+
+def settings(node: NodePlan) -> Iterator[Setting]:
+    """The service's limit, and that of the containerd that runs; nothing on a node without ports."""
+    if not node.ports:
+        return
+    why = "RDMA in pods locks the memory it registers"
+    file = File(
+        DROP_IN,
+        f"{HEAD}[Service]\nLimitMEMLOCK=infinity\n",
+        _UNITS,
+        _LACK,
+        after=("systemctl", "daemon-reload"),
+    )
+    yield Setting(STEP, file, None, why)
+    yield Setting(STEP, Memlock("containerd", DROP_IN), None, why)
+    plan = File(NODE_PLAN, f"{write_node(node).decode()}\n", _UNITS, _LACK)
+    yield Setting(STEP, plan, None, "the agent gives pods the rails and addresses of this node")

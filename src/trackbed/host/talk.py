@@ -1,0 +1,75 @@
+"""The RDMA core of a machine's kernel, asked over NETLINK_RDMA (`netlink.rdma`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+from trackbed.kernel.netlink import rdma
+from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, Socket
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trackbed.host.machine import Machine
+    from trackbed.kernel.netlink.codec import Message, Received
+
+_BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+class Talk(Protocol):
+    """What is asked of a netlink socket here; the caller closes it (it is a context manager)."""
+
+    def __enter__(self) -> Self:
+        """Itself."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """As `netlink.sockets.Socket` does."""
+
+    def dump(self, message: Message) -> list[Received]:
+        """As `netlink.sockets.Socket` does."""
+
+
+def opened(machine: Machine) -> Talk | None:
+    """A socket in the machine's namespace; None where the kernel has no RDMA, or is not the one its files tell of.
+
+    A captured tree has files of sysfs, too: what is set by netlink would then change this host.
+    """
+    if machine.read(_BOOT) != Path(_BOOT).read_text(encoding="ascii").strip():
+        return None
+    try:
+        return Socket(NETLINK_RDMA, machine.netns)
+    except OSError:  # EPROTONOSUPPORT: no ib_core
+        return None
+
+
+def devices(machine: Machine) -> dict[str, int]:
+    """Index of each RDMA device by its name; none where nobody can be asked."""
+    talk = opened(machine)
+    if talk is None:
+        return {}
+    with talk:
+        try:
+            return {one.name: one.index for one in (rdma.device(reply.body) for reply in talk.dump(rdma.ask_devices()))}
+        except NetlinkError:
+            return {}
+
+
+def told(machine: Machine, message: Message) -> str:
+    """Have the kernel do what a message says; why not, in words, empty if it did."""
+    talk = opened(machine)
+    if talk is None:
+        return "this kernel's RDMA core cannot be asked"
+    with talk:
+        try:
+            talk.send([message])
+        except BatchError as error:
+            return "; ".join(f"{os.strerror(one.errno)} {one.text}".rstrip() for one in error.failures)
+        except NetlinkError as error:
+            return str(error)
+    return ""

@@ -1,0 +1,1 @@
+"""A machine made as planned, all of it or nothing; recorded before, undone from the record."""

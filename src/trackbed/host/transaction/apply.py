@@ -1,0 +1,306 @@
+"""Making a machine as planned: all of it, or nothing.
+
+    compare ── nothing to do ──> done
+       │
+    record on disk ──> change step by step ──> compare again ──> files ──> record finished ──> done
+                            │ a failure                │ still different: once more, three rounds at most
+                            └──> the record is put back, the error says what failed and why
+
+Setting one thing can undo another (the kernel flushes routes when a port goes down to be renamed, or when an address
+gets another prefix length), hence the rounds. A kill at any point leaves the record: the next apply goes on from where
+things are, and undo leads back to before the first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from errno import EBUSY, EEXIST
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trackbed.host.change import NOTHING, Change, Comparison, Run, without_files
+from trackbed.host.kinds.view import view
+from trackbed.host.setting import (
+    STEPS,
+    Attribute,
+    DcbDscp,
+    DcbEts,
+    DcbPfc,
+    Firmware,
+    Name,
+    RdmaTos,
+    Setting,
+    VfCount,
+    VfGuard,
+    VfMtu,
+)
+from trackbed.host.state import read
+from trackbed.host.transaction import carriers
+from trackbed.host.transaction import files as hostfiles
+from trackbed.host.transaction import record as records
+from trackbed.host.transaction.compare import compare
+from trackbed.host.transaction.perform import RefusedError, perform
+from trackbed.host.transaction.undo import GONE, restore
+from trackbed.kernel.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
+from trackbed.kernel.netlink.codec import Message, NetlinkError
+from trackbed.kernel.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
+from trackbed.kernel.netlink.rules import RTM_DELRULE, RTM_NEWRULE
+from trackbed.kernel.netlink.sockets import BatchError, Failure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.transaction.files import FileChange
+
+ROUNDS = 3
+"""A rename that flushes routes takes two; what is not settled after three does not settle."""
+
+
+class HostError(Exception):
+    """Something went wrong on a machine; the message says what, why, and what to do."""
+
+
+class ApplyError(HostError):
+    """A setting could not be made; everything was put back, except for what the message names."""
+
+
+class BusyError(HostError):
+    """Another apply or undo is under way on this machine."""
+
+
+class NothingToUndoError(HostError):
+    """There is no record of an apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done (changes, files), and what is still different because only a person can mend it."""
+
+    changes: tuple[Change, ...]
+    files: tuple[FileChange, ...]
+    left: Comparison
+
+
+def diff(machine: Machine, settings: Sequence[Setting]) -> tuple[Change, ...]:
+    """How the machine differs from its settings, in the order of the steps."""
+    return compare(machine, settings).changes
+
+
+def apply(
+    machine: Machine,
+    settings: Sequence[Setting],
+    folder: Path,
+    files: Mapping[str, str] | None = None,
+    *,
+    until_reboot: bool = False,
+) -> Applied:
+    """Make the machine as its settings say, and its network's files as `files` says (None: leave those alone).
+
+    `folder` keeps the record for `undo`. `until_reboot`: no file is touched, the next boot brings all back. Raises
+    ApplyError after everything was put back, BusyError where another apply is under way.
+    """
+    with _alone(folder):
+        applied = _apply(machine, settings, folder, files, _looker(machine, until_reboot=until_reboot))
+        names = frozenset(s.want.netdev for s in settings if isinstance(s.want, Name))
+        carriers.save(machine, names, folder)
+        return applied
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One apply or undo at a time on a machine; the kernel lets go of the lock when the process ends."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"another trackbed apply is under way here ({folder / 'lock'} is held); wait for it"
+            ) from error
+        yield
+
+
+Look = Callable[[Sequence[Setting]], Comparison]
+"""How the machine differs from settings, seen now."""
+
+
+def _looker(machine: Machine, *, until_reboot: bool) -> Look:
+    if not until_reboot:
+        return lambda settings: compare(machine, settings)
+    return lambda settings: without_files(compare(machine, settings))
+
+
+def _apply(
+    machine: Machine, settings: Sequence[Setting], folder: Path, files: Mapping[str, str] | None, look: Look
+) -> Applied:
+    found = look(settings)
+    rewritten = hostfiles.differences(machine, files) if files is not None else ()
+    if not rewritten and not any(change.do for change in found.changes):
+        _finish(folder)
+        return Applied((), (), found)
+    record = _begin(machine, found, (view(read(machine), settings), rewritten), folder)
+    try:
+        done, left = _rounds(machine, settings, found, look)
+        for change in rewritten:
+            _rewrite(machine, change)
+    except (Exception, KeyboardInterrupt) as error:  # whatever it was, the machine must not stay half done
+        wrong = restore(machine, record)
+        records.drop(folder)
+        if not isinstance(error, RefusedError | NetlinkError | OSError):
+            raise
+        raise ApplyError(_told(error, wrong)) from error
+    _finish(folder)
+    return Applied(done, rewritten, left)
+
+
+def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
+    """Put the machine back to before the last apply; returns what could not be put back.
+
+    Raises NothingToUndoError where no apply has been recorded.
+    """
+    with _alone(folder):
+        record = records.load(folder)
+        if record is None:
+            raise NothingToUndoError(f"there is nothing to undo: {folder / records.FILE} is not there")
+        wrong = restore(machine, record)
+        records.drop(folder)
+        return wrong
+
+
+def _begin(
+    machine: Machine, found: Comparison, touched: tuple[View, Sequence[FileChange]], folder: Path
+) -> records.Record:
+    """The record of now, or that of an apply that was killed, completed by what this one may touch besides."""
+    backs = [operation.back for change in found.changes for operation in change.do if isinstance(operation, Run)]
+    record = records.take(machine, *touched, found.changes)
+    record = msgspec.structs.replace(record, commands=tuple(dict.fromkeys(back for back in backs if back)))
+    old = records.load(folder)
+    if old is not None and not old.finished:
+        record = records.merged(old, record) if records.here(machine, old) else records.with_files(record, old)
+    records.save(folder, record)
+    return record
+
+
+def _finish(folder: Path) -> None:
+    record = records.load(folder)
+    if record is not None and not record.finished:
+        records.save(folder, msgspec.structs.replace(record, finished=True))
+
+
+def _rounds(
+    machine: Machine, settings: Sequence[Setting], found: Comparison, look: Look
+) -> tuple[tuple[Change, ...], Comparison]:
+    done: list[Change] = []
+    for number in range(ROUNDS):
+        todo = _ready([change for change in found.changes if change.do])
+        if not todo:
+            return tuple(done), found
+        _execute(machine, todo, first=number == 0)
+        done += [change for change in todo if change not in done]
+        found = _again(settings, found, look)
+    rest = [change for change in found.changes if change.do]
+    if rest:
+        listed = "; ".join(f"{change.what} is {change.have}, not {change.want}" for change in rest[:3])
+        raise RefusedError(f"settings do not stay as they are set: {listed}. Does another program set them?")
+    return tuple(done), found
+
+
+def _again(settings: Sequence[Setting], found: Comparison, look: Look) -> Comparison:
+    """Compare anew, but do not ask every NIC's flash again: that takes seconds, and no apply writes there."""
+    same = [c for c in found.changes if c.setting and isinstance(c.setting.want, Firmware)]
+    unknown = [one for one in found.skipped if isinstance(one.setting.want, Firmware)]
+    now = look([setting for setting in settings if not isinstance(setting.want, Firmware)])
+    order = sorted([*same, *now.changes], key=lambda change: STEPS.index(change.step))
+    return Comparison(tuple(order), (*unknown, *now.skipped))
+
+
+_BY_NAME = Attribute | DcbDscp | DcbPfc | DcbEts | RdmaTos
+"""Kinds that are set below, or by, the name of a port or of its RDMA device."""
+
+
+def _ready(changes: list[Change]) -> list[Change]:
+    """The changes of one round. Others wait for the next.
+
+    Where a name changes, what is set by names waits; where the number of VFs changes, what is set on VFs does: those
+    that were looked at are gone by then.
+    """
+    wants = [change.setting.want for change in changes if change.setting]
+    remade = {want.netdev for want in wants if isinstance(want, VfCount)}
+    changes = [change for change in changes if not _is_of_vfs(change, remade)]
+    if not any(change.step in {"names", "rdma"} for change in changes):
+        return changes
+    return [change for change in changes if not (change.setting and isinstance(change.setting.want, _BY_NAME))]
+
+
+def _is_of_vfs(change: Change, ports: set[str]) -> bool:
+    want = change.setting.want if change.setting else None
+    return isinstance(want, VfGuard | VfMtu) and want.netdev in ports
+
+
+def _execute(machine: Machine, changes: Sequence[Change], *, first: bool) -> None:
+    """Make changes in order, all netlink messages of a step that follow each other in one batch.
+
+    What was missing when we looked and is there now is no failure of the `first` round: networkd sets the same from our
+    own files. The next round looks again, and if it is still not as wanted, the kernel's refusal counts.
+    """
+    operations = [(change, operation) for change in changes for operation in change.do]
+    for (_, network), group in groupby(operations, key=lambda pair: (pair[0].step, isinstance(pair[1], Message))):
+        listed = list(group)
+        if network:
+            batch = [(change, message) for change, message in listed if isinstance(message, Message)]
+            _send(machine, batch, _ADDS if first else frozenset())
+        else:
+            for change, write in listed:
+                perform(machine, change, write)
+
+
+_ADDS = frozenset({RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWRULE})
+
+
+def _send(machine: Machine, batch: Sequence[tuple[Change, Message]], may_be_there: frozenset[int]) -> None:
+    with machine.socket() as sock:
+        try:
+            sock.send([message for _, message in batch])
+        except BatchError as error:
+            bad = [(batch[failure.index], failure) for failure in error.failures]
+            bad = [one for one in bad if one[1].errno != EEXIST or one[0][1].type not in may_be_there]
+            told = [_words(change, failure) for (change, message), failure in bad if not _gone(message, failure)]
+            if told:
+                raise RefusedError("; ".join(dict.fromkeys(told))) from error
+
+
+def _gone(message: Message, failure: Failure) -> bool:
+    """Whether only a removal failed, of what the kernel had removed with something else (routes with an address)."""
+    return message.type in {RTM_DELADDR, RTM_DELROUTE, RTM_DELRULE} and failure.errno in GONE
+
+
+def _rewrite(machine: Machine, change: FileChange) -> None:
+    try:
+        hostfiles.write(machine, change.path, change.want)
+    except OSError as error:
+        raise RefusedError(f"cannot write {change.path}: {error.strerror}") from error
+
+
+def _words(change: Change, failure: Failure) -> str:
+    kernel = f": {failure.text}" if failure.text else ""
+    hint = ""
+    if change.step == "names" and failure.errno == EEXIST:
+        hint = f" (an interface has the name or alternative name {change.want}; ip link property del takes one away)"
+    if change.step == "names" and failure.errno == EBUSY:
+        hint = " (the interface is in use; set it down first)"
+    doing = f"setting {change.want}" if change.want != NOTHING else "removing it"
+    return f"{change.what}: {doing} was refused: {os.strerror(failure.errno)}{kernel}{hint}"
+
+
+def _told(error: BaseException, wrong: Sequence[str]) -> str:
+    if not wrong:
+        return f"{error}; everything was put back"
+    return f"{error}; put back, except: {'; '.join(wrong)}"

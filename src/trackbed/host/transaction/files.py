@@ -1,0 +1,128 @@
+"""Files that make settings survive a reboot: found, compared, written whole, never anybody else's.
+
+Trackbed owns a fixed set of names (`owned`); it writes and deletes those and nothing else. A file is replaced by a
+rename in its own folder after its content is on disk, so a crash leaves the old content or the new one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.atomic import replace, sync_folder
+from trackbed.host.render import Format, mode
+from trackbed.host.setting import HEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.host.machine import Machine
+
+OWN = (
+    ("/etc/netplan", "90-trackbed.yaml"),
+    ("/etc/systemd/network", "10-trackbed-*.link"),
+    ("/etc/systemd/network", "10-trackbed-*.network"),
+    ("/etc/systemd/network", "10-netplan-*.network.d/90-trackbed.conf"),
+    ("/etc/NetworkManager/system-connections", "trackbed-*.nmconnection"),
+    ("/etc/sysctl.d", "90-trackbed.conf"),
+    ("/etc/iproute2/rt_tables.d", "trackbed.conf"),
+)
+"""Folder and pattern of every file that Trackbed may write: what `chain.render` yields."""
+
+RIVALS = (
+    ("/etc/netplan", "*.yaml"),
+    ("/etc/systemd/network", "*.network"),
+    ("/etc/systemd/network", "*.link"),
+    ("/etc/NetworkManager/system-connections", "*"),
+    ("/etc/network", "interfaces"),
+    ("/etc/network/interfaces.d", "*"),
+    ("/etc/udev/rules.d", "*.rules"),
+)
+"""Where else a port may be named or configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file of ours that is not as wanted; None stands for no file."""
+
+    path: str
+    have: bytes | None
+    want: bytes | None
+
+
+def renderer(machine: Machine) -> Format:
+    """Which format the machine's network is configured in: netplan, else NetworkManager, else networkd."""
+    if machine.path("/etc/netplan").is_dir():
+        return "netplan"
+    return "networkmanager" if machine.path("/etc/NetworkManager").is_dir() else "networkd"
+
+
+def owned(machine: Machine) -> dict[str, bytes]:
+    """Content of all files that Trackbed has on the machine, by absolute path."""
+    return {f"{folder}/{path.relative_to(machine.path(folder))}": path.read_bytes() for folder, path in _found(machine)}
+
+
+def differences(machine: Machine, wanted: Mapping[str, str]) -> tuple[FileChange, ...]:
+    """Files to write (all of `wanted` that differ) and to delete (ours that are wanted no more)."""
+    have = owned(machine)
+    want = {path: content.encode() for path, content in wanted.items()}
+    paths = sorted(have.keys() | want.keys())
+    return tuple(FileChange(path, have.get(path), want.get(path)) for path in paths if have.get(path) != want.get(path))
+
+
+def write(machine: Machine, path: str, content: bytes | None, permissions: int | None = None) -> None:
+    """Replace one file of ours durably; None deletes it. OSError as the file system says it.
+
+    Permissions are what readers of such a path demand, where none are given.
+    """
+    place = machine.path(path)
+    if content is None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            place.unlink()
+            sync_folder(place.parent)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    replace(place, content, mode(path) if permissions is None else permissions)
+
+
+def rivals(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
+    """Places (`file:line: text`) where files that are not ours speak of the same interfaces, MACs or PCI addresses.
+
+    `names` are the words to look for; a comment does not count. Unreadable files are named, too.
+    """
+    ours = {path for _, path in _found(machine)}
+    found: list[str] = []
+    for folder, pattern in RIVALS:
+        for path in sorted(machine.path(folder).glob(pattern)):
+            if path.is_file() and path not in ours:
+                found += _mentions(path, f"{folder}/{path.name}", names)
+    return tuple(found)
+
+
+def warnings(machine: Machine, node: NodePlan) -> tuple[str, ...]:
+    """What to tell of files that are not ours and name or configure a rail of this node."""
+    known = (text for port in node.ports for text in (port.netdev, port.pci, port.mac, port.kernel_name) if text)
+    places = rivals(machine, frozenset(text.lower() for text in known))
+    return tuple(f"{one}: this configures or names a rail, too; take the rail out of that file" for one in places)
+
+
+def _mentions(path: Path, shown: str, names: frozenset[str]) -> Iterator[str]:
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError as error:
+        yield f"{shown}: cannot be read ({error.strerror}), so it may configure a rail, too"
+        return
+    if lines and f"{lines[0]}\n" == HEAD:
+        return
+    for number, line in enumerate(lines, start=1):
+        words = line.partition("#")[0].lower().replace(",", " ").replace("=", " ").replace('"', " ").replace("'", " ")
+        if names & {part.strip("[]{}:") for part in words.split()}:
+            yield f"{shown}:{number}: {line.strip()}"
+
+
+def _found(machine: Machine) -> Iterator[tuple[str, Path]]:
+    for folder, pattern in OWN:
+        yield from ((folder, path) for path in sorted(machine.path(folder).glob(pattern)) if path.is_file())

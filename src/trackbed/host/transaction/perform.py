@@ -1,0 +1,75 @@
+"""Doing one operation of a change that is no netlink message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trackbed.host import talk
+from trackbed.host.change import AttributeWrite, Change, DcbSet, FileWrite, RdmaSet, Run, SysctlWrite
+from trackbed.host.machine import Absent
+from trackbed.host.transaction import files
+from trackbed.kernel.netlink.codec import Message, NetlinkError
+from trackbed.kernel.netlink.dcb import carry_out
+
+if TYPE_CHECKING:
+    from trackbed.host.machine import Machine
+
+
+class RefusedError(Exception):
+    """The kernel, the file system or a program refused one change."""
+
+
+def perform(machine: Machine, change: Change, operation: object) -> None:
+    """Do it; RefusedError says what was refused and by whom."""
+    match operation:
+        case SysctlWrite(key, value):
+            try:
+                machine.write_sysctl(key, value)
+            except OSError as error:
+                raise RefusedError(f"{change.what}: cannot write {value}: {error.strerror}") from error
+        case FileWrite(path, content, mode):
+            try:
+                files.write(machine, path, None if content is None else content.encode(), mode)
+            except OSError as error:
+                raise RefusedError(f"cannot write {path}: {error.strerror}") from error
+        case AttributeWrite() as write:
+            _attribute(machine, change, write)
+        case Run(argv):
+            run(machine, argv)
+        case DcbSet(messages):
+            _bridge(machine, change, messages)
+        case RdmaSet(message):
+            if why := talk.told(machine, message):
+                raise RefusedError(f"{change.what}: setting {change.want} was refused: {why}")
+
+
+def run(machine: Machine, argv: tuple[str, ...]) -> None:
+    """Run a program to its good end; RefusedError with the last lines it wrote."""
+    done = machine.run(argv)
+    if isinstance(done, Absent):
+        raise RefusedError(f"there is no {argv[0]} to run on this machine; run by hand: {' '.join(argv)}")
+    if done.status:
+        said = " / ".join(done.output.strip().splitlines()[-3:])
+        raise RefusedError(f"{' '.join(argv)} failed with status {done.status}: {said}")
+
+
+def _attribute(machine: Machine, change: Change, write: AttributeWrite) -> None:
+    value = write.first
+    try:
+        if write.folder:
+            machine.path(write.folder).mkdir(exist_ok=True)
+        if write.first:
+            machine.write_attribute(write.path, write.first)
+        value = write.value
+        machine.write_attribute(write.path, value)
+    except OSError as error:
+        raise RefusedError(f"{change.what}: cannot write {value} to {write.path}: {error.strerror}") from error
+
+
+def _bridge(machine: Machine, change: Change, messages: tuple[Message, ...]) -> None:
+    with machine.socket() as sock:
+        for message in messages:
+            try:
+                carry_out(sock, message)
+            except NetlinkError as error:
+                raise RefusedError(f"{change.what}: setting {change.want} was refused: {error}") from error

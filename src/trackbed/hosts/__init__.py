@@ -1,1 +1,0 @@
-"""The machine's edge: reads, compares, writes, persists and undoes each kind of setting."""

@@ -1,0 +1,96 @@
+"""What differs, from profiles and recorded registries."""
+
+from __future__ import annotations
+
+import pytest
+
+from trackbed.host.bios.compare import Entry, Legal, Seen, Value, compare, vendor_of
+from trackbed.host.bios.profile import profile
+
+
+def entry(name: str, label: str = "", values: tuple[str, ...] = (), *, read_only: bool = False) -> Entry:
+    return Entry(name, label, tuple(Legal(value) for value in values), read_only)
+
+
+def seen(have: dict[str, Value], *entries: Entry, pending: dict[str, Value] | None = None) -> Seen:
+    return Seen("", have, have if pending is None else pending, {one.name: one for one in entries})
+
+
+@pytest.mark.parametrize(
+    ("text", "vendor"),
+    [
+        ("Dell Inc.", "dell"),
+        ("HPE", "hpe"),
+        ("Hewlett Packard Enterprise", "hpe"),
+        ("Lenovo", "lenovo"),
+        ("Supermicro", "supermicro"),
+        ("Super Micro Computer, Inc.", "supermicro"),
+        ("Sushy Emulator", None),
+        ("", None),
+    ],
+)
+def test_a_vendor_is_known_by_its_manufacturer_name(text: str, vendor: str | None) -> None:
+    assert vendor_of(text) == vendor
+
+
+NAME = "SR_IOVSupport_00F1"
+LABELLED = entry(NAME, "SR-IOV Support", ("Disabled", "Enabled"))
+
+
+@pytest.mark.parametrize(
+    ("vendor", "told", "state", "value"),
+    [
+        pytest.param("dell", seen({"SriovGlobalEnable": "Disabled"}), "differs", "Enabled", id="differs"),
+        pytest.param("dell", seen({"SriovGlobalEnable": "Enabled"}), "same", "Enabled", id="same"),
+        pytest.param("dell", seen({"Other": "x"}), "missing", None, id="missing"),
+        pytest.param("supermicro", seen({NAME: "Disabled"}, LABELLED), "differs", "Enabled", id="by-label"),
+        pytest.param("supermicro", seen({NAME: "Disabled"}), "differs", "Enabled", id="by-name-without-suffix"),
+        pytest.param(
+            "lenovo",
+            seen(
+                {"DevicesandIOPorts_SRIOV": "Disable"},
+                entry("DevicesandIOPorts_SRIOV", "SR-IOV", ("Disable", "Enable")),
+            ),
+            "differs",
+            "Enable",
+            id="other-spelling",
+        ),
+        pytest.param(
+            "hpe",
+            seen({"Sriov": "Disabled"}, entry("Sriov", "", ("Disabled", "Auto"))),
+            "illegal",
+            None,
+            id="no-legal-value",
+        ),
+        pytest.param(
+            "hpe", seen({"Sriov": "Disabled"}, entry("Sriov", read_only=True)), "locked", "Enabled", id="read-only"
+        ),
+        pytest.param(
+            "hpe", seen({"Sriov": "Disabled"}, pending={"Sriov": "Enabled"}), "staged", "Enabled", id="staged"
+        ),
+        pytest.param(
+            "hpe", seen({"Sriov": "Enabled"}, pending={"Sriov": "Disabled"}), "differs", "Enabled", id="staged-away"
+        ),
+        pytest.param("hpe", seen({"Sriov": False}), "differs", True, id="a-truth-value"),
+    ],
+)
+def test_a_wanted_setting_is_found_and_judged(vendor: str, told: Seen, state: str, value: Value) -> None:
+    (item,) = compare(profile(vendor), {"sriov": "enabled"}, told)
+    assert (item.state, item.value) == (state, value)
+
+
+def test_every_candidate_that_a_server_has_must_agree() -> None:
+    told = seen({"IntelProcVtd": "Enabled", "ProcAmdIoVt": "Disabled"})
+    assert [item.state for item in compare(profile("hpe"), {"iommu": "enabled"}, told)] == ["same", "differs"]
+
+
+def test_numa_nodes_are_written_as_the_vendor_writes_them() -> None:
+    (item,) = compare(profile("hpe"), {"numaPerSocket": "4"}, seen({"NumaMemoryDomainsPerSocket": "Auto"}))
+    assert item.value == "FourMemoryDomainsPerSocket"
+
+
+@pytest.mark.parametrize("vendor", ["dell", "hpe", "lenovo", "supermicro"])
+def test_a_profile_names_iommu_and_sriov_and_every_candidate_can_be_found(vendor: str) -> None:
+    known = profile(vendor)
+    assert {"iommu", "sriov"} <= set(known)
+    assert all(which.name or which.label for candidates in known.values() for which in candidates)

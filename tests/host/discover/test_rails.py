@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.host.discover import machines
+from trackbed.host.discover.inventory import Inventory
+from trackbed.host.discover.nearness import Near
+from trackbed.host.discover.rails import Role, rails
+from trackbed.host.discover.read import inventory
+from trackbed.host.discover.wanted import KFD
+from trackbed.host.snapshot.snapshot import Snapshot
+
+
+def found(seen: Snapshot) -> list[tuple[str | None, tuple[int, ...], str]]:
+    return [
+        (rail.nic.rdma, rail.gpus, rail.near.name if rail.near is not None else "-")
+        for rail in rails(inventory(seen)).rails
+    ]
+
+
+def test_each_gpu_gets_the_nic_behind_its_own_switch() -> None:
+    assert found(machines.machine(machines.MI355X)) == [(f"bnxt_re{n}", (n,), "PIX") for n in range(8)]
+
+
+def test_rails_follow_the_order_in_which_the_kernel_counts_amds_gpus() -> None:
+    nodes = {f"{KFD}/0/properties": "simd_count 0\nlocation_id 0\n"}
+    for number, bus in enumerate(machines.MI250X_ORDER.split(), start=1):
+        nodes[f"{KFD}/{number}/properties"] = f"simd_count 440\nlocation_id {int(bus, 16) << 8}\ndomain 0\n"
+    seen = machines.with_files(machines.machine(machines.MI250X), nodes)
+    devices = ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_7", "mlx5_8")
+    assert found(seen) == [(name, (2 * n, 2 * n + 1), "PIX") for n, name in enumerate(devices)]
+
+
+def test_without_the_kernels_word_gpus_count_by_pci_address() -> None:
+    assert [name for name, _, _ in found(machines.machine(machines.MI250X))][:2] == ["mlx5_2", "mlx5_3"]
+
+
+def test_nics_that_count_backwards_still_stand_beside_their_gpus() -> None:
+    assert found(machines.virtual(machines.BACKWARDS_ROWS)) == [(f"mlx5_{8 - n}", (n,), "PIX") for n in range(8)]
+
+
+def test_a_nic_beside_no_gpu_is_set_aside_with_the_reason() -> None:
+    aside = rails(inventory(machines.virtual(machines.BACKWARDS_ROWS))).aside
+    assert [(one.nic.rdma, one.role, one.reason) for one in aside] == [
+        ("mlx5_0", Role.STORAGE, "same model as the rails, and beside no GPU of its own")
+    ]
+
+
+def test_one_nic_serves_the_gpus_behind_its_switch() -> None:
+    pairs = [("mlx5_1", (0, 1)), ("mlx5_0", (2, 3)), ("mlx5_5", (4, 5)), ("mlx5_2", (6, 7))]
+    assert found(machines.virtual(machines.SHARED_ROWS)) == [(nic, gpus, "PXB") for nic, gpus in pairs]
+
+
+def test_both_ports_of_the_only_card_are_rails_and_vfs_are_not() -> None:
+    chosen = rails(inventory(machines.machine(machines.ONE_CARD)))
+    assert [(rail.nic.pci, rail.gpus) for rail in chosen.rails] == [("0000:9a:00.0", (0, 1)), ("0000:9a:00.1", (2, 3))]
+    assert {one.nic.pci: one.reason for one in chosen.aside} == {
+        "0000:9a:00.2": "virtual function of 0000:9a:00.0",
+        "0000:9a:00.3": "virtual function of 0000:9a:00.0",
+    }
+
+
+DGX_H100_PORTS = ("18", "40", "4f", "5e", "9a", "c0", "ce", "dc")
+
+
+def dgx_h100() -> Snapshot:
+    """Rails and GPUs as NVIDIA's guide has them, with the dual-port cards of the rails' own model, and slow ports."""
+    lines = []
+    for at, bus in enumerate(DGX_H100_PORTS):
+        bridge, gpu = f"{int(bus, 16) - 3:x}", f"{int(bus, 16) + 3:02x}"
+        lines += [
+            f"nic {bridge}/{bridge}/{bus} 15b3:1021 {at // 4} mlx5_{at}",
+            f"gpu {bridge}/{bridge}/{gpu} 10de:2330 0",
+        ]
+    for bus in ("29", "aa"):
+        lines += [f"nic {bus}/{bus}.{port} 15b3:1021 0 side_{bus}{port}" for port in (0, 1)]
+    lines += [f"nic 80/82.{port} 8086:1592 1 irdma{port}" for port in (0, 1)]
+    lines.append("nic 0/0b 8086:1563 0")
+    return machines.product(machines.machine("\n".join(lines)), "DGXH100")
+
+
+def test_cards_of_the_rails_own_model_beside_no_gpu_are_for_storage() -> None:
+    chosen = rails(inventory(dgx_h100()))
+    assert [rail.nic.pci for rail in chosen.rails] == [f"0000:{bus}:00.0" for bus in DGX_H100_PORTS]
+    assert {rail.near for rail in chosen.rails} == {Near.PIX}
+    assert {one.nic.pci: one.role.value for one in chosen.aside} == {
+        "0000:0b:00.0": "management",
+        "0000:29:00.0": "storage",
+        "0000:29:00.1": "storage",
+        "0000:82:00.0": "storage",
+        "0000:82:00.1": "storage",
+        "0000:aa:00.0": "storage",
+        "0000:aa:00.1": "storage",
+    }
+
+
+def test_every_nic_is_a_rail_or_set_aside_with_a_reason() -> None:
+    seen = inventory(dgx_h100())
+    chosen = rails(seen)
+    told = [rail.nic.pci for rail in chosen.rails] + [one.nic.pci for one in chosen.aside]
+    assert sorted(told) == [nic.pci for nic in seen.nics]
+    assert all(one.reason for one in chosen.aside)
+
+
+ROUTES = {
+    "plain": {"/proc/net/route": "Iface\tDestination\nMGMT\t00000000\t0102000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"},
+    "IPv6": {
+        "/proc/net/ipv6_route": f"{'0' * 32} 00 {'0' * 32} 00 fe80{'0' * 28} 00000400 00000001 00000000 00000003 MGMT\n"
+    },
+}
+
+
+@pytest.mark.parametrize("files", ROUTES.values(), ids=ROUTES)
+def test_the_nic_of_the_default_route_is_for_management(files: dict[str, str]) -> None:
+    named = {path: text.replace("MGMT", "eth_bnxt_re3") for path, text in files.items()}
+    aside = rails(inventory(machines.with_files(machines.machine(machines.MI355X), named))).aside
+    assert [(one.nic.rdma, one.reason) for one in aside] == [("bnxt_re3", "the default route leads through it")]
+
+
+def test_a_gpu_without_a_nic_beside_it_is_told() -> None:
+    text = "\n".join(line for line in machines.MI355X.splitlines() if "bnxt_re3" not in line)
+    chosen = rails(inventory(machines.machine(text)))
+    assert len(chosen.rails) == 7
+    assert chosen.doubts
+
+
+def test_a_machine_without_nics_has_no_rails() -> None:
+    assert rails(Inventory("gpu-0", ())).rails == ()

@@ -1,0 +1,149 @@
+import errno
+from dataclasses import replace
+
+import pytest
+
+from tests.host.nics import Drivers, install
+from tests.host.places import Host
+from tests.host.steps.fabrics import P2P, node_plan
+from trackbed.host.change import Change
+from trackbed.host.setting import DcbDscp, DcbEts, DcbPfc, Setting
+from trackbed.host.steps import settings
+from trackbed.host.transaction.apply import ApplyError, apply, undo
+from trackbed.host.transaction.compare import compare
+from trackbed.kernel.netlink import dcb
+from trackbed.kernel.netlink.dcb import Dcb, Ets, Pfc, dscp
+
+HOST = dcb.DCB_CAP_DCBX_HOST | dcb.DCB_CAP_DCBX_VER_IEEE
+TOGETHER = Ets(
+    willing=False,
+    capacity=8,
+    credit_based_shaper=False,
+    tx_bandwidth=(100, 0, 0, 0, 0, 0, 0, 0),
+    rx_bandwidth=(100, 0, 0, 0, 0, 0, 0, 0),
+    algorithms=(2, 0, 0, 0, 0, 0, 0, 0),
+    classes=(0, 0, 0, 0, 0, 0, 0, 0),
+)
+ALONE = replace(TOGETHER, classes=(0, 1, 2, 3, 4, 5, 6, 7))
+FRESH = Dcb(TOGETHER, Pfc(8, frozenset({1}), delay=7), (dscp(10, 1), dscp(26, 0)), None, (255, 5), HOST)
+
+
+def wanted(more: str = "") -> tuple[Setting, ...]:
+    node = node_plan(P2P, "[{netdev: eth0}, {netdev: eth1}]", more=more)
+    return tuple(one for one in settings(node, {"qos"}) if isinstance(one.want, DcbDscp | DcbPfc | DcbEts))
+
+
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
+    """Port eth0 has DCB, eth1 has none."""
+    made = Drivers({"eth0": FRESH})
+    install(made, monkeypatch)
+    return made
+
+
+def changes(place: Host) -> tuple[Change, ...]:
+    return compare(place.machine, wanted()).changes
+
+
+def test_dscp_pfc_and_classes_are_set_once_and_undone(place: Host, drivers: Drivers) -> None:
+    assert [(change.what, change.have, change.want) for change in changes(place)] == [
+        ("priorities of DSCPs on eth0", "26:0 48:none, not trusted", "26:3 48:6"),
+        ("PFC of eth0", "1", "3"),
+        ("traffic classes of eth0", "priority 3 with 0,1,2,4,5,6,7", "priority 3 alone"),
+    ]
+    apply(place.machine, wanted(), place.records)
+    now = drivers.bridges["eth0"]
+    assert dcb.dscp_priorities(now.apps) == {26: {3}, 48: {6}, 10: {1}}
+    assert now.trust == (5, 255)
+    assert now.pfc == Pfc(8, frozenset({3}), delay=7)
+    assert now.ets == replace(
+        TOGETHER,
+        tx_bandwidth=(50, 50, 0, 0, 0, 0, 0, 0),
+        algorithms=(2, 2, 0, 0, 0, 0, 0, 0),
+        classes=(0, 0, 0, 1, 0, 0, 2, 0),
+    )
+    assert changes(place) == ()
+    assert undo(place.machine, place.records) == ()
+    assert drivers.bridges["eth0"] == FRESH
+
+
+def test_entries_that_others_made_meanwhile_stay(place: Host, drivers: Drivers) -> None:
+    apply(place.machine, wanted(), place.records)
+    now = drivers.bridges["eth0"]
+    drivers.bridges["eth0"] = replace(now, apps=(*now.apps, dscp(34, 4)))
+    undo(place.machine, place.records)
+    assert dcb.dscp_priorities(drivers.bridges["eth0"].apps) == {26: {0}, 10: {1}, 34: {4}}
+
+
+def test_a_priority_that_is_alone_in_its_class_keeps_it(place: Host, drivers: Drivers) -> None:
+    drivers.bridges["eth0"] = replace(FRESH, ets=ALONE)
+    assert "traffic classes of eth0" not in [change.what for change in changes(place)]
+
+
+def test_without_pfc_in_the_plan_nothing_is_paused(place: Host, drivers: Drivers) -> None:
+    apply(place.machine, wanted("  qos: {pfc: false}\n"), place.records)
+    pfc = drivers.bridges["eth0"].pfc
+    assert pfc is not None
+    assert pfc.priorities == frozenset()
+
+
+def test_a_port_without_dcb_is_skipped_with_that_reason(place: Host, drivers: Drivers) -> None:
+    drivers.bridges.clear()
+    found = compare(place.machine, wanted())
+    assert found.changes == ()
+    assert [(one.what, one.reason) for one in found.skipped] == [
+        ("priorities of DSCPs on eth0 and 5 more of step qos", "this port's driver has no DCB")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        pytest.param(replace(FRESH, pfc=None), "this port's driver tells of no PFC", id="no PFC"),
+        pytest.param(replace(FRESH, pfc=Pfc(0, frozenset())), "this port can pause 0 priorities", id="none to pause"),
+        pytest.param(replace(FRESH, ets=None), "this port has one traffic class", id="no ETS"),
+        pytest.param(
+            replace(FRESH, ets=replace(TOGETHER, capacity=1)), "this port has one traffic class", id="one class"
+        ),
+    ],
+)
+def test_what_a_driver_lacks_is_skipped_and_the_rest_set(place: Host, drivers: Drivers, told: Dcb, reason: str) -> None:
+    drivers.bridges["eth0"] = told
+    found = compare(place.machine, wanted())
+    assert reason in [one.reason for one in found.skipped]
+    assert "priorities of DSCPs on eth0" in [change.what for change in found.changes]
+
+
+def test_a_device_with_two_classes_puts_notices_with_all_others(place: Host, drivers: Drivers) -> None:
+    drivers.bridges["eth0"] = replace(FRESH, ets=replace(TOGETHER, capacity=2))
+    apply(place.machine, wanted(), place.records)
+    ets = drivers.bridges["eth0"].ets
+    assert ets is not None
+    assert ets.classes == (0, 0, 0, 1, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("dcbx", "ours"),
+    [(None, True), (0, True), (HOST, True), (dcb.DCB_CAP_DCBX_LLD_MANAGED | dcb.DCB_CAP_DCBX_VER_IEEE, False)],
+    ids=["no DCBX", "none at work", "the host's", "the firmware's"],
+)
+def test_a_port_whose_firmware_negotiates_is_left_to_a_person(
+    place: Host, drivers: Drivers, dcbx: int | None, *, ours: bool
+) -> None:
+    drivers.bridges["eth0"] = replace(FRESH, dcbx=dcbx)
+    found = changes(place)
+    assert {bool(change.do) for change in found} == {ours}
+    assert ("dcb dcbx set dev eth0 host ieee" in found[0].advice) is not ours
+
+
+def test_a_refusal_of_the_driver_is_told_and_everything_put_back(place: Host, drivers: Drivers) -> None:
+    drivers.refuses = errno.EPERM
+    with pytest.raises(ApplyError, match=r"priorities of DSCPs on eth0: setting 26:3 48:6 was refused: Operation not"):
+        apply(place.machine, wanted(), place.records)
+    assert drivers.bridges["eth0"] == FRESH
+
+
+def test_undo_tells_what_a_driver_refused(place: Host, drivers: Drivers) -> None:
+    apply(place.machine, wanted(), place.records)
+    drivers.refuses = errno.EPERM
+    assert undo(place.machine, place.records) == ("DCB of eth0: Operation not permitted",)

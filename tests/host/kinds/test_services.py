@@ -1,0 +1,221 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.host.places import Host
+from tests.host.steps.fabrics import P2P, node_plan
+from tests.host.trees import Scripted, everything_below, grow, nic, with_programs
+from trackbed.fabric.plan.wire import read_node
+from trackbed.host.change import Change
+from trackbed.host.kinds.kubelet import STATE
+from trackbed.host.setting import Setting
+from trackbed.host.steps import kubelet, limits, qos, runtime, settings
+from trackbed.host.transaction.apply import apply, undo
+from trackbed.host.transaction.compare import compare
+
+PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]'
+KUBELET = "  kubelet: {topologyManager: single-numa-node, reservedCpus: 0-3}\n"
+CONFIG = {kubelet.CONFIG: "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"}
+
+
+def wanted(step: str, more: str = "") -> tuple[Setting, ...]:
+    return settings(node_plan(P2P, PORTS, more=more + "  names: {netdev: keep}\n"), {step})
+
+
+def named(place: Host, step: str, more: str = "") -> dict[str, Change]:
+    return {change.what: change for change in compare(place.machine, wanted(step, more)).changes}
+
+
+def process(root: Path, number: int, name: str, limit: str = "unlimited", arguments: str = "") -> None:
+    grow(
+        root / f"proc/{number}",
+        {
+            "comm": f"{name}\n",
+            "limits": f"Limit                     Soft Limit           Hard Limit           Units     \n"
+            f"Max locked memory         {limit:20} {limit:20} bytes     \n",
+            "cmdline": arguments.replace(" ", "\0") + "\0",
+            "stat": f"{number} ({name}) S " + " ".join(["0"] * 18) + " 500 0",
+            "cgroup": f"0::/system.slice/{name}.service\n",
+        },
+    )
+
+
+def runtime_host(place: Host, limit: str) -> tuple[Host, Scripted]:
+    root = place.machine.root
+    grow(root, {"/usr/lib/systemd/system/containerd.service": ""})
+    (root / "run/systemd/system").mkdir(parents=True)
+    process(root, 812, "containerd", limit)
+    return with_programs(place, systemctl=lambda _: None)
+
+
+def test_containers_get_the_limit_with_the_runtimes_next_start(place: Host) -> None:
+    host, runner = runtime_host(place, "8388608")
+    before = everything_below(host.machine.root)
+    (first,) = (one for one in compare(host.machine, wanted("runtime")).changes if "memory" in one.what)
+    assert not first.reboot  # nothing would bring it yet
+    (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
+    assert left.reboot
+    assert "LimitMEMLOCK=infinity" in host.machine.path(runtime.DROP_IN).read_text()
+    assert read_node(host.machine.path(runtime.NODE_PLAN).read_bytes()).ports
+    assert runner.ran == ["systemctl daemon-reload"]
+    assert (left.what, left.have) == ("locked memory of containerd", "8388608 bytes")
+    assert left.advice.startswith("systemctl restart containerd (drain the node first), or reboot this host: ")
+    process(host.machine.root, 812, "containerd")
+    assert compare(host.machine, wanted("runtime")).changes == ()
+    process(host.machine.root, 812, "containerd", "8388608")
+    assert undo(host.machine, host.records) == ()
+    assert everything_below(host.machine.root) == before
+    assert runner.ran == ["systemctl daemon-reload"] * 2
+
+
+def test_no_boot_brings_the_limit_to_a_containerd_of_another_unit(place: Host) -> None:
+    host, _ = runtime_host(place, "8388608")
+    process(host.machine.root, 813, "containerd", "8388608")
+    grow(host.machine.root / "proc/813", {"cgroup": "0::/system.slice/k3s.service\n"})
+    (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
+    assert not left.reboot
+    assert left.advice.startswith("systemctl restart containerd (drain the node first): ")
+
+
+def test_without_containerd_there_is_nothing_to_set(place: Host) -> None:
+    found = compare(place.machine, wanted("runtime"))
+    assert found.changes == ()
+    assert {one.reason for one in found.skipped} == {
+        "no containerd service is installed here",
+        "no containerd runs here",
+    }
+
+
+def test_who_logs_in_may_lock_memory_where_pam_has_limits(place: Host) -> None:
+    (place.machine.root / "etc/security/limits.d").mkdir(parents=True)
+    apply(place.machine, wanted("limits"), place.records)
+    assert "* hard memlock unlimited\n" in place.machine.path(limits.MEMLOCK).read_text()
+    assert f"file {limits.MEMLOCK}" not in named(place, "limits")
+
+
+def test_a_file_of_ours_that_somebody_edited_is_shown_and_written_anew(place: Host) -> None:
+    grow(place.machine.root, {limits.MEMLOCK: "* soft memlock 64\n"})
+    change = named(place, "limits")[f"file {limits.MEMLOCK}"]
+    assert (change.have, change.want, change.action) == ("other content", "4 lines", "change")
+    apply(place.machine, wanted("limits"), place.records)
+    assert f"file {limits.MEMLOCK}" not in named(place, "limits")
+    assert undo(place.machine, place.records) == ()
+    assert place.machine.path(limits.MEMLOCK).read_text() == "* soft memlock 64\n"
+
+
+@pytest.mark.parametrize(
+    ("running", "do", "advice"),
+    [
+        pytest.param(True, False, "drain this node, systemctl stop kubelet, apply again", id="kubelet runs"),
+        pytest.param(False, True, "", id="kubelet is stopped"),
+    ],
+)
+def test_the_cpu_managers_state_goes_only_while_kubelet_is_stopped(
+    place: Host, advice: str, *, running: bool, do: bool
+) -> None:
+    state = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
+    grow(place.machine.root, {STATE: state, **CONFIG})
+    if running:
+        process(place.machine.root, 900, "kubelet", arguments=f"/usr/bin/kubelet --config-dir={kubelet.FOLDER}")
+    change = named(place, "kubelet", KUBELET)["state of kubelet's CPU manager"]
+    assert (change.have, change.want, bool(change.do)) == ("none", "static", do)
+    assert advice in change.advice
+    apply(place.machine, wanted("kubelet", KUBELET), place.records)
+    assert place.machine.path(STATE).exists() is not do
+    undo(place.machine, place.records)
+    assert place.machine.path(STATE).read_text() == state
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param('{"policyName":"static"}', "", id="the planned policy"),
+        pytest.param("torn", f"{STATE} cannot be read", id="torn"),
+    ],
+)
+def test_a_state_that_needs_no_change_is_left(place: Host, text: str, reason: str) -> None:
+    grow(place.machine.root, {STATE: text, **CONFIG})
+    found = compare(place.machine, wanted("kubelet", KUBELET))
+    assert "state of kubelet's CPU manager" not in [change.what for change in found.changes]
+    assert reason in {"", *(one.reason for one in found.skipped)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ticks_later", "have"),
+    [
+        pytest.param("/usr/bin/kubelet --config=/x", 0, "not read", id="not told of the folder"),
+        pytest.param(f"kubelet --config-dir={kubelet.FOLDER}", 0, "older than its drop-in", id="older than the file"),
+        pytest.param(f"kubelet --config-dir={kubelet.FOLDER}", 1, "", id="younger"),
+        pytest.param(f"kubelet --config-dir {kubelet.FOLDER}", 1, "", id="the folder as a word of its own"),
+    ],
+)
+def test_whether_kubelet_has_read_its_drop_in(place: Host, arguments: str, ticks_later: int, have: str) -> None:
+    root = place.machine.root
+    grow(root, CONFIG)
+    process(root, 900, "kubelet", arguments=arguments)
+    apply(place.machine, wanted("kubelet", KUBELET), place.records)
+    text = place.machine.path(kubelet.DROP_IN).read_text()
+    assert 'topologyManagerPolicy: single-numa-node\ncpuManagerPolicy: static\nreservedSystemCPUs: "0-3"\n' in text
+    written = place.machine.path(kubelet.DROP_IN).stat().st_mtime
+    began = int(written) + (100 if ticks_later else -100) - 500 // os.sysconf("SC_CLK_TCK")
+    grow(root, {"/proc/stat": f"cpu 1 2\nbtime {began}\n"})
+    change = named(place, "kubelet", KUBELET).get("kubelet's drop-ins")
+    assert (change.have if change else "") == have
+
+
+def test_the_fabric_that_says_nothing_of_kubelet_leaves_it_alone(place: Host) -> None:
+    assert wanted("kubelet") == ()
+    assert named(place, "kubelet") == {}
+
+
+def mlx5(place: Host) -> dict[str, str]:
+    """A port of DOCA-OFED's driver: every QoS file, each with the driver's default."""
+    folder = nic(place.machine.root, "eth0", "0000:18:00.0", rdma="mlx5_0")
+    base = "/sys/class/net/eth0"
+    files = {
+        f"{base}/qos/trust": "pcp\n",
+        f"{base}/ecn/roce_np/enable/3": "0\n",
+        f"{base}/ecn/roce_rp/enable/3": "1\n",
+        f"{base}/ecn/roce_np/cnp_dscp": "0\n",
+        f"{base}/ecn/roce_np/cnp_802p_prio": "6\n",
+    }
+    grow(place.machine.root, files)
+    return {**files, str(folder / "infiniband/mlx5_0/tc/1/traffic_class"): ""}
+
+
+def test_the_traffic_class_is_set_in_the_drivers_files_and_undone(place: Host) -> None:
+    mlx5(place)
+    before = everything_below(place.machine.root)
+    found = compare(place.machine, wanted("qos"))
+    assert [(one.what.removeprefix("/sys/class/net/eth0/"), one.have, one.want) for one in found.changes[:4]] == [
+        ("qos/trust", "pcp", "dscp"),
+        ("ecn/roce_np/enable/3", "0", "1"),
+        ("ecn/roce_np/cnp_dscp", "0", "48"),
+        ("device/infiniband/mlx5_0/tc/1/traffic_class", "0", "106"),
+    ]
+    apply(place.machine, wanted("qos"), place.records)
+    assert place.machine.path("/sys/class/net/eth0/qos/trust").read_text() == "dscp"
+    assert compare(place.machine, wanted("qos")).changes == ()
+    assert undo(place.machine, place.records) == ()
+    after = everything_below(place.machine.root)
+    assert {path: text.strip().rpartition("=")[2] for path, (text, _) in after.items()} == {
+        path: text.strip().rpartition("=")[2] for path, (text, _) in before.items()
+    }
+
+
+def test_a_driver_without_qos_files_is_skipped_in_one_line(place: Host) -> None:
+    found = compare(place.machine, wanted("qos"))
+    assert found.changes == ()
+    assert [one.reason for one in found.skipped] == [
+        "this port's driver has no such file",
+        "this port's driver has no DCB",
+        "this port has no RDMA device",
+        "no port has RDMA or QoS files",
+    ]
+    assert found.skipped[0].what.endswith("and 11 more of step qos")
+
+
+def test_the_traffic_class_carries_ecn_only_where_ecn_is_planned() -> None:
+    with_ecn, without = (node_plan(P2P, PORTS, more=f"  qos: {{ecn: {ecn}}}\n") for ecn in ("true", "false"))
+    assert (qos.traffic_class(with_ecn), qos.traffic_class(without)) == (106, 104)

@@ -1,0 +1,118 @@
+"""Hosts for tests: real network namespaces with one veth for each port, and everything that is in them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import AF_INET, AF_INET6
+
+import pytest
+
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.host.machine import Machine
+from trackbed.host.steps import settings
+from trackbed.host.transaction.compare import compare
+from trackbed.kernel.netlink import codec, netns
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.links import End, create_veth, list_links, set_link
+
+MACS = ("b8:3f:d2:00:00:00", "b8:3f:d2:00:00:01")
+PORTS = str(list(MACS)).replace("'", '"')
+"""The ports of a host as a Fabric names them."""
+
+_QUIET = {"addr_gen_mode": "1", "accept_dad": "0"}
+"""No IPv6 link-local addresses that come by themselves a moment later: a dump shows only what somebody has set."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine with the interfaces eth0 and eth1 (the ports), mgmt0, and a namespace with their other ends."""
+
+    machine: Machine
+    far: Path
+
+    @property
+    def records(self) -> Path:
+        """Where its undo record lies."""
+        return self.machine.root / "var/lib/trackbed"
+
+    def send(self, *messages: Message) -> None:
+        """Do something to it, all in one batch."""
+        with self.machine.socket() as sock:
+            sock.send(messages)
+
+    def index(self, name: str) -> int:
+        """The index of an interface; StopIteration if there is none."""
+        with self.machine.socket() as sock:
+            return next(link.index for link in list_links(sock) if link.name == name)
+
+    def differs(self, node: NodePlan) -> list[str]:
+        """What differs from the plan of a node, in words."""
+        return [change.what for change in compare(self.machine, settings(node)).changes]
+
+
+@contextmanager
+def host(folder: Path) -> Iterator[Host]:
+    """A fresh host; its namespaces are gone with the block."""
+    root = folder / "root"
+    root.mkdir()
+    near, far = folder / "near", folder / "far"
+    try:
+        _new(near)
+        _new(far)
+        made = Host(Machine(root, near), far)
+        _cable(made)
+        yield made
+    finally:
+        netns.delete(near)
+        netns.delete(far)
+
+
+def everything(machine: Machine) -> dict[str, list[object]]:
+    """All links, addresses, routes (table local, too) and rules, without ages."""
+    with machine.socket() as sock:
+        links: list[object] = [(link.index, link.name, link.mtu, link.up, link.altnames) for link in list_links(sock)]
+        dumps = {kind: _dump(machine, number, size, ages) for kind, number, size, ages in _TABLES}
+    return {"links": links, **dumps}
+
+
+_TABLES = (("addresses", 22, 8, {6}), ("routes", 26, 12, {12}), ("rules", 34, 12, set[int]()))
+"""RTM_GETADDR, RTM_GETROUTE, RTM_GETRULE; size of the fixed header; IFA_CACHEINFO, RTA_CACHEINFO."""
+
+
+_ROUTES, _RTA_DST, _ALL_MULTICAST = 26, 1, bytes([0xFF]).ljust(16, b"\0")
+"""The kernel adds ff00::/8 to table local some time after a port has carrier; when is nobody's business."""
+
+
+def _dump(machine: Machine, kind: int, size: int, ages: set[int]) -> list[object]:
+    found: list[object] = []
+    with machine.socket() as sock:
+        for family in (AF_INET, AF_INET6):
+            for reply in sock.dump(Message(kind, 0, bytes([family]).ljust(size, b"\0"))):
+                known = sorted((k, bytes(v)) for k, v in codec.attributes(reply.body, size).items() if k not in ages)
+                if kind != _ROUTES or (_RTA_DST, _ALL_MULTICAST) not in known:
+                    found.append((bytes(reply.body[:size]), known))
+    return sorted(found, key=repr)
+
+
+def _new(path: Path) -> None:
+    try:
+        netns.new(path)
+    except PermissionError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+
+
+def _cable(made: Host) -> None:
+    for key, value in _QUIET.items():
+        made.machine.write_sysctl(f"net/ipv6/conf/default/{key}", value)
+    far = os.open(made.far, os.O_RDONLY)
+    try:
+        for number, mac in enumerate(MACS):
+            made.send(create_veth(End(f"eth{number}", mac=mac), End(f"leaf{number}", far)))
+        made.send(create_veth(End("mgmt0"), End("office0", far)))
+    finally:
+        os.close(far)
+    with Machine(made.machine.root, made.far).socket() as sock:
+        sock.send([set_link(link.index, up=True) for link in list_links(sock)])
+    made.send(*(set_link(made.index(name), up=True) for name in ("lo", "mgmt0")))

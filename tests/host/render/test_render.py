@@ -1,0 +1,187 @@
+import os
+import subprocess
+from configparser import RawConfigParser
+from pathlib import Path
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from tests.host.steps.fabrics import FLAT, P2P, SCHEMES, SHARED, node_plan
+from trackbed.fabric.model.ranges import Range, parse_address, parse_range
+from trackbed.fabric.plan.routes import MAIN_TABLE, Route, Rule
+from trackbed.host.render import FORMATS, Format, mode, render
+from trackbed.host.setting import Address, RouteOn
+from trackbed.host.steps import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+PORTS = '["0000:18:00.0", "b8:3f:d2:00:00:01"]'
+NODES = {"p2p": node_plan(P2P, PORTS), "shared": node_plan(SHARED, PORTS)}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", NODES)
+def test_files_are_as_they_were_read_by_a_person(name: str, form: Format) -> None:
+    """TRACKBED_GOLDEN=write makes the files anew; read the difference before you keep it."""
+    folder = GOLDEN / name / form
+    files = render(NODES[name], form)
+    if os.environ.get("TRACKBED_GOLDEN") == "write":
+        for path, content in files.items():
+            place = folder / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content)
+    kept = {f"/{p.relative_to(folder)}": p.read_text() for p in folder.rglob("*") if p.is_file()}
+    assert files == kept
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
+def test_a_format_says_every_address_route_and_rule_of_the_plan(addressing: str, form: Format) -> None:
+    node = node_plan(addressing, PORTS)
+    wanted = settings(node)
+    addresses = {str(s.want.own) for s in wanted if isinstance(s.want, Address)}
+    routes = {s.want.route for s in wanted if isinstance(s.want, RouteOn)}
+    rules = {s.want for s in wanted if isinstance(s.want, Rule)}
+    assert _READERS[form](render(node, form)) == (addresses, routes, rules)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_file_of_anybody_else_is_written(form: Format) -> None:
+    for path in render(NODES["p2p"], form):
+        assert "trackbed" in path.rpartition("/")[2]
+
+
+def test_only_root_reads_what_netplan_and_networkmanager_want_secret() -> None:
+    modes = {path.split("/")[2]: mode(path) for form in FORMATS for path in render(NODES["p2p"], form)}
+    secret = {"netplan": 0o600, "NetworkManager": 0o600}
+    assert modes == secret | {"systemd": 0o644, "sysctl.d": 0o644, "iproute2": 0o644}
+
+
+def test_a_port_known_by_name_only_is_not_renamed() -> None:
+    files = render(node_plan(P2P, '["enp1s0", "enp2s0"]'), "networkd")
+    assert [path for path in files if path.endswith(".link")] == []
+    assert "/etc/systemd/network/10-trackbed-enp1s0.network" in files
+
+
+@pytest.mark.needs("netplan")
+@pytest.mark.may_skip("netplan is a program of other people's hosts; what it reads is checked above without it")
+@pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
+def test_netplan_makes_of_its_file_what_networkd_gets_directly(tmp_path: Path, addressing: str) -> None:
+    node = node_plan(addressing, PORTS)
+    for path, content in render(node, "netplan").items():
+        _write(tmp_path, path, content)
+    subprocess.run(["netplan", "generate", "--root-dir", tmp_path], check=True, timeout=60)
+    made = {str(p): p.read_text() for p in tmp_path.glob("run/systemd/network/*.network")}
+    fence = {str(p): p.read_text() for p in tmp_path.glob("etc/systemd/network/*.network.d/*.conf")}
+    assert _from_networkd(made | fence) == _from_networkd(render(node, "networkd"))
+
+
+@pytest.mark.needs("nmcli")
+@pytest.mark.may_skip("NetworkManager is a program of other people's hosts; what it reads is checked above without it")
+@pytest.mark.parametrize("addressing", [P2P, FLAT], ids=["routed", "isolated"])
+def test_networkmanager_reads_its_profiles_without_loss(addressing: str) -> None:
+    files = render(node_plan(addressing, PORTS), "networkmanager")
+    profiles = {path: text for path, text in files.items() if path.endswith(".nmconnection")}
+    read_back = {
+        path: subprocess.run(
+            ["nmcli", "--offline", "connection", "modify"],
+            input=text,
+            text=True,
+            capture_output=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for path, text in profiles.items()
+    }
+    assert _from_networkmanager(read_back) == _from_networkmanager(profiles)
+
+
+def _write(root: Path, path: str, content: str) -> None:
+    place = root / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(content)
+    place.chmod(mode(path))
+
+
+_Read = tuple[set[str], set[Route], set[Rule]]
+
+
+def _route(to: str, table: str | int, gateway: str = "", source: str = "", *, unreachable: bool) -> Route:
+    near, own = (parse_address(text)[1] if text else 0 for text in (gateway, source))
+    return Route(int(table), parse_range(to), near, own, unreachable)
+
+
+def _rule(priority: str | int, table: str | int, source: str = "", unless_to: str = "") -> Rule:
+    version, address = parse_address(source.partition("/")[0]) if source else (4, 0)
+    single = Range(version, address, 32 if version == 4 else 128) if source else None
+    return Rule(int(priority), int(table), single, parse_range(unless_to) if unless_to else None)
+
+
+def _sections(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    found: list[tuple[str, list[tuple[str, str]]]] = []
+    for line in text.splitlines():
+        if line.startswith("["):
+            found.append((line.strip("[]"), []))
+        elif line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found[-1][1].append((key, value))
+    return found
+
+
+def _from_networkd(files: dict[str, str]) -> _Read:
+    addresses, routes, rules = set[str](), set[Route](), set[Rule]()
+    for path, text in files.items():
+        for name, entries in _sections(text) if ".network" in path else ():
+            known = dict(entries)
+            addresses |= {value for key, value in entries if key == "Address"}
+            if name == "Route":
+                unreachable = known.get("Type") == "unreachable"
+                way = known.get("Gateway", ""), known.get("PreferredSource", "")
+                routes.add(_route(known["Destination"], known["Table"], *way, unreachable=unreachable))
+            if name == "RoutingPolicyRule":
+                assert ("To" in known) == (known.get("InvertRule") == "yes")
+                rules.add(_rule(known["Priority"], known["Table"], known.get("From", ""), known.get("To", "")))
+    return addresses, routes, rules
+
+
+def _from_netplan(files: dict[str, str]) -> _Read:
+    ethernets = yaml.safe_load(files["/etc/netplan/90-trackbed.yaml"])["network"]["ethernets"].values()
+    _, _, fences = _from_networkd(files)
+    routes = {
+        _route(r["to"], r["table"], r.get("via", ""), r.get("from", ""), unreachable=r.get("type") == "unreachable")
+        for port in ethernets
+        for r in port["routes"]
+    }
+    rules = {_rule(r["priority"], r["table"], r["from"]) for port in ethernets for r in port["routing-policy"]}
+    return {address for port in ethernets for address in port["addresses"]}, routes, rules | fences
+
+
+def _from_networkmanager(files: dict[str, str]) -> _Read:
+    addresses, routes, rules = set[str](), set[Route](), set[Rule]()
+    for path, text in files.items():
+        parser = RawConfigParser()
+        parser.read_string(text if path.endswith(".nmconnection") else "")
+        for known in (dict(parser[name]) for name in ("ipv4", "ipv6") if name in parser):
+            addresses |= {value for key, value in known.items() if key.startswith("address")}
+            for key in [key for key in known if key.startswith("route") and key[5:].isdigit()]:
+                options = dict(option.split("=") for option in known[f"{key}_options"].split(","))
+                to, _, gateway = known[key].partition(",")
+                unreachable = options.get("type") == "unreachable"
+                routes.add(_route(to, options["table"], gateway, options.get("src", ""), unreachable=unreachable))
+            for value in (value for key, value in known.items() if key.startswith("routing-rule")):
+                words = value.split()
+                said = dict(zip(words[::2], words[1::2], strict=True)) if "not" not in words else {}
+                fence = words[4] if words[2:4] == ["not", "to"] else ""
+                rules.add(_rule(words[1], said.get("table", MAIN_TABLE), said.get("from", ""), fence))
+    return addresses, routes, rules
+
+
+_READERS = {"netplan": _from_netplan, "networkd": _from_networkd, "networkmanager": _from_networkmanager}
+
+
+def test_a_node_without_a_port_on_a_rail_has_no_file_for_it() -> None:
+    whole = node_plan(P2P, PORTS)
+    files = render(replace(whole, ports=whole.ports[1:]), "networkd")
+    assert [path for path in files if "rail0" in path] == []
+    assert "InvertRule=yes" in files["/etc/systemd/network/10-trackbed-rail1.network"]
+    assert "rail0" not in files["/etc/iproute2/rt_tables.d/trackbed.conf"]

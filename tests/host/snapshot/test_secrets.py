@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+import time
+import tomllib
+
+import pytest
+import yaml
+
+from trackbed.host.snapshot.secrets import blanked, forbidden
+
+WG = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk="
+
+SECRETS = {
+    "netplan: password of a wireless network": (
+        "/etc/netplan/01.yaml",
+        'wifis:\n  wlan0:\n    access-points:\n      "site":\n        password: "hunter2 and more"\n',
+    ),
+    "netplan: password without quotes, with blanks": ("/etc/netplan/01.yaml", "          password: my hunter2\n"),
+    "netplan: 802.1X": (
+        "/etc/netplan/01.yaml",
+        "auth:\n  key-management: eap\n  password: hunter2\n  client-key-password: also-hunter2\n",
+    ),
+    "netplan: auth on one line": ("/etc/netplan/01.yaml", "auth: {key-management: psk, password: hunter2}\n"),
+    "netplan: WireGuard": ("/etc/netplan/01.yaml", f"  keys:\n    private: {WG}\n"),
+    "cloud-init: a user's password": ("/etc/cloud/cloud.cfg", "users:\n- name: me\n  plain_text_passwd: hunter2\n"),
+    "cloud-init: a hash": ("/etc/cloud/cloud.cfg", "passwd: $6$hunter2$abc\n"),
+    "cloud-init: chpasswd.list": ("/etc/cloud/cloud.cfg", "chpasswd:\n  list: |\n    root:hunter2\n    me:hunter2\n"),
+    "cloud-init: chpasswd.users": (
+        "/etc/cloud/cloud.cfg",
+        "chpasswd:\n  users:\n  - {name: me, password: hunter2, type: text}\n",
+    ),
+    "cloud-init: a password in a block": ("/etc/cloud/cloud.cfg", "password: |\n  hunter2\n\n  hunter2\nssh: true\n"),
+    "cloud-init: a list of secrets": ("/etc/cloud/cloud.cfg", "tokens:\n- hunter2\n- hunter2\nssh: true\n"),
+    "NetworkManager: WPA": ("/run/nm.conf", "[wifi-security]\nkey-mgmt=wpa-psk\npsk=my hunter2\n"),
+    "NetworkManager: WEP": ("/run/nm.conf", "wep-key0=hunter2\n"),
+    "NetworkManager: 802.1X": ("/run/nm.conf", "[802-1x]\nprivate-key-password=hunter2\n"),
+    "NetworkManager: VPN": ("/run/nm.conf", "[vpn-secrets]\npassword=hunter2\n"),
+    "NetworkManager: MACsec": ("/run/nm.conf", "mka-cak=hunter2\n"),
+    "NetworkManager: modem": ("/run/nm.conf", "[gsm]\npin=hunter2\n"),
+    "kernel: iSCSI": ("/proc/cmdline", "root=/dev/sda rd.iscsi.password=hunter2 quiet"),
+    "kernel: iSCSI in netroot": ("/proc/cmdline", "netroot=iscsi:me:hunter2@10.0.0.1::3260::iqn quiet"),
+    "kernel: CIFS": ("/proc/cmdline", "cifsroot=//a/b,user=me,pass=hunter2 quiet"),
+    "kernel: credentials of systemd": ("/proc/cmdline", "systemd.set_credential=passwd.hashed:hunter2 quiet"),
+    "kernel: a URL with a token": ("/proc/cmdline", "inst.ks=https://site/ks?token=hunter2&n=1 quiet"),
+    "containerd: a registry": (
+        "/etc/containerd/config.toml",
+        '[plugins."cri".registry.configs."r.example".auth]\nusername = "me"\npassword = "hunter2"\n',
+    ),
+    "containerd: user and password as one": ("/etc/containerd/config.toml", 'auth = "aHVudGVyMgo-hunter2"\n'),
+    "containerd: an identity token": ("/etc/containerd/config.toml", "identitytoken = 'hunter2'\n"),
+    "containerd: a header": ("/etc/containerd/certs.d/r/hosts.toml", 'authorization = ["Basic hunter2"]\n'),
+    "docker: JSON": ("/etc/docker/config.json", '{"auths": {"r.example": {"auth": "hunter2", "email": "a@b"}}}'),
+    "JSON with a quote in it": ("/etc/some.json", '{"password": "a\\"hunter2", "n": 1}'),
+    "environment: token": ("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--v=2\nHF_TOKEN=hunter2\n"),
+    "environment: exported, in quotes": ("/etc/environment", "export NGC_API_KEY='hunter2 too'\n"),
+    "environment: of the cloud": ("/etc/environment", "AWS_SECRET_ACCESS_KEY=hunter2\nAWS_ACCESS_KEY_ID=hunter2\n"),
+    "environment: proxy": ("/etc/environment", "https_proxy=http://me:hunter2@proxy:3128\n"),
+    "systemd: Environment": ("/etc/systemd/system/a.service", 'Environment="A=b" "DB_PASSWORD=my hunter2" "C=d"\n'),
+    "systemd: credentials": ("/etc/systemd/system/a.service", "SetCredential=a:hunter2\n"),
+    "networkd: WireGuard": ("/etc/systemd/network/wg.netdev", f"[WireGuard]\nPrivateKey={WG}\n"),
+    "kubelet: bootstrap token": ("/var/lib/kubelet/config.yaml", "token: hunter2\n"),
+    "a program's option": ("", "/usr/bin/kubelet --token hunter2 --v=2\n"),
+    "a program's option with =": ("", "/usr/bin/kubelet --token=hunter2 --v=2\n"),
+    "a quote that is not closed": ("/etc/a.yaml", 'password: "hunter2\n'),
+}
+
+
+@pytest.mark.parametrize(("path", "text"), SECRETS.values(), ids=SECRETS)
+def test_a_secret_is_blanked(path: str, text: str) -> None:
+    left = blanked(path, text.encode())
+    assert b"***" in left
+    assert b"hunter2" not in left
+    assert WG.encode() not in left
+    assert left.count(b"\n") == text.count("\n")
+
+
+KEPT = {
+    "a time to live": ("/var/lib/kubelet/config.yaml", "tokenCacheTTL: 5s\n"),
+    "times": ("/a.yaml", "tokenExpirationSeconds: 3600\ncacheTokenTTL: 2m0s\nsecretSyncInterval: 1h30m\n"),
+    "kubelet's configuration": (
+        "/var/lib/kubelet/config.yaml",
+        "authentication:\n  webhook: {cacheTTL: 0s, enabled: true}\nauthorization:\n  mode: Webhook\nmaxPods: 9\n",
+    ),
+    "a truth value": ("/a.yaml", "authenticationTokenWebhook: true\nautomountServiceAccountToken: no\n"),
+    "the place of a file": ("", "kubelet --token-auth-file=/etc/kubernetes/tokens.csv --v=2\n"),
+    "how keys are managed": ("/a.conf", "key-mgmt=wpa-psk\n"),
+    "kernel arguments": ("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=UUID=1-2 iommu=pt intel_iommu=on quiet"),
+    "addresses": ("/a.yaml", "addresses: ['fd00::1/64', 10.0.0.1/31]\nmacaddress: b8:3f:d2:00:00:01\n"),
+    "a limit that PAM sets": ("/etc/security/limits.conf", "* hard memlock unlimited\n"),
+    "bytes": ("/sys/config", "password=\0"),
+}
+
+
+@pytest.mark.parametrize(("path", "text"), KEPT.values(), ids=KEPT)
+def test_what_is_no_secret_stays(path: str, text: str) -> None:
+    assert blanked(path, text.encode()) == text.encode()
+
+
+def test_what_comes_after_a_secret_stays() -> None:
+    assert blanked("/proc/cmdline", b"password=hunter2 iommu=pt") == b"password=*** iommu=pt"
+    assert blanked("/a.yaml", b"tokens:\n- hunter2\nmtu: 9000\n") == b"tokens:\n- blanked ***\nmtu: 9000\n"
+
+
+def test_json_stays_json() -> None:
+    document = {"password": "hunter2", "nested": {"auth": "hunter2", "n": 1, "pin": 1234}, "tokens": ["hunter2"]}
+    left = {"password": "***", "nested": {"auth": "***", "n": 1, "pin": "***"}, "tokens": "***"}
+    assert json.loads(blanked("/a.json", json.dumps(document).encode())) == left
+    assert json.loads(blanked("/a.json", json.dumps({"auth": "a", "pin": 1, "n": 1}, indent=2).encode())) == {
+        "auth": "***",
+        "pin": "***",
+        "n": 1,
+    }
+
+
+def test_toml_stays_toml() -> None:
+    text = b'auth = "hunter2"\nidentitytoken = \'hunter2\'\nauthorization = ["Basic hunter2"]\nn = 1\n'
+    left = {"auth": "***", "identitytoken": "***", "authorization": ["Basic ***"], "n": 1}
+    assert tomllib.loads(blanked("/a.toml", text).decode()) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: {auth: {password: hunter2, n: 1}}\n",
+        "password: my hunter2\n",
+        "tokens:\n- hunter2\n- {a: hunter2}\n",
+        "tokens:\n  - hunter2\n  - a: hunter2\n    b: hunter2\n",
+        "credentials:\n  user: me\n  key: hunter2\n  more:\n  - hunter2\n",
+        "passwords:\n  hunter2: [1, 2]\n",
+    ],
+)
+def test_yaml_stays_yaml(text: str) -> None:
+    assert yaml.safe_load(blanked("/a.yaml", f"{text}b: 2\n".encode()))["b"] == 2
+
+
+@pytest.mark.parametrize(
+    "text", [b"a" * 500_000 + b" token", b"-" * 500_000 + b"token", b"token" * 100_000, b"://" * 200_000]
+)
+def test_long_lines_take_no_long_time(text: bytes) -> None:
+    before = time.process_time()
+    blanked("/a.txt", text)
+    assert time.process_time() - before < 10
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run/NetworkManager/system-connections/a.nmconnection",
+        "/etc/NetworkManager/system-connections/a.nmconnection",
+        "/etc/kubernetes/kubelet.conf",
+        "/var/lib/kubelet/pki/kubelet.key",
+        "/etc/wireguard/wg0.conf",
+    ],
+)
+def test_files_that_are_nothing_but_secrets_stay_where_they_are(path: str) -> None:
+    assert forbidden(path)

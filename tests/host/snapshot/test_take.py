@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from trackbed.host.machine import Machine
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.snapshot.take import take
+
+
+class Together:
+    """A runner whose programs end only when as many as `parties` run at the same time."""
+
+    def __init__(self, parties: int) -> None:
+        """Wait for this many."""
+        self.barrier = threading.Barrier(parties, timeout=10)
+
+    def has(self, program: str) -> bool:
+        """Everything but one."""
+        return program != "absent"
+
+    def run(self, argv: Sequence[str]) -> Ran:
+        """Ends when the others run, too."""
+        self.barrier.wait()
+        return Ran(0, argv[0])
+
+
+def test_programs_run_side_by_side_and_are_told_in_the_order_asked(tmp_path: Path) -> None:
+    names = [f"program{number}" for number in range(8, 0, -1)]
+    wanted = Wanted(commands=tuple((name,) for name in (*names, "absent")))
+    seen = take(Machine(tmp_path, runner=Together(len(names))), wanted)
+    assert list(seen.outputs) == [(name,) for name in names]
+    assert [seen.said(name) for name in names] == names

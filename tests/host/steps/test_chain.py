@@ -1,0 +1,98 @@
+import pytest
+from msgspec.structs import replace
+
+from tests.host.steps.fabrics import FLAT, NONE, P2P, SCHEMES, SHARED, node_plan
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.routes import Rule
+from trackbed.host.setting import STEPS as ORDER
+from trackbed.host.setting import Address, Mtu, Name, RouteOn, Setting, Sysctl, Up
+from trackbed.host.steps import STEPS, settings
+from trackbed.host.steps.limits import neighbours, thresh3
+
+
+def test_steps_stand_in_the_order_of_the_chain() -> None:
+    names = [step.STEP for step in STEPS]
+    assert names == [name for name in ORDER if name in names]
+
+
+@pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
+def test_settings_come_in_the_order_of_their_steps(addressing: str) -> None:
+    places = [ORDER.index(setting.step) for setting in settings(node_plan(addressing))]
+    assert places == sorted(places)
+
+
+def test_only_the_named_steps_are_asked() -> None:
+    assert {setting.step for setting in settings(node_plan(P2P), {"routing"})} == {"routing"}
+
+
+def test_a_port_is_recognised_by_all_that_the_fabric_knows() -> None:
+    ports = '["0000:18:00.0", {mac: "b8:3f:d2:00:00:01", netdev: enp1s0}]'
+    wants = [setting.want for setting in settings(node_plan(P2P, ports), {"names"})]
+    assert wants == [Name("rail0", "0000:18:00.0", None, None), Name("rail1", None, "b8:3f:d2:00:00:01", "enp1s0")]
+
+
+def test_router_advertisements_are_refused_before_the_port_comes_up() -> None:
+    kinds = [_kind(setting) for setting in settings(node_plan(P2P), {"addresses"}) if setting.rail == 0]
+    assert kinds == ["accept_ra", "keep_addr_on_down", "Mtu", "Up", "Address", "Address"]
+
+
+def test_rules_come_after_the_tables_they_lead_to_and_the_fence_last() -> None:
+    wants = [setting.want for setting in settings(node_plan(P2P), {"routing"})]
+    rules = [want for want in wants if isinstance(want, Rule)]
+    assert wants[-len(rules) :] == rules
+    assert [rule.priority for rule in rules] == [1000, 1000, 1001, 1001, 999, 999]
+    assert [rule.unless_to is not None for rule in rules] == [False] * 4 + [True] * 2
+
+
+def test_only_interfaces_of_rails_are_switched() -> None:
+    keys = {want.key.split("/")[3] for setting in settings(node_plan(P2P)) if isinstance(want := setting.want, Sysctl)}
+    assert keys == {"rail0", "rail1", "default"}
+
+
+def test_arp_filter_is_set_only_where_rails_share_a_subnet() -> None:
+    apart = node_plan(FLAT)
+    first, second = apart.ports
+    together = replace(apart, ports=(first, replace(second, v4=first.v4)))
+    assert [_filters(apart), _filters(together)] == [0, 2]
+
+
+def test_no_addresses_planned_means_no_routing() -> None:
+    wants = [setting.want for setting in settings(node_plan(NONE))]
+    assert not [want for want in wants if isinstance(want, Address | RouteOn | Rule)]
+    assert [type(want) for want in wants if isinstance(want, Mtu | Up)] == [Mtu, Up, Mtu, Up]
+
+
+@pytest.mark.parametrize(
+    ("addressing", "nodes", "count", "largest"),
+    [
+        pytest.param(P2P, 4, 4, 1024, id="point-to-point: the leaf and the pod, on two rails"),
+        pytest.param(FLAT, 4, 2 * 4 * 16, 1024, id="flat: every port and pod"),
+        pytest.param(SHARED, 4, 2 * (4 * 16 + 1), 1024, id="and the gateway"),
+        pytest.param(FLAT, 1000, 2 * 1000 * 16, 65536, id="many nodes"),
+    ],
+)
+def test_neighbour_tables_hold_twice_what_the_plan_can_bring(
+    addressing: str, nodes: int, count: int, largest: int
+) -> None:
+    node = node_plan(addressing, nodes=nodes)
+    values = {
+        want.key.rpartition("/")[2]: int(want.value)
+        for setting in settings(node, {"limits"})
+        if isinstance(want := setting.want, Sysctl) and "ipv4" in want.key
+    }
+    assert neighbours(node, 4) == count
+    assert values == {"gc_thresh1": largest // 8, "gc_thresh2": largest // 2, "gc_thresh3": largest}
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 1024), (512, 1024), (513, 2048), (8200, 32768)])
+def test_a_table_is_a_power_of_two_and_never_below_the_kernels(count: int, size: int) -> None:
+    assert thresh3(count) == size
+
+
+def _filters(node: NodePlan) -> int:
+    return sum("arp_filter" in str(setting.want) for setting in settings(node))
+
+
+def _kind(setting: Setting) -> str:
+    want = setting.want
+    return want.key.rpartition("/")[2] if isinstance(want, Sysctl) else type(want).__name__

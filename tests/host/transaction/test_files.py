@@ -1,0 +1,120 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.host.places import PORTS, Host, everything
+from tests.host.steps.fabrics import P2P, node_plan
+from trackbed.host.machine import Machine
+from trackbed.host.render import FORMATS, Format, render
+from trackbed.host.steps import settings
+from trackbed.host.transaction.apply import ApplyError, apply, undo
+from trackbed.host.transaction.files import differences, owned, renderer, rivals, write
+
+NODE = node_plan(P2P, PORTS)
+MINE = "/etc/netplan/90-trackbed.yaml"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def put(machine: Machine, path: str, content: str) -> Path:
+    place = machine.path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(content)
+    return place
+
+
+def written(machine: Machine, form: Format) -> None:
+    for change in differences(machine, render(NODE, form)):
+        write(machine, change.path, change.want)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_rendered_file_is_found_again(machine: Machine, form: Format) -> None:
+    written(machine, form)
+    assert {path: content.decode() for path, content in owned(machine).items()} == render(NODE, form)
+    assert differences(machine, render(NODE, form)) == ()
+
+
+def test_another_format_replaces_the_files_of_the_first(machine: Machine) -> None:
+    written(machine, "netplan")
+    written(machine, "networkmanager")
+    assert set(owned(machine)) == set(render(NODE, "networkmanager"))
+
+
+def test_files_of_others_are_never_touched(machine: Machine) -> None:
+    theirs = [
+        put(machine, "/etc/netplan/50-cloud-init.yaml", "network: {}\n"),
+        put(machine, "/etc/systemd/network/10-rail0.network", "[Match]\n"),
+        put(machine, "/etc/sysctl.d/90-rails.conf", "a = 1\n"),
+    ]
+    before = [(place.read_text(), place.stat().st_mtime_ns) for place in theirs]
+    for form in FORMATS:
+        written(machine, form)
+    assert [(place.read_text(), place.stat().st_mtime_ns) for place in theirs] == before
+
+
+def test_a_file_with_secrets_is_for_root_only_and_leaves_no_scraps(machine: Machine) -> None:
+    put(machine, MINE, "old").chmod(0o644)
+    write(machine, MINE, b"new")
+    place = machine.path(MINE)
+    assert (place.read_text(), place.stat().st_mode & 0o777) == ("new", 0o600)
+    assert [path.name for path in place.parent.iterdir()] == ["90-trackbed.yaml"]
+
+
+def test_a_file_for_all_can_be_read_by_all_whatever_the_umask(machine: Machine) -> None:
+    path = "/etc/sysctl.d/90-trackbed.conf"
+    mask = os.umask(0o077)
+    try:
+        write(machine, path, b"-a = 1\n")
+    finally:
+        os.umask(mask)
+    assert machine.path(path).stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("folders", "expected"),
+    [
+        (["/etc/netplan", "/etc/NetworkManager"], "netplan"),
+        (["/etc/NetworkManager"], "networkmanager"),
+        ([], "networkd"),
+    ],
+)
+def test_the_machines_own_format_is_found(machine: Machine, folders: list[str], expected: str) -> None:
+    for folder in folders:
+        machine.path(folder).mkdir(parents=True)
+    assert renderer(machine) == expected
+
+
+def test_other_files_that_speak_of_a_rail_are_named_with_their_line(machine: Machine) -> None:
+    put(machine, "/etc/netplan/01-site.yaml", "network:\n  ethernets:\n    rail0: {mtu: 1500}\n    # rail1: no\n")
+    put(machine, "/etc/udev/rules.d/70.rules", 'ATTR{address}=="b8:3f:d2:00:00:01", NAME="nic1"\n')
+    put(machine, "/etc/systemd/network/20-x.network", "[Match]\nName=rail01\n")
+    written(machine, "netplan")
+    assert rivals(machine, frozenset({"rail0", "rail1", "b8:3f:d2:00:00:01"})) == (
+        "/etc/netplan/01-site.yaml:3: rail0: {mtu: 1500}",
+        '/etc/udev/rules.d/70.rules:1: ATTR{address}=="b8:3f:d2:00:00:01", NAME="nic1"',
+    )
+
+
+def test_an_apply_writes_its_files_and_undo_puts_the_old_ones_back(place: Host) -> None:
+    put(place.machine, MINE, "from before\n")
+    done = apply(place.machine, settings(NODE), place.records, render(NODE, "netplan"))
+    assert {change.path for change in done.files} == set(render(NODE, "netplan"))
+    assert apply(place.machine, settings(NODE), place.records, render(NODE, "netplan")).files == ()
+    assert undo(place.machine, place.records) == ()
+    assert owned(place.machine) == {MINE: b"from before\n"}
+
+
+def test_a_file_that_cannot_be_written_undoes_the_live_settings_too(place: Host) -> None:
+    put(place.machine, "/etc/systemd", "a file where a folder must be\n")
+    before = everything(place.machine)
+    with pytest.raises(
+        ApplyError, match=r"cannot write /etc/systemd/network/.*: Not a directory; everything was put back"
+    ):
+        apply(place.machine, settings(NODE), place.records, render(NODE, "networkd"))
+    assert everything(place.machine) == before
+    assert owned(place.machine) == {}
