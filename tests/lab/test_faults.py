@@ -13,14 +13,14 @@ from trackbed_lab import faults
 from trackbed_lab.lab import Lab
 
 from tests.lab.sandboxes import keeper
-from trackbed.verify.catalogue import catalogue
-from trackbed.verify.finding import BROKEN
+from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.finding import BROKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from trackbed.verify.doctor import Diagnosis
+    from trackbed.doctor.doctor import Diagnosis
 
 SECONDS = 300.0
 """All faults of one lab take a third of this on two slow cores."""

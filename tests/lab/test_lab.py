@@ -7,10 +7,10 @@ import pytest
 from trackbed_lab import run
 from trackbed_lab.lab import Lab
 from trackbed_lab.run import prove
+from trackbed_lab.run_result import Pair
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, ONLY_V6, P2P, SHARED, fabric
 from tests.lab.sandboxes import in_sandbox
-from trackbed.verify.run_result import Pair
 
 ENDS = [(node, rail) for node in ("node-0", "node-1") for rail in (0, 1)]
 ROUTED = {0: 0, 1: 3, 2: 3, 3: 3}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trackbed_lab.reference import page
 
-from trackbed.verify.catalogue import catalogue
+from trackbed.doctor.catalogue import catalogue
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 

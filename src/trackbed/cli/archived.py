@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trackbed.doctor import host
+from trackbed.doctor.catalogue import catalogue, judged
+from trackbed.doctor.checks import bios, cmdline, firmware, kubelet, runtime
+from trackbed.doctor.doctor import Diagnosis, first_of
+from trackbed.doctor.view import View
 from trackbed.host.state import HostState
-from trackbed.verify import host
-from trackbed.verify.catalogue import catalogue, judged
-from trackbed.verify.checks import bios, cmdline, firmware, kubelet, runtime
-from trackbed.verify.doctor import Diagnosis, first_of
-from trackbed.verify.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trackbed.doctor.finding import Finding
     from trackbed.fabric.plan.plan import NodePlan
     from trackbed.host.machine import Machine
-    from trackbed.verify.finding import Finding
 
 MODULES = (bios, cmdline, firmware, kubelet, runtime)
 """Checks that look at nothing but `view.host`; all others want the network, too."""

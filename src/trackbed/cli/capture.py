@@ -64,10 +64,10 @@ def command(root: Path, output: Path | None) -> None:
 
 def wanted(machine: Machine) -> Wanted:
     """Everything that any command reads of a machine; programs are asked about each port that it has."""
+    from trackbed.doctor.checks import READS
     from trackbed.host.discover.wanted import WANTED
     from trackbed.host.snapshot.snapshot import Wanted
     from trackbed.host.snapshot.take import for_ports, ports_of
-    from trackbed.verify.checks import READS
 
     every = READS | WANTED
     programs = for_ports(Wanted(commands=every.commands), ports_of(machine))

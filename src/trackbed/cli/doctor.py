@@ -53,18 +53,21 @@ def command(
       trackbed doctor -f fabric.yaml --listen 31 -o json
       trackbed doctor -f fabric.yaml --root gpu-0 --node gpu-0
     """
+    from functools import partial
+
+    from trackbed.agent.client import status
     from trackbed.cli.findings import show
     from trackbed.cli.inventories import machine_below
+    from trackbed.doctor.doctor import diagnose
+    from trackbed.doctor.gather import Patience
+    from trackbed.doctor.look import Subject, look
     from trackbed.kernel.netlink.codec import NetlinkError
-    from trackbed.verify.doctor import diagnose
-    from trackbed.verify.gather import Patience
-    from trackbed.verify.look import Subject, look
 
     planned = read_plan(fabric_file)
     machine, node = machine_below(root, netns), node_of(planned, node_name)
     if machine.unseen:
         _archived(machine, node, form, everything=everything)
-    subject = Subject(machine, node, agent)
+    subject = Subject(machine, node, partial(status, agent))
     try:
         view = look(subject, planned, Patience(lldp=listen))
     except (OSError, NetlinkError) as error:
@@ -75,6 +78,7 @@ def command(
 
 
 def _archived(machine: Machine, node: NodePlan, form: str, *, everything: bool) -> NoReturn:
+
     from trackbed.cli import archived
     from trackbed.cli.findings import show
 

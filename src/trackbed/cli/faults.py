@@ -18,7 +18,7 @@ def command(fault_id: str | None, form: str) -> None:
       trackbed faults
       trackbed faults route-rule-missing
     """
-    from trackbed.verify.catalogue import catalogue
+    from trackbed.doctor.catalogue import catalogue
 
     known = catalogue()
     if fault_id is not None and fault_id not in known:

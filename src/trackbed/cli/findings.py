@@ -9,8 +9,8 @@ import click
 from trackbed.cli.options import emit_json
 
 if TYPE_CHECKING:
-    from trackbed.verify.doctor import Diagnosis
-    from trackbed.verify.report.page import Told
+    from trackbed.doctor.doctor import Diagnosis
+    from trackbed.doctor.grouping import FindingGroup
 
 COLOURS = {"fail": "red", "warn": "yellow", "unknown": "cyan", "pass": "green"}
 
@@ -20,20 +20,20 @@ def show(diagnosis: Diagnosis, form: str, *, everything: bool = False) -> None:
     if form == "json":
         emit_json({"status": diagnosis.status, "first": diagnosis.first, "findings": diagnosis.findings})
         return
-    from trackbed.verify.report.page import told
+    from trackbed.doctor.grouping import group_findings
 
     passed = [f for f in diagnosis.findings if f.verdict == "pass"]
     others = [f for f in diagnosis.findings if f.verdict != "pass" and f != diagnosis.first]
     if diagnosis.first is not None:
         click.secho("Mend this first:", bold=True)
-        _long(told([diagnosis.first])[0])
+        _long(group_findings([diagnosis.first])[0])
     for label, wanted in (("Also:", False), ("Follows from it, or was not judged because of it:", True)):
-        chosen = told([f for f in others if (f.because is not None) is wanted])
+        chosen = group_findings([f for f in others if (f.because is not None) is wanted])
         if chosen:
             click.secho(label, bold=True)
         for finding in chosen:
             _short(finding)
-    for finding in told(passed) if everything else ():
+    for finding in group_findings(passed) if everything else ():
         _short(finding)
     _summary(diagnosis, len(passed))
 
@@ -42,14 +42,14 @@ def _badge(verdict: str) -> str:
     return click.style(f"{verdict:7}", fg=COLOURS[verdict], bold=True)
 
 
-def _long(finding: Told) -> None:
+def _long(finding: FindingGroup) -> None:
     click.echo(f"  {_badge(finding.verdict)} {finding.id}  {finding.where}")
     for label, text in (("saw", finding.evidence), ("why", finding.cause), ("fix", finding.fix)):
         if text:
             click.echo(f"          {label}: {text}")
 
 
-def _short(finding: Told) -> None:
+def _short(finding: FindingGroup) -> None:
     evidence = f": {finding.evidence}" if finding.evidence else ""
     click.echo(f"  {_badge(finding.verdict)} {finding.id}  {finding.where}{evidence}")
 

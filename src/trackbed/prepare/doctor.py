@@ -11,15 +11,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from trackbed.agent.client import status
+from trackbed.doctor.doctor import Diagnosis, diagnose
+from trackbed.doctor.gather import Patience
+from trackbed.doctor.host import wanted
+from trackbed.doctor.look import Subject, look
 from trackbed.fabric.plan.plan import KubernetesPlan, NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.host.snapshot.wire import read_snapshot
 from trackbed.prepare.host import Host
-from trackbed.verify.doctor import Diagnosis, diagnose
-from trackbed.verify.gather import Patience
-from trackbed.verify.host import wanted
-from trackbed.verify.look import Subject, look
 
 OUTSIDE = Machine(Path("/proc/1/root"), Path("/proc/1/ns/net"))
 """The host as a container with hostPID sees it."""
@@ -39,5 +40,5 @@ async def examine(machine: Machine, host: Host, socket: Path, node: NodePlan) ->
 def _diagnosed(machine: Machine, node: NodePlan, socket: Path, found: Snapshot) -> Diagnosis:
     """Look and judge; whether the files for the next boot are there is told by the agent's own comparison."""
     alone = Plan(node.common, (node,), _UNTOLD)
-    view = look(Subject(machine, node, socket, host=found), alone, Patience())
+    view = look(Subject(machine, node, partial(status, socket), host=found), alone, Patience())
     return diagnose([replace(view, unpersisted=None)])

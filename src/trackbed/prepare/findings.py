@@ -12,6 +12,8 @@ from zlib import crc32
 
 import msgspec
 
+from trackbed.doctor.doctor import Diagnosis
+from trackbed.doctor.finding import Finding as Found
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import read_node
@@ -21,8 +23,6 @@ from trackbed.kube.errors import KubeError
 from trackbed.kube.live import Live
 from trackbed.kube.railnode import API_VERSION, HEALTHY, KIND, PATH, Finding, RailNodeSpec, RailNodeStatus
 from trackbed.kube.times import now
-from trackbed.verify.doctor import Diagnosis
-from trackbed.verify.finding import Finding as Found
 
 MANAGER = "trackbed-findings"
 SECONDS = 600.0

@@ -18,7 +18,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,11 @@ from msgspec.structs import replace
 
 from trackbed.agent.client import status
 from trackbed.agent.install import install
+from trackbed.doctor.doctor import Diagnosis, diagnose
+from trackbed.doctor.gather import Patience
+from trackbed.doctor.lint import lint
+from trackbed.doctor.look import Subject, look, own_address, together
+from trackbed.doctor.view import SwitchView
 from trackbed.fabric.model.load import load
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.compute import plan
@@ -39,18 +44,13 @@ from trackbed.host.transaction.files import renderer
 from trackbed.kernel.netlink.addresses import list_addresses
 from trackbed.kernel.netlink.links import End, create_veth
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.verify.doctor import Diagnosis, diagnose
-from trackbed.verify.gather import Patience
-from trackbed.verify.lint import lint
-from trackbed.verify.look import Subject, look, own_address, together
-from trackbed.verify.view import SwitchView
 from trackbed_lab import netns, runtime, speaker
 from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, management_address, topology
 
 if TYPE_CHECKING:
+    from trackbed.doctor.finding import Finding
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan
     from trackbed.host.transaction.apply import Applied
-    from trackbed.verify.finding import Finding
 
 PATIENCE = Patience(answer=0.7, lldp=1.2, lldp_interval=1.0)
 """Leaves of a lab speak four times a second."""
@@ -336,7 +336,7 @@ class Lab:
 
     def _subject(self, number: int, node: NodePlan, switches: dict[str, SwitchView]) -> Subject:
         others = tuple(management_address(n) for n in range(len(self.plan.nodes)) if n != number)
-        return Subject(self.machine(node.name), node, self.socket(node.name), others, switches)
+        return Subject(self.machine(node.name), node, partial(status, self.socket(node.name)), others, switches)
 
     def _switches(self) -> dict[str, SwitchView]:
         """The leaves' addresses; in scheme shared-subnet the spine's, which has the gateways."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 
-from trackbed.verify.catalogue import Fault, catalogue, unchecked
+from trackbed.doctor.catalogue import Fault, catalogue, unchecked
 from trackbed_lab.faults import FAULTS
 from trackbed_lab.vm.faults import FAULTS as VM_FAULTS
 

@@ -11,21 +11,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from trackbed import __version__
+from trackbed.doctor.doctor import GOOD
+from trackbed.doctor.finding import BROKEN
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.links import list_links
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.kernel.wire import matrix
-from trackbed.verify.doctor import GOOD
-from trackbed.verify.finding import BROKEN
-from trackbed.verify.run_result import FaultStory, Node, Pair, Phase, Port, Rail, RunResult
 from trackbed_lab.faults import heal, inject, place_of
 from trackbed_lab.faults.place import UnsuitableError
+from trackbed_lab.run_result import FaultStory, Node, Pair, Phase, Port, Rail, RunResult
 from trackbed_lab.topology import expected_hops
 
 if TYPE_CHECKING:
+    from trackbed.doctor.doctor import Diagnosis
+    from trackbed.doctor.finding import Finding
     from trackbed.fabric.plan.plan import Addressed, NodePlan
-    from trackbed.verify.doctor import Diagnosis
-    from trackbed.verify.finding import Finding
     from trackbed_lab.lab import Lab
 
 DEFAULT_FAULT = "fabric-port-on-wrong-leaf"

@@ -16,8 +16,8 @@ from trackbed_lab.cli.vm_run import end, fitting, planned
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.verify.run_result import Phase
     from trackbed_lab.kubernetes.cluster import Cluster
+    from trackbed_lab.run_result import Phase
     from trackbed_lab.vm.machine import Shape
     from trackbed_lab.vm.run import Course, Tell
 
@@ -71,8 +71,8 @@ def started(folder: Path, shape: Shape, *, joined: bool) -> Cluster:
 
 def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: Tell) -> Course:
     """A run on servers that took so long to come up."""
-    from trackbed.verify.run_result import Phase
     from trackbed_lab.kubernetes import build
+    from trackbed_lab.run_result import Phase
     from trackbed_lab.vm import run as servers
 
     fabric, plan = wanted

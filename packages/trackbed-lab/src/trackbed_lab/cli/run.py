@@ -15,8 +15,8 @@ from trackbed_lab.cli.session import fabric_of, fabric_option, guarded, held, kn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed.verify.run_result import Phase, RunResult
     from trackbed_lab.place import Place
+    from trackbed_lab.run_result import Phase, RunResult
 
 
 @click.command("run")
@@ -80,7 +80,7 @@ def _run(
 def _finished(result: RunResult, report: Path, form: str) -> int:
     """Write the report; the status of the command."""
     from trackbed.cli.options import emit_json
-    from trackbed.verify.report.html import html
+    from trackbed_lab.report.html import html
 
     report.write_text(html(result), encoding="utf-8")
     if form == "json":

@@ -15,9 +15,9 @@ from trackbed.cli.options import meant, refuse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed.verify.run_result import Phase
     from trackbed_lab.lab import Lab
     from trackbed_lab.place import Place
+    from trackbed_lab.run_result import Phase
 
 fabric_option = click.option(
     "-f",
@@ -56,7 +56,7 @@ def fabric_of(source: str | None) -> tuple[bytes, tuple[Phase, ...]]:
 
 def _imported(folder: Path) -> tuple[bytes, tuple[Phase, ...]]:
     from trackbed.cli.import_ import import_folder
-    from trackbed.verify.run_result import Phase
+    from trackbed_lab.run_result import Phase
 
     began = time.monotonic()
     text, summary = import_folder(folder)

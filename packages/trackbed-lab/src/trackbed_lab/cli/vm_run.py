@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.verify.run_result import Phase
+    from trackbed_lab.run_result import Phase
     from trackbed_lab.vm.machine import Shape
 
 
@@ -37,7 +37,7 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
       trackbed lab vm run
       trackbed lab vm run -f fabric.yaml --keep -o json
     """
-    from trackbed.verify.run_result import Phase
+    from trackbed_lab.run_result import Phase
     from trackbed_lab.vm import lab
     from trackbed_lab.vm import run as course
 

@@ -28,7 +28,7 @@ import msgspec
 
 from trackbed.fabric.plan.plan import Plan, PortPlan
 from trackbed.fabric.plan.wire import plan_document
-from trackbed.verify.run_result import Phase
+from trackbed_lab.run_result import Phase
 from trackbed_lab.vm import lab, pods
 from trackbed_lab.vm.channel import ChannelError, Done, execute
 from trackbed_lab.vm.machine import VFS, Shape, own, problems

@@ -17,15 +17,15 @@ from subprocess import TimeoutExpired
 
 import msgspec
 
+from trackbed.doctor.doctor import diagnose
+from trackbed.doctor.finding import BROKEN
+from trackbed.doctor.gather import Patience
+from trackbed.doctor.look import Subject, look
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.transaction import carriers, record
-from trackbed.verify.doctor import diagnose
-from trackbed.verify.finding import BROKEN
-from trackbed.verify.gather import Patience
-from trackbed.verify.look import Subject, look
 from trackbed_lab.vm.faults import FAULTS
 from trackbed_lab.vm.faults.fault import RefusedError, Server, VmFault
 

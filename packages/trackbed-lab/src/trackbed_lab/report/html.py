@@ -1,0 +1,20 @@
+"""The page as HTML: one file, styles and drawings inside, nothing fetched."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, StrictUndefined
+
+from trackbed_lab.report.page import page
+
+if TYPE_CHECKING:
+    from trackbed_lab.run_result import RunResult
+
+
+def html(result: RunResult) -> str:
+    """Render a run."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = files("trackbed_lab.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(template).render(page=page(result))

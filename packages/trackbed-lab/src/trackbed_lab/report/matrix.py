@@ -1,0 +1,104 @@
+"""The reachability matrix: one cell for each ordered pair of pod rails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from trackbed_lab.run_result import Pair, RunResult
+
+CELL = 15
+LABEL = 112
+
+
+class Cell(NamedTuple):
+    """One pair: where it stands, how it is coloured, what the tooltip says."""
+
+    x: int
+    y: int
+    tone: str
+    """local, near, far, isolated, wrong, silent."""
+    text: str
+
+
+class Label(NamedTuple):
+    """Text at a row or column, and the rail whose colour it has (-1: a node's name)."""
+
+    x: float
+    y: float
+    text: str
+    rail: int
+
+
+class Matrix(NamedTuple):
+    """Everything to draw, in a square of `size`; `lines` are the places between nodes."""
+
+    size: int
+    cell: int
+    label: int
+    cells: tuple[Cell, ...]
+    rows: tuple[Label, ...]
+    nodes: tuple[Label, ...]
+    lines: tuple[int, ...]
+    counts: tuple[tuple[str, str, int], ...]
+    """(tone, words, how many) for the legend."""
+
+
+_WORDS = {
+    "local": "inside one node",
+    "near": "over one leaf",
+    "far": "over the spine",
+    "isolated": "isolated, as planned",
+    "wrong": "answered, not as planned",
+    "silent": "no answer, though planned",
+}
+
+
+def matrix(result: RunResult) -> Matrix:
+    """Place a cell for each pair, nodes in order, rails in order within."""
+    order = {(port.node, port.rail): number for number, port in enumerate(result.ports)}
+    cells = tuple(_cell(pair, order) for pair in result.pairs)
+    rows = tuple(
+        Label(LABEL - 6, LABEL + number * CELL + CELL - 4, f"r{rail}", rail) for (_, rail), number in order.items()
+    )
+    starts = [number for (_, rail), number in order.items() if rail == min(r for _, r in order)]
+    nodes = tuple(_node(name, order) for name in dict.fromkeys(name for name, _ in order))
+    tones = [cell.tone for cell in cells]
+    counts = tuple((tone, words, tones.count(tone)) for tone, words in _WORDS.items() if tone in tones)
+    lines = tuple(LABEL + number * CELL for number in starts)
+    return Matrix(LABEL + len(order) * CELL + 1, CELL, LABEL, cells, rows, nodes, lines, counts)
+
+
+def _node(name: str, order: dict[tuple[str, int], int]) -> Label:
+    numbers = [number for (owner, _), number in order.items() if owner == name]
+    middle = LABEL + (min(numbers) + max(numbers) + 1) / 2 * CELL
+    return Label(middle, middle, name, -1)
+
+
+def _cell(pair: Pair, order: dict[tuple[str, int], int]) -> Cell:
+    x = LABEL + order[pair.to_node, pair.to_rail] * CELL
+    y = LABEL + order[pair.from_node, pair.from_rail] * CELL
+    return Cell(x, y, tone_of(pair), _tooltip(pair))
+
+
+def tone_of(pair: Pair) -> str:
+    """How a pair is coloured; only `wrong` and `silent` are not as planned."""
+    if pair.expected and not pair.answered:
+        return "silent"
+    if not pair.as_planned:
+        return "wrong"
+    if not pair.expected:
+        return "isolated"
+    if pair.from_node == pair.to_node:
+        return "local"
+    return "near" if (pair.hops or 0) <= 1 else "far"
+
+
+def _tooltip(pair: Pair) -> str:
+    ends = f"{pair.from_node} rail {pair.from_rail} to {pair.to_node} rail {pair.to_rail}"
+    if not pair.answered:
+        return f"{ends}: no answer{', as planned' if not pair.expected else ''}"
+    source = "own source address" if pair.source_ok else "ANOTHER SOURCE ADDRESS"
+    hops = f"{pair.hops} router{'s' if pair.hops != 1 else ''}"
+    odd = f" (planned {pair.expected_hops})" if pair.hops != pair.expected_hops else ""
+    return f"{ends}: {hops}{odd}, {source}"

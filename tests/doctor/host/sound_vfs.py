@@ -1,0 +1,115 @@
+"""A sound host with VFs: two ConnectX ports of two VFs each, as sysfs and kubelet show them.
+
+Files of sysfs as in Documentation/ABI/testing/sysfs-bus-pci; the checkpoint as kubelet 1.30 writes it
+(pkg/kubelet/cm/devicemanager/checkpoint).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tests.doctor.sound import sound
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.kernel.netlink.vfs import Vf, Vfs
+
+if TYPE_CHECKING:
+    from trackbed.doctor.view import View
+    from trackbed.fabric.plan.plan import NodePlan, Plan
+
+FABRIC = """
+apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {name: vfs}
+spec:
+  nodes:
+    - hosts: n[0-1]
+      ports: ["0000:18:00.0", "0000:3b:00.0"]
+  rails: 2
+  nodesPerUnit: 1
+  addressing: {scheme: point-to-point, ipv4: 10.0.0.0/15}
+  vfs: {count: 2}
+"""
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+POD = "5c1f3a0e-2f8f-4c0b-9d0c-3c9a2f1f6a10"
+NAMESPACE = "cni-0d3f3f9c-5f4f-7d0a-6f0c-1f2e3d4c5b6a"
+
+
+def vfs_plan(more: str = "") -> Plan:
+    """Two nodes, two rails, two VFs a port."""
+    return plan(load((FABRIC + more).encode(), "vfs.yaml").fabric, {})
+
+
+def vf_pci(rail: int, vf: int) -> str:
+    """The address of a VF; VF 1 of rail 1 is the one that a pod has."""
+    return ("0000:18:00", "0000:3b:00")[rail] + f".{vf + 1}"
+
+
+def place(rail: int, vf: int) -> str:
+    """The folder of a VF under its port."""
+    return f"/sys/class/net/rail{rail}/device/virtfn{vf}"
+
+
+def mac(rail: int, vf: int, node: int = 0) -> str:
+    """What the port gave its VF."""
+    return f"02:01:00:{node:02x}:{rail:02x}:{vf:02x}"
+
+
+def sound_host(node: NodePlan) -> Snapshot:
+    """Files, links and folders of a node on which all VFs are as planned and one is in a pod."""
+    files: dict[str, str] = {"/etc/trackbed/boot.sh": '#!/bin/sh\necho "$2" >"$1/sriov_numvfs"\n'}
+    links: dict[str, str] = {}
+    folders: dict[str, tuple[str, ...]] = {
+        "/var/lib/kubelet/pods": (POD,),
+        "/var/lib/cni/sriov/pci": (vf_pci(1, 1),),
+        "/run/netns": (NAMESPACE,),
+    }
+    entry = {"PodUID": POD, "ContainerName": "c", "ResourceName": "r", "DeviceIDs": {"0": [vf_pci(1, 1)]}}
+    files[CHECKPOINT] = json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}, "Checksum": 1})
+    files[f"/var/lib/cni/sriov/pci/{vf_pci(1, 1)}"] = f"/var/run/netns/{NAMESPACE}"
+    outputs: dict[tuple[str, ...], Ran] = {("dmesg",): Ran(0, "[    0.000000] Linux version 6.12.117\n")}
+    for port in node.ports:
+        device = f"/sys/class/net/{port.netdev}/device"
+        links |= {device: f"../../../{port.pci}", f"{device}/driver": "../../../../bus/pci/drivers/mlx5_core"}
+        for name, value in (("numvfs", "2"), ("totalvfs", "16"), ("drivers_autoprobe", "1")):
+            files[f"{device}/sriov_{name}"] = f"{value}\n"
+        files[f"{device}/net/{port.netdev}/phys_port_name"] = "p0\n"
+        folders[f"{device}/net"] = (port.netdev,)
+        for vf in range(2):
+            _function(node, port.rail, vf, (files, links, folders))
+        files[f"/sys/class/infiniband/mlx5_{port.rail}/node_guid"] = f"b8ce:f603:00{node.slot:02x}:00{port.rail:02x}\n"
+        links[f"/sys/class/infiniband/mlx5_{port.rail}/device"] = f"../../../{port.pci}"
+    return Snapshot({path: text.encode() for path, text in files.items()}, links, folders, outputs)
+
+
+def _function(
+    node: NodePlan, rail: int, vf: int, into: tuple[dict[str, str], dict[str, str], dict[str, tuple[str, ...]]]
+) -> None:
+    files, links, folders = into
+    here = place(rail, vf)
+    links |= {here: f"../{vf_pci(rail, vf)}", f"{here}/driver": "../../../../bus/pci/drivers/mlx5_core"}
+    if (rail, vf) == (1, 1):
+        folders |= {f"{here}/net": (), f"{here}/infiniband": ("mlx5_9",)}
+        return
+    folders |= {f"{here}/net": (f"rail{rail}v{vf}",), f"{here}/infiniband": (f"mlx5_{2 + 2 * rail + vf}",)}
+    interface = f"{here}/net/rail{rail}v{vf}"
+    files |= {f"{interface}/mtu": "9000\n", f"{interface}/address": f"{mac(rail, vf, node.slot)}\n"}
+    files[f"{here}/infiniband/mlx5_{2 + 2 * rail + vf}/node_guid"] = f"0201:00ff:fe{node.slot:02x}:{rail:02x}{vf:02x}\n"
+
+
+def sound_view(node: NodePlan) -> View:
+    """A node that is as planned, with its VFs."""
+    told = {
+        port.netdev: Vfs(2, tuple(Vf(n, mac(port.rail, n, node.slot), spoof_check=True, trust=False) for n in range(2)))
+        for port in node.ports
+    }
+    view = sound(node)
+    links = tuple(
+        replace(one, mac=f"02:00:00:00:{node.slot:02x}:{one.index:02x}") if one.name.startswith("rail") else one
+        for one in view.state.links
+    )
+    return replace(view, state=replace(view.state, links=links), host=sound_host(node), vfs=told)

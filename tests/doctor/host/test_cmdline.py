@@ -1,0 +1,97 @@
+"""Each fault of step cmdline, put into a sound server, is what doctor names first; the sound server has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doctor.host.sound_metal import (
+    CMDLINE,
+    DEVICES,
+    NIC,
+    RESOURCE,
+    Change,
+    all_of,
+    file,
+    folder,
+    kernel_said,
+    metal,
+    named_first,
+    told,
+    verdicts,
+)
+
+PAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
+NODE_PAGES = "/sys/devices/system/node/node{}/hugepages/hugepages-1048576kB/nr_hugepages"
+EMPTY_VF_BARS = "\n".join([*RESOURCE.splitlines()[:7], *["0x0000000000000000 " * 2 + "0x0000000000000000"] * 6])
+NO_VF_MEMORY = file(f"{DEVICES}/{NIC}/resource", EMPTY_VF_BARS)
+
+FAULTS: list[tuple[str, str, Change]] = [
+    ("cmdline-not-applied", "GRUB was not told", file("/proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda2 ro\n")),
+    ("cmdline-not-applied", "overridden", file("/proc/cmdline", f"{CMDLINE} hugepagesz=1G hugepages=4")),
+    ("cmdline-iommu-off", "no groups", folder("/sys/kernel/iommu_groups", ())),
+    ("cmdline-iommu-translated", "lazy translation", file(f"{DEVICES}/{NIC}/iommu_group/type", "DMA-FQ\n")),
+    ("cmdline-iommu-translated", "strict translation", file(f"{DEVICES}/{NIC}/iommu_group/type", "DMA\n")),
+    ("cmdline-hugepages-short", "some", file(PAGES, "15\n")),
+    (
+        "cmdline-hugepages-short",
+        "the kernel says so",
+        all_of(
+            file(PAGES, "0\n"),
+            kernel_said("HugeTLB: allocating 16 of page size 1.00 GiB failed.  Only allocated 0 hugepages."),
+        ),
+    ),
+    (
+        "cmdline-hugepages-one-node",
+        "all on node 0",
+        all_of(file(NODE_PAGES.format(0), "16\n"), file(NODE_PAGES.format(1), "0\n")),
+    ),
+    ("cmdline-isolcpus-under-pods", "too many", file("/sys/devices/system/cpu/isolated", "2-7,8-15\n")),
+]
+
+
+@pytest.mark.parametrize(("fault_id", "change"), [pytest.param(f, c, id=f"{f}: {why}") for f, why, c in FAULTS])
+def test_a_fault_is_named_first(fault_id: str, change: Change) -> None:
+    broken = change(metal())
+    assert named_first(broken) == fault_id
+    worst = [finding for finding in told(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}]
+    assert worst[0].rail in {None, 1}
+    assert worst[0].evidence
+
+
+def test_a_sound_server_passes_every_check() -> None:
+    found = told(metal(), "cmdline")
+    assert {finding.verdict for finding in found} == {"pass"}
+    assert len({finding.id for finding in found}) == 6, "pci=realloc is judged where VFs lack memory only"
+
+
+def test_realloc_is_missed_once_vfs_lack_memory_and_the_firmware_is_blamed_first() -> None:
+    broken = all_of(NO_VF_MEMORY, file("/proc/cmdline", CMDLINE.replace("pci=realloc", "pci=nommconf")))(metal())
+    (found,) = [finding for finding in told(broken) if finding.id == "cmdline-pci-realloc-missing"]
+    assert (found.verdict, found.rail, found.because) == ("fail", 1, "bios-vf-bars-unassigned")
+
+
+def test_realloc_among_other_words_of_pci_counts() -> None:
+    kept = all_of(NO_VF_MEMORY, file("/proc/cmdline", CMDLINE.replace("pci=realloc", "pci=nocrs,realloc=on")))(metal())
+    assert verdicts(kept, "cmdline-pci-realloc-missing") == {"pass"}
+
+
+def test_an_iommu_that_the_firmware_left_out_is_not_the_kernel_s_fault() -> None:
+    broken = all_of(folder("/sys/kernel/iommu_groups", ()), folder("/sys/firmware/acpi/tables", ("APIC",)))(metal())
+    assert verdicts(broken, "cmdline-iommu-off") == set()
+    assert named_first(broken) == "bios-iommu-table-missing"
+
+
+@pytest.mark.parametrize(
+    ("fault_id", "path"),
+    [
+        pytest.param("cmdline-not-applied", "/proc/cmdline", id="no command line"),
+        pytest.param("cmdline-hugepages-short", PAGES, id="the CPU has no pages of this size"),
+    ],
+)
+def test_what_cannot_be_read_is_unknown(fault_id: str, path: str) -> None:
+    assert verdicts(file(path, None)(metal()), fault_id) == {"unknown"}
+
+
+def test_one_numa_node_has_all_pages() -> None:
+    one = all_of(file(NODE_PAGES.format(1), None), file(NODE_PAGES.format(0), "16\n"))(metal())
+    assert verdicts(one, "cmdline-hugepages-one-node") == set()

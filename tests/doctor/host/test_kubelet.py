@@ -1,0 +1,105 @@
+"""Each fault of step kubelet, put into a sound host, is what doctor names first; the sound host has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.doctor.host.changing import both, host
+from tests.doctor.host.sound_services import (
+    ARGS,
+    CONFIG,
+    CPU_STATE,
+    KUBELET_CONFIG,
+    MEMORY_STATE,
+    PS,
+    SWAPS,
+    first,
+    services,
+    services_view,
+    told,
+)
+from tests.doctor.sound import small_plan, sound
+from trackbed.host.runner import Ran
+from trackbed.host.snapshot.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from trackbed.doctor.view import View
+
+KUBELET = ("kubelet",)
+CLOCK = ("timedatectl", "show", "-p", "NTPSynchronized")
+DRIVER = "/var/lib/kubelet/plugins/dra.net"
+
+
+def _config(old: str, new: str) -> Callable[[View], View]:
+    return host(files={CONFIG: KUBELET_CONFIG.replace(old, new)})
+
+
+def _clone(view: View) -> View:
+    other = replace(sound(small_plan().nodes[1]), host=services())
+    return replace(view, peers=(other,))
+
+
+FAULTS: dict[str, tuple[str, Callable[[View], View]]] = {
+    "cgroup v1": ("kubelet-cgroup-v1", host(folders={"/sys/fs/cgroup": ("cpuset", "memory")})),
+    "swap": ("kubelet-swap-on", host(files={"/proc/swaps": f"{SWAPS}/swap.img file 8388604 0 -2\n"})),
+    "no CPU reserved": (
+        "kubelet-static-policy-without-reservation",
+        _config("reservedSystemCPUs: 0-3", 'kubeReserved: {cpu: "0"}'),
+    ),
+    "CPU state": ("kubelet-cpu-manager-state-conflict", host(files={CPU_STATE: '{"policyName":"none"}'})),
+    "memory state": ("kubelet-memory-manager-state-conflict", host(files={MEMORY_STATE: '{"policyName":"Static"}'})),
+    "no socket": ("kubelet-plugin-socket-missing", host(folders={"/var/lib/kubelet/pod-resources": ()})),
+    "a DRA driver on an old kubelet": (
+        "kubelet-dra-api-missing",
+        host(folders={DRIVER: ("dra.sock",)}, outputs={("kubelet", "--version"): Ran(0, "Kubernetes v1.31.2\n")}),
+    ),
+    "a clone": ("kubelet-duplicate-node-name", _clone),
+    "its address is a rail's": (
+        "kubelet-node-address-on-rail",
+        host(outputs={PS: Ran(0, ARGS.replace("192.0.2.10", "10.0.0.1"))}),
+    ),
+    "huge pages came later": (
+        "kubelet-hugepages-not-advertised",
+        host(files={"/sys/fs/cgroup/kubepods.slice/hugetlb.1GB.max": "0\n"}),
+    ),
+    "another topology policy": (
+        "kubelet-topology-policy-not-planned",
+        _config("topologyManagerPolicy: restricted", "topologyManagerPolicy: best-effort"),
+    ),
+    "clock": ("kubelet-clock-skew", host(outputs={CLOCK: Ran(0, "NTPSynchronized=no\n")})),
+}
+
+
+@pytest.mark.parametrize(("fault", "change"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_named_first(fault: str, change: Callable[[View], View]) -> None:
+    assert first(change(services_view()), KUBELET) == fault
+
+
+def test_a_sound_host_passes() -> None:
+    assert {finding.verdict for finding in told(services_view(), KUBELET)} == {"pass"}
+
+
+def test_the_first_cpu_alone_is_a_reservation() -> None:
+    change = _config("reservedSystemCPUs: 0-3", 'reservedSystemCPUs: "0"')
+    assert first(change(services_view()), KUBELET) is None
+
+
+def test_one_numa_node_for_rails_on_two_is_told() -> None:
+    change = _config("topologyManagerPolicy: restricted", "topologyManagerPolicy: single-numa-node")
+    wrong = {finding.id for finding in told(change(services_view()), KUBELET) if finding.verdict == "warn"}
+    assert "kubelet-topology-affinity-error" in wrong
+
+
+def test_a_drop_in_counts_where_kubelet_reads_it() -> None:
+    drop_in = host(files={"/etc/kubernetes/kubelet.conf.d/95-site.conf": "topologyManagerPolicy: none\n"})
+    reading = host(outputs={PS: Ran(0, f"{ARGS} --config-dir=/etc/kubernetes/kubelet.conf.d\n")})
+    assert first(drop_in(services_view()), KUBELET) is None
+    assert first(both(drop_in, reading)(services_view()), KUBELET) == "kubelet-topology-policy-not-planned"
+
+
+def test_a_host_without_kubelet_is_not_judged() -> None:
+    assert told(services_view(Snapshot()), KUBELET) == ()

@@ -1,0 +1,48 @@
+"""Each fault of step limits, put into a sound host, is what doctor names first; the sound host has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doctor.host.sound_services import CONTAINERD, SLURMD, changed, first, limits, services_view, told
+from trackbed.host.snapshot.snapshot import Snapshot
+
+LIMITS = ("limits",)
+FAULTS: dict[str, tuple[str, dict[str, str | None]]] = {
+    "containerd may open few files": ("limits-nofile-low", {f"/proc/{CONTAINERD}/limits": limits(files="1024")}),
+    "the kernel has few files": ("limits-nofile-low", {"/proc/sys/fs/file-max": "400000\n"}),
+    "stacks without limit": ("limits-stack-unlimited", {f"/proc/{SLURMD}/limits": limits(stack="unlimited")}),
+    "logind removes memory": ("limits-removeipc", {"/etc/systemd/logind.conf.d/90-jobs.conf": "[Login]\n"}),
+    "the kernel moves pages": ("limits-numa-balancing-on", {"/proc/sys/kernel/numa_balancing": "1\n"}),
+    "few watches": ("limits-inotify-low", {"/proc/sys/fs/inotify/max_user_watches": "8192\n"}),
+    "few instances": ("limits-inotify-low", {"/proc/sys/fs/inotify/max_user_instances": "128\n"}),
+    "a cgroup limits RDMA": (
+        "limits-rdma-cgroup",
+        {"/sys/fs/cgroup/kubepods.slice/pod1/rdma.max": "rail0 hca_handle=2 hca_object=max\n"},
+    ),
+    "slurmd may lock 8 MiB": ("limits-memlock-for-host-jobs", {f"/proc/{SLURMD}/limits": limits(memlock="8388608")}),
+    "a later file limits everybody": (
+        "limits-memlock-for-host-jobs",
+        {"/etc/security/limits.d/95-site.conf": "# site\n* - memlock 65536\n"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("fault", "files"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_named_first(fault: str, files: dict[str, str | None]) -> None:
+    assert first(services_view(changed(files)), LIMITS) == fault
+
+
+def test_a_sound_host_passes_all_of_them() -> None:
+    found = told(services_view(), LIMITS)
+    assert {finding.id for finding in found} == {fault for fault, _ in FAULTS.values()}
+    assert {finding.verdict for finding in found} == {"pass"}
+
+
+def test_a_host_without_containers_and_jobs_has_nothing_to_judge() -> None:
+    assert told(services_view(Snapshot()), LIMITS) == ()
+
+
+def test_a_low_limit_that_a_later_file_lifts_is_sound() -> None:
+    files: dict[str, str | None] = {"/etc/security/limits.conf": "* soft memlock 64\n* hard memlock 64\n"}
+    assert first(services_view(changed(files)), LIMITS) is None

@@ -1,0 +1,22 @@
+"""Faults that the lab makes in emulated servers are ones that doctor knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from trackbed_lab.vm.faults import names, rdma, vfs
+
+from trackbed.doctor.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@pytest.mark.parametrize(
+    ("module", "step"), [(rdma, "rdma"), (vfs, "vfs"), (names, "names")], ids=["rdma", "vfs", "names"]
+)
+def test_each_fault_is_one_of_its_step_and_made_once(module: ModuleType, step: str) -> None:
+    ids = [fault.id for fault in module.FAULTS]
+    assert len(ids) == len(set(ids))
+    assert {catalogue()[one].step for one in ids} == {step}

@@ -1,0 +1,160 @@
+"""Each fault of the VFs, put into a sound host, is what doctor names first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.doctor.host.changing import both, host, only_near_steps, planned, port, vf
+from tests.doctor.host.sound_vfs import CHECKPOINT, mac, place, sound_view, vf_pci, vfs_plan
+from tests.doctor.sound import link
+from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.checks import vfs
+from trackbed.doctor.doctor import diagnose
+from trackbed.host.runner import Ran
+
+if TYPE_CHECKING:
+    from tests.doctor.host.changing import Fault
+    from trackbed.doctor.view import View
+
+PLAN = vfs_plan()
+NODE = PLAN.nodes[0]
+DEVICE = "/sys/class/net/rail1/device"
+
+
+def _bond(view: View) -> View:
+    view = port(master=60)(view)
+    bond = replace(link(60, "bond0", "02:00:00:00:00:0b"), kind="bond")
+    return replace(view, state=replace(view.state, links=(*view.state.links, bond)))
+
+
+def _gone(number: int) -> Fault:
+    """A VF that is not there any more, as sysfs shows the port then."""
+    here = place(1, number)
+    return host(links={here: None, f"{here}/driver": None}, folders={f"{here}/net": None, f"{here}/infiniband": None})
+
+
+def _without(count: str) -> Fault:
+    return both(_gone(0), _gone(1), host({f"{DEVICE}/sriov_numvfs": count}))
+
+
+NOT_HELD = host(
+    {CHECKPOINT: '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}'}, folders={"/run/netns": ()}
+)
+NO_ROOM = "[    9.127] mlx5_core 0000:3b:00.0: can't enable 2 VFs (bus 3c out of range of [bus 3b])\n"
+REPRESENTOR = f"{DEVICE}/net/rail1_0/phys_port_name"
+
+FAULTS: list[tuple[str, Fault]] = [
+    ("vfs-pf-enslaved", _bond),
+    ("vfs-eswitch-mode-wrong", host({REPRESENTOR: "pf0vf0"}, folders={f"{DEVICE}/net": ("rail1", "rail1_0")})),
+    ("vfs-bus-numbers-exhausted", both(NOT_HELD, _without("0"), host(outputs={("dmesg",): Ran(0, NO_ROOM)}))),
+    ("vfs-removed-under-pods", _without("0")),
+    ("vfs-removed-under-pods", both(_without("0"), host(folders={"/run/netns": ()}))),
+    ("vfs-count-change-busy", both(NOT_HELD, _gone(1), host({f"{DEVICE}/sriov_numvfs": "1"}))),
+    ("vfs-lost-after-reboot", both(NOT_HELD, _without("0"), host({"/etc/trackbed/boot.sh": None}))),
+    ("vfs-count-wrong", both(NOT_HELD, _without("0"))),
+    ("vfs-count-wrong", both(NOT_HELD, _gone(1))),
+    ("vfs-driver-missing", host(links={f"{place(1, 0)}/driver": None}, folders={f"{place(1, 0)}/net": None})),
+    ("vfs-bound-to-vfio", host(links={f"{place(1, 0)}/driver": "../../../../bus/pci/drivers/vfio-pci"})),
+    ("vfs-leaked-in-namespace", NOT_HELD),
+    ("vfs-pf-down", port(flags=0, carrier=False)),
+    ("vfs-link-state-disabled", vf(1, link_state="disable")),
+    ("vfs-link-state-disabled", planned(link_type="infiniband")),
+    ("vfs-mac-zero", vf(0, mac="00:00:00:00:00:00")),
+    ("vfs-admin-mac-not-effective", host({f"{place(1, 0)}/net/rail1v0/address": "02:aa:00:00:00:01"})),
+    ("vfs-node-guid-zero", host({f"{place(1, 0)}/infiniband/mlx5_4/node_guid": "0000:0000:0000:0000"})),
+    ("vfs-guid-duplicate", host({"/sys/class/infiniband/mlx5_0/node_guid": "b8ce:f603:0000:0001"})),
+    ("vfs-mac-duplicate", vf(1, mac=mac(1, 0))),
+    ("vfs-mtu-above-pf", host({f"{place(1, 0)}/net/rail1v0/mtu": "9216"})),
+    ("vfs-mtu-not-planned", host({f"{place(1, 0)}/net/rail1v0/mtu": "1500"})),
+    ("vfs-vlan-not-planned", vf(1, vlan=100)),
+    ("vfs-spoofcheck-or-trust", vf(1, trust=True)),
+    ("vfs-spoofcheck-or-trust", planned(vf_trust=True)),
+    ("vfs-rate-limited", vf(1, max_tx_rate=10000)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _near(monkeypatch: pytest.MonkeyPatch) -> None:
+    only_near_steps(monkeypatch)
+
+
+def test_a_sound_host_has_no_finding_but_pass() -> None:
+    found = [one for one in vfs.check(sound_view(NODE)) if one.verdict != "pass"]
+    assert found == []
+    assert diagnose([sound_view(NODE)]).status == 0
+
+
+@pytest.mark.parametrize(("fault", "change"), FAULTS, ids=[f"{n}-{fault}" for n, (fault, _) in enumerate(FAULTS)])
+def test_a_fault_is_named_first(fault: str, change: Fault) -> None:
+    first = diagnose([change(sound_view(NODE))]).first
+    assert first is not None
+    assert first.id == fault
+    assert first.evidence
+
+
+def test_every_fault_of_the_step_is_made_here() -> None:
+    made = {fault for fault, _ in FAULTS} | {"vfs-too-many-on-infiniband"}
+    assert made == {fault.id for fault in catalogue().values() if fault.step == "vfs"}
+
+
+def test_more_than_sixteen_vfs_on_infiniband_are_too_many() -> None:
+    change = both(planned(link_type="infiniband", vfs=17), host({f"{DEVICE}/sriov_numvfs": "17"}))
+    verdicts = {one.rail: one.verdict for one in vfs.check(change(sound_view(NODE))) if one.id.endswith("infiniband")}
+    assert verdicts == {0: "pass", 1: "warn"}
+
+
+def test_a_guid_of_another_node_is_found() -> None:
+    other = replace(sound_view(PLAN.nodes[1]), host=sound_view(NODE).host)
+    first = diagnose([replace(sound_view(NODE), peers=(other,))]).first
+    assert first is not None
+    assert first.id == "vfs-guid-duplicate"
+    assert "of n1" in first.evidence
+
+
+def test_a_mac_of_another_nodes_vf_is_found() -> None:
+    other = sound_view(PLAN.nodes[1])
+    mine = sound_view(NODE)
+    twin = replace(other, vfs={**other.vfs, "rail1": mine.vfs["rail1"]})
+    first = diagnose([replace(mine, peers=(twin,))]).first
+    assert first is not None
+    assert (first.id, first.rail) == ("vfs-mac-duplicate", 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "change"),
+    [
+        ("vfs-leaked-in-namespace", host({CHECKPOINT: None})),
+        ("vfs-bus-numbers-exhausted", both(_without("0"), host(outputs={("dmesg",): Ran(1, "dmesg: not permitted")}))),
+    ],
+    ids=["no-checkpoint", "no-dmesg"],
+)
+def test_what_nobody_can_read_is_unknown(fault: str, change: Fault) -> None:
+    verdicts = {one.verdict for one in vfs.check(change(sound_view(NODE))) if one.id == fault and one.rail == 1}
+    assert verdicts == {"unknown"}
+
+
+def test_a_driver_that_makes_its_own_mac_needs_none_given() -> None:
+    igb = host(links={f"{place(1, 0)}/driver": "../../../../bus/pci/drivers/igbvf"})
+    view = both(igb, vf(0, mac="00:00:00:00:00:00"))(sound_view(NODE))
+    assert {one.id for one in vfs.check(view) if one.verdict != "pass"} == set()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"Data":{"PodDeviceEntries":[1,{"PodUID":3,"DeviceIDs":"x"}]}}'])
+def test_a_strange_checkpoint_is_no_crash(content: str) -> None:
+    found = list(vfs.check(host({CHECKPOINT: content})(sound_view(NODE))))
+    assert found
+
+
+def test_a_host_whose_ports_offer_no_vfs_is_the_firmwares_affair() -> None:
+    gone: dict[str, str | None] = {f"/sys/class/net/rail{rail}/device/sriov_numvfs": None for rail in (0, 1)}
+    ids = {one.id for one in vfs.check(host(gone)(sound_view(NODE)))}
+    assert not ids & {"vfs-count-wrong", "vfs-lost-after-reboot", "vfs-removed-under-pods"}
+
+
+def test_who_is_named_holds_the_address_that_is_gone() -> None:
+    first = diagnose([_without("0")(sound_view(NODE))]).first
+    assert first is not None
+    assert (first.rail, vf_pci(1, 1) in first.evidence) == (1, True)

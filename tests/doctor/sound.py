@@ -1,0 +1,142 @@
+"""A sound node as a View, made from a plan without any kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trackbed.doctor.view import Echo, Observed, SwitchView, View
+from trackbed.fabric.model.load import load
+from trackbed.fabric.model.ranges import BITS, text
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.routes import Rule as PlannedRule
+from trackbed.host.machine import Machine
+from trackbed.host.setting import RouteOn
+from trackbed.host.state import HostState
+from trackbed.host.steps import settings
+from trackbed.kernel.netlink.addresses import FAMILY, Address
+from trackbed.kernel.netlink.links import IFF_RUNNING, IFF_UP, Link
+from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route
+from trackbed.kernel.netlink.rules import Rule
+from trackbed.kernel.wire.lldp import Advertisement
+
+if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import NodePlan, Plan, PortPlan
+
+FABRIC = b"""
+apiVersion: trackbed.dev/v1alpha1
+kind: Fabric
+metadata: {name: small}
+spec:
+  nodes:
+    - hosts: n[0-1]
+      ports: [{netdev: rail0}, {netdev: rail1}]
+      hostPorts: {n0: ["02:00:00:00:00:00", "02:00:00:00:00:01"], n1: ["02:00:00:00:01:00", "02:00:00:00:01:01"]}
+  rails: 2
+  nodesPerUnit: 1
+  addressing: {scheme: point-to-point, ipv4: 10.0.0.0/15, ipv6: "fd00::/32"}
+"""
+
+
+def small_plan() -> Plan:
+    """Two nodes in two units, two rails, IPv4 and IPv6."""
+    return plan(load(FABRIC, "small.yaml").fabric, {})
+
+
+def sound(node: NodePlan) -> View:
+    """A view of a node that is exactly as planned."""
+    return View(
+        node=node,
+        state=_state(node),
+        sysctls=_sysctls(node),
+        unpersisted=(),
+        baseline={port.netdev: (2, 1) for port in node.ports},
+        peers=(),
+        observed={port.rail: _observed(port) for port in node.ports},
+        chains=(),
+        switches={
+            port.leaf: SwitchView(port.leaf, frozenset(own.gateway for own in port.addressed)) for port in node.ports
+        },
+        management=(1,),
+        management_paths={1: "eth0"},
+    )
+
+
+def _observed(port: PortPlan) -> Observed:
+    peer = Echo(answered=True, towards="peer")
+    said = Advertisement(port.leaf, "swp1", system_name=port.leaf, port_vlan=1)
+    return Observed(gateway=True, lldp=said, lldp_heard=True, same_rail=(peer,), cross_rail=(peer,), full_size=peer)
+
+
+def link(index: int, name: str, mac: str, mtu: int = 9000) -> Link:
+    """An interface that is up and has carrier."""
+    return Link(
+        index=index,
+        name=name,
+        kind="veth",
+        mtu=mtu,
+        flags=IFF_UP | IFF_RUNNING,
+        operstate="up",
+        carrier=True,
+        carrier_up_count=1,
+        carrier_down_count=1,
+        mac=mac,
+        permanent_mac=None,
+        master=0,
+        parent=0,
+        group=0,
+        altnames=(),
+        parent_device=None,
+    )
+
+
+def _state(node: NodePlan) -> HostState:
+    indexes = {port.netdev: 10 + port.rail for port in node.ports}
+    links = [link(2, "eth0", "02:ff:00:00:00:01", 1500)]
+    links += [link(indexes[port.netdev], port.netdev, port.mac or "") for port in node.ports]
+    addresses = [
+        Address(indexes[port.netdev], FAMILY[own.version], own.address, own.prefix)
+        for port in node.ports
+        for own in port.addressed
+    ]
+    wanted = [setting.want for setting in settings(node)]
+    routes = [_route(want, indexes) for want in wanted if isinstance(want, RouteOn)]
+    rules = [_rule(want) for want in wanted if isinstance(want, PlannedRule)]
+    machine = Machine(Path("/nowhere"))
+    return HostState(machine, tuple(links), tuple(addresses), tuple(routes), tuple(rules), (), frozenset())
+
+
+def _route(want: RouteOn, indexes: dict[str, int]) -> Route:
+    route = want.route
+    kept = Route(FAMILY[route.to.version], route.table, route.to.base, route.to.prefix, prefsrc=route.source)
+    if route.unreachable:
+        return replace(kept, type=RTN_UNREACHABLE)
+    scope = 0 if route.gateway else RT_SCOPE_LINK
+    return replace(kept, oif=indexes[want.netdev], gateway=route.gateway, scope=scope)
+
+
+def _rule(want: PlannedRule) -> Rule:
+    if want.source is not None:
+        family = FAMILY[want.source.version]
+        return Rule(family, want.priority, want.table, src=want.source.base, src_prefix=want.source.prefix)
+    target = want.unless_to
+    assert target is not None
+    family = FAMILY[target.version]
+    return Rule(family, want.priority, want.table, dst=target.base, dst_prefix=target.prefix, invert=True)
+
+
+def _sysctls(node: NodePlan) -> dict[str, str | None]:
+    found: dict[str, str | None] = {
+        f"net/ipv4/conf/all/{key}": "0" for key in ("rp_filter", "arp_ignore", "arp_announce")
+    }
+    for port in node.ports:
+        for key, value in (("rp_filter", "2"), ("arp_ignore", "1"), ("arp_announce", "2")):
+            found[f"net/ipv4/conf/{port.netdev}/{key}"] = value
+        found[f"net/ipv6/conf/{port.netdev}/accept_ra"] = "0"
+    return found
+
+
+def written(version: int, address: int) -> str:
+    """An address with its full prefix, as rules write it."""
+    return f"{text(version, address)}/{BITS[version]}"

@@ -1,0 +1,215 @@
+"""Each fault, put into a sound view, is what doctor names first; the sound view has none."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.doctor.sound import link, small_plan, sound
+from trackbed.doctor.doctor import diagnose
+from trackbed.doctor.view import Echo, PodView, Refusal, SwitchView, View
+from trackbed.kernel.netlink.addresses import Address
+from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route
+from trackbed.kernel.netlink.rules import Rule
+from trackbed.kernel.wire.lldp import Advertisement
+from trackbed.kernel.wire.nftables import BaseChain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLAN = small_plan()
+NODE = PLAN.nodes[0]
+PORT = NODE.ports[1]
+OWN = PORT.addressed[0]
+INDEX = 11
+"""rail1's interface in the sound view."""
+
+
+def _link(**changes: Any) -> Callable[[View], View]:
+    def change(view: View) -> View:
+        links = tuple(replace(one, **changes) if one.index == INDEX else one for one in view.state.links)
+        return replace(view, state=replace(view.state, links=links))
+
+    return change
+
+
+def _addresses(change: Callable[[Address], Address | None], *more: Address) -> Callable[[View], View]:
+    def changed(view: View) -> View:
+        kept = [new for one in view.state.addresses if (new := change(one) if one.index == INDEX else one)]
+        return replace(view, state=replace(view.state, addresses=(*kept, *more)))
+
+    return changed
+
+
+def _same(own: Address) -> Address:
+    return own
+
+
+def _v4(change: Callable[[Address], Address | None]) -> Callable[[View], View]:
+    return _addresses(lambda own: change(own) if own.family == socket.AF_INET else own)
+
+
+def _routes(change: Callable[[Route], Route | None], *more: Route) -> Callable[[View], View]:
+    def changed(view: View) -> View:
+        table = NODE.common.rails[1].table
+        mine = [one for one in view.state.routes if one.family == socket.AF_INET and one.table == table]
+        kept = [new for one in view.state.routes if (new := change(one) if one in mine else one)]
+        return replace(view, state=replace(view.state, routes=(*kept, *more)))
+
+    return changed
+
+
+def _rules(change: Callable[[Rule], Rule | None], *more: Rule) -> Callable[[View], View]:
+    def changed(view: View) -> View:
+        kept = [new for one in view.state.rules if (new := change(one))]
+        return replace(view, state=replace(view.state, rules=(*more, *kept)))
+
+    return changed
+
+
+def _mine(rule: Rule) -> bool:
+    return rule.family == socket.AF_INET and rule.src == OWN.address
+
+
+def _sysctl(key: str, value: str) -> Callable[[View], View]:
+    return lambda view: replace(view, sysctls={**view.sysctls, key: value})
+
+
+def _seen(**changes: Any) -> Callable[[View], View]:
+    return lambda view: replace(view, observed={**view.observed, 1: replace(view.observed[1], **changes)})
+
+
+def _peer(address: Address | None = None, mac: str = "") -> Callable[[View], View]:
+    def change(view: View) -> View:
+        other = sound(PLAN.nodes[1])
+        links = tuple(replace(one, mac=mac) if mac and one.index == INDEX else one for one in other.state.links)
+        held = (*other.state.addresses, address) if address else other.state.addresses
+        return replace(view, peers=(replace(other, state=replace(other.state, links=links, addresses=held)),))
+
+    return change
+
+
+def _with(*links_and_more: object) -> Callable[[View], View]:
+    """More interfaces, addresses and routes of others."""
+
+    def change(view: View) -> View:
+        state = view.state
+        for one in links_and_more:
+            field = {"Link": "links", "Address": "addresses", "Route": "routes"}[type(one).__name__]
+            more: dict[str, Any] = {field: (*getattr(state, field), one)}
+            state = replace(state, **more)
+        return replace(view, state=state)
+
+    return change
+
+
+def _pod(**changes: Any) -> Callable[[View], View]:
+    def change(view: View) -> View:
+        pod = PodView("pod-a", {1: ("rail1", (OWN,))}, view.state, {"net/ipv4/conf/rail1/rp_filter": "2"})
+        return replace(view, pods=(replace(pod, **changes),))
+
+    return change
+
+
+LOST = (Echo(answered=False, towards="10.1.0.2"),)
+REFUSED = (Echo(answered=False, towards="10.1.0.2", refusal="unreachable (10.1.0.1: Net Unreachable)"),)
+RAIL0 = NODE.ports[0].addressed[0]
+FOREIGN = 10 << 24 | 99 << 16 | 1
+
+FAULTS: dict[str, Callable[[View], View]] = {
+    "vfs-mac-duplicate": _peer(mac=PORT.mac or ""),
+    "names-rename-conflict": _link(name="rename7"),
+    "addr-link-admin-down": _link(flags=0, carrier=False),
+    "addr-no-carrier": _link(carrier=False),
+    "addr-missing": _v4(lambda _: None),
+    "addr-prefix-length-wrong": _v4(lambda own: replace(own, prefix=24)),
+    "addr-duplicate-on-rail": _peer(Address(11, socket.AF_INET, OWN.address, 32)),
+    "addr-same-on-two-local-ports": _addresses(_same, Address(10, socket.AF_INET, OWN.address, 32)),
+    "addr-docker0-overlap": _with(link(50, "docker0", "x"), Address(50, socket.AF_INET, (10 << 24) + 5 * 256 + 1, 24)),
+    "addr-pod-cidr-overlap": _with(link(50, "cali12", "x"), Route(socket.AF_INET, 254, (10 << 24) + 77, 32, 50)),
+    "addr-ipv6-dad-failed": _addresses(lambda own: replace(own, flags=8) if own.family == socket.AF_INET6 else own),
+    "addr-mtu-wrong": _link(mtu=1500),
+    "addr-arp-flux": _sysctl("net/ipv4/conf/rail1/arp_ignore", "0"),
+    "addr-router-advertisement-default": _sysctl("net/ipv6/conf/rail1/accept_ra", "1"),
+    "addr-unplanned-extra": _addresses(_same, Address(INDEX, socket.AF_INET, FOREIGN, 24)),
+    "addr-not-persistent": lambda view: replace(view, unpersisted=("/etc/netplan/90-trackbed.yaml",)),
+    "fabric-port-on-wrong-leaf": _seen(lldp=Advertisement("leaf-u0-r0", "swp1", system_name="leaf-u0-r0")),
+    "fabric-vlan-or-segment-wrong": _seen(lldp=Advertisement(PORT.leaf, "swp1", port_vlan=999), gateway=False),
+    "switch-gateway-address-missing": lambda view: replace(
+        _seen(gateway=False)(view), switches={PORT.leaf: SwitchView(PORT.leaf, frozenset())}
+    ),
+    "addr-neighbour-failed": _seen(gateway=False),
+    "route-rule-missing": _rules(lambda rule: None if _mine(rule) else rule),
+    "route-rule-wrong-table": _rules(lambda rule: replace(rule, table=1000) if _mine(rule) else rule),
+    "route-rule-shadowed": _rules(lambda rule: rule, Rule(socket.AF_INET, 500, 254)),
+    "route-table-empty": _routes(lambda _: None),
+    "route-table-flushed-by-link-down": lambda view: _link(carrier_up_count=2)(_routes(lambda _: None)(view)),
+    "route-gateway-not-on-link": _routes(
+        lambda route: replace(route, gateway=RAIL0.gateway) if route.gateway else route
+    ),
+    "route-supernet-missing": _routes(lambda route: None if route.gateway else route),
+    "route-source-hint-wrong": _routes(lambda route: replace(route, prefsrc=RAIL0.address)),
+    "route-two-connected-for-one-subnet": _with(
+        Route(socket.AF_INET, 254, OWN.subnet.base, 31, 10, scope=RT_SCOPE_LINK),
+        Route(socket.AF_INET, 254, OWN.subnet.base, 31, 11, scope=RT_SCOPE_LINK),
+    ),
+    "route-default-through-rail": _with(Route(socket.AF_INET, 254, 0, 0, INDEX, OWN.gateway, OWN.address)),
+    "route-host-traffic-on-rail": _rules(lambda rule: None if rule.invert else rule),
+    "route-table-id-shared": _with(Route(socket.AF_INET, NODE.common.rails[1].table, FOREIGN - 1, 24, 2)),
+    "route-rp-filter-strict": _sysctl("net/ipv4/conf/rail1/rp_filter", "1"),
+    "route-linkdown-kept": _with(Route(socket.AF_INET, 254, FOREIGN - 1, 24, INDEX, linkdown=True)),
+    "route-firewall-drops-rails": lambda view: replace(
+        view, chains=(BaseChain("inet", "t", "c", "filter", "input", 0, "drop", 0),)
+    ),
+    "cni-interface-exists": lambda view: replace(
+        view, refusals=(Refusal("pod-a", "interface-exists", "rail1 exists"),)
+    ),
+    "cni-interface-sysctls-reset": _pod(sysctls={"net/ipv4/conf/rail1/rp_filter": "1"}),
+    "pod-rail-routes-missing": lambda view: _pod(state=replace(view.state, routes=()))(view),
+    "fabric-lldp-silent": _seen(lldp=None, lldp_heard=False),
+    "fabric-mtu-black-hole": _seen(full_size=Echo(answered=False, towards="peer")),
+    "switch-route-missing": _seen(same_rail=REFUSED),
+    "fabric-same-rail-unreachable": _seen(same_rail=LOST),
+    "fabric-cross-rail-differs-from-plan": _seen(cross_rail=LOST),
+    "fabric-link-flapping": _link(carrier_up_count=2, carrier_down_count=2),
+}
+
+
+@pytest.mark.parametrize("fault_id", FAULTS)
+def test_a_fault_is_named_first(fault_id: str) -> None:
+    diagnosis = diagnose([FAULTS[fault_id](sound(NODE))])
+    assert diagnosis.first is not None
+    assert diagnosis.first.id == fault_id
+    assert diagnosis.status == 1
+    assert diagnosis.first.fix
+
+
+def test_a_sound_node_passes_every_check() -> None:
+    diagnosis = diagnose([sound(NODE)])
+    assert {finding.verdict for finding in diagnosis.findings} == {"pass"}
+    assert diagnosis.status == 0
+    assert diagnosis.first is None
+
+
+def test_what_follows_a_failure_on_the_same_rail_points_at_it() -> None:
+    view = _rules(lambda rule: None if _mine(rule) else rule)(_link(flags=0, carrier=False)(sound(NODE)))
+    later = [
+        f for f in diagnose([view]).findings if f.id == "route-rule-missing" and f.rail == 1 and f.verdict == "fail"
+    ]
+    assert [f.because for f in later] == ["addr-link-admin-down"]
+
+
+def test_what_cannot_be_read_is_unknown_and_never_passes() -> None:
+    view = replace(sound(NODE), chains=None, unpersisted=None)
+    verdicts = {f.id: f.verdict for f in diagnose([view]).findings if f.rail is None}
+    assert verdicts["route-firewall-drops-rails"] == "unknown"
+    assert verdicts["addr-not-persistent"] == "unknown"
+    assert diagnose([view]).status == 3
+
+
+def test_a_port_that_was_in_a_pod_has_not_flapped() -> None:
+    flapped = _link(carrier_up_count=2, carrier_down_count=2)(sound(NODE))
+    assert diagnose([replace(flapped, moved=frozenset({"rail1"}))]).status == 0

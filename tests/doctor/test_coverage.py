@@ -1,0 +1,31 @@
+"""Every known fault of the host is looked for, or there is a written reason why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trackbed.doctor.catalogue import catalogue, unchecked
+
+FACTS = Path(__file__).parents[3] / "shared" / "facts" / "faults.yaml"
+LINKS = {
+    *("bios", "cmdline", "firmware", "driver", "rdma-core", "vfs", "names", "addresses", "routing"),
+    *("qos", "limits", "kubelet", "runtime"),
+}
+
+
+@pytest.mark.may_skip("the list of known faults lies beside the project")
+def test_each_known_fault_of_the_host_has_a_check_or_a_reason() -> None:
+    if not FACTS.exists():
+        pytest.skip(f"{FACTS} does not exist")
+    known = {fault["id"] for fault in yaml.safe_load(FACTS.read_text()) if fault["link"] in LINKS}
+    assert len(known) == 174
+    assert known - set(catalogue()) - set(unchecked()) == set()
+    assert len(known & set(catalogue())) >= 130
+
+
+def test_nothing_is_both_looked_for_and_given_up() -> None:
+    assert set(catalogue()) & set(unchecked()) == set()
+    assert all(reason.strip() for reason in unchecked().values())
