@@ -13,7 +13,7 @@ from typing import Any, Final
 from trackbed_lab.kubernetes import control_plane, crds
 
 from bench.node import NAMESPACE
-from trackbed.kube.client import Client, connect
+from trackbed.cluster.api.client import Client, connect
 
 _GROUP: Final = "k8s.cni.cncf.io"
 _KIND: Final = "NetworkAttachmentDefinition"

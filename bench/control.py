@@ -25,14 +25,14 @@ from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from bench.figures import Figure
 from tests.kinds import installed
-from trackbed.controller.objects import FABRICS, NODES, Node
-from trackbed.controller.run import LEASE
-from trackbed.kube import live as kube
-from trackbed.kube.client import connect
-from trackbed.kube.errors import KubeError
-from trackbed.kube.live import Live
-from trackbed.kube.reflector import Reflector
-from trackbed.kube.serving import until_one_ends
+from trackbed.cluster.api import live as kube
+from trackbed.cluster.api.client import connect
+from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.reflector import Reflector
+from trackbed.cluster.controller.objects import FABRICS, NODES, Node
+from trackbed.cluster.controller.run import LEASE
+from trackbed.cluster.daemon.serving import until_one_ends
 
 _NAMESPACE: Final = "trackbed-system"
 _ROLLED, _SETTLED = 1_000, 10_000

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from bench import spawn
 from bench.figures import Figure
-from tests.stacks.sites import CX7, HEAD, SITES, ports
-from trackbed.stacks import MODULES
+from tests.cluster.stacks.sites import CX7, HEAD, SITES, ports
+from trackbed.cluster.stacks import MODULES
 
 TRACKBED: Final = Path(sys.executable).with_name("trackbed")
 GOALS: Final = {1_000: 3.0, 12_500: 30.0}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from bench.node import RAILS, SLOTS, Calls, Node, Pod, pods, ready, working_links
+from trackbed.cluster.api.errors import KubeError
 from trackbed.kernel.netlink.codec import NetlinkError
-from trackbed.kube.errors import KubeError
 
 Op = Literal["ADD", "DEL"]
 Way = Literal["one after another", "ten at once"]

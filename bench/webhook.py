@@ -20,12 +20,12 @@ from multiprocessing.connection import Connection
 from typing import Any, Final, Self
 
 from bench.figures import Figure, percentile
-from tests.admission.live import Fixed, Webhook
-from tests.admission.values import fabric
-from trackbed.admission.certificates import Held, renewed
-from trackbed.admission.configuration import PODS
-from trackbed.admission.known import Known, Namespace
-from trackbed.admission.server import spare_reviews_the_collector
+from tests.cluster.webhook.live import Fixed, Webhook
+from tests.cluster.webhook.values import fabric
+from trackbed.cluster.webhook.certificates import Held, renewed
+from trackbed.cluster.webhook.configuration import PODS
+from trackbed.cluster.webhook.known import Known, Namespace
+from trackbed.cluster.webhook.server import spare_reviews_the_collector
 
 RATE: Final = 1000
 _CONNECTIONS: Final = 8

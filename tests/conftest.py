@@ -13,7 +13,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.cluster"]
+pytest_plugins = ["tests.api_server"]
 """One API server for the whole run, whichever package asks for it."""
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)

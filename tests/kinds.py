@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trackbed.kube.applyset import ApplySet
-from trackbed.kube.client import Client
-from trackbed.kube.crds import crds
-from trackbed.kube.rollout import Manner, Rollout
-from trackbed.stacks.install.steps import Apply
-from trackbed.stacks.objects import Manifest
-from trackbed.stacks.stack import Wait
+from trackbed.cluster.api.client import Client
+from trackbed.cluster.resources.crds import crds
+from trackbed.cluster.rollout.applyset import ApplySet
+from trackbed.cluster.rollout.rollout import Manner, Rollout
+from trackbed.cluster.stacks.install.steps import Apply
+from trackbed.cluster.stacks.objects import Manifest
+from trackbed.cluster.stacks.stack import Wait
 
 
 def installed(client: Client, found: Sequence[Manifest] | None = None) -> None:

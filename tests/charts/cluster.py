@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 from trackbed_lab.kubernetes.agents import Agents
 
 from tests.charts.chart import CHART, NAMESPACE, RELEASE, run
-from trackbed.controller.uninstall import Keep, uninstall
-from trackbed.kube.client import Client, Object
-from trackbed.kube.live import Live, connect
-from trackbed.kube.railnode import API_VERSION
+from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.live import Live, connect
+from trackbed.cluster.controller.uninstall import Keep, uninstall
+from trackbed.cluster.resources.railnode import API_VERSION
 
 _T = TypeVar("_T")
 

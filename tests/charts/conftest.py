@@ -9,10 +9,10 @@ import pytest
 from trackbed_lab.kubernetes import build, control_plane
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
-from tests.admission.live import make_namespace
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Site, uninstalled
-from trackbed.kube.client import connect
+from tests.cluster.webhook.live import make_namespace
+from trackbed.cluster.api.client import connect
 
 
 @pytest.fixture(scope="session")

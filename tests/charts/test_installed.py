@@ -15,16 +15,16 @@ from trackbed_lab.kubernetes import crds
 from trackbed_lab.kubernetes.agents import Agents
 from trackbed_lab.ports import held_ports
 
-from tests.admission.live import make_namespace, refusal
-from tests.admission.values import pod
+from tests.api_server import crds_folder, fetched
 from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, only, rendered
 from tests.charts.cluster import Site, fabric, node, progress, running, simulated, stage
-from tests.cluster import crds_folder, fetched
-from trackbed.kube.client import connect
-from trackbed.kube.errors import RefusedError
-from trackbed.kube.live import Live
-from trackbed.kube.live import connect as follow
-from trackbed.kube.railnode import API_VERSION, PATH
+from tests.cluster.webhook.live import make_namespace, refusal
+from tests.cluster.webhook.values import pod
+from trackbed.cluster.api.client import connect
+from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.live import connect as follow
+from trackbed.cluster.resources.railnode import API_VERSION, PATH
 
 pytestmark = pytest.mark.slow
 

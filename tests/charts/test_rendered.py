@@ -10,11 +10,11 @@ import yaml
 
 from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, metadata, only, rendered, run
 from trackbed import __version__
-from trackbed.kube.client import Object
-from trackbed.kube.crds import crds
-from trackbed.stacks.manifest_yaml import documents
-from trackbed.stacks.native.daemon import daemon_set
-from trackbed.stacks.releases import catalogue
+from trackbed.cluster.api.client import Object
+from trackbed.cluster.resources.crds import crds
+from trackbed.cluster.stacks.manifest_yaml import documents
+from trackbed.cluster.stacks.native.daemon import daemon_set
+from trackbed.cluster.stacks.releases import catalogue
 
 SETS: dict[str, dict[str, Any]] = {"default": {}, "everything": EVERYTHING, "nothing": NOTHING}
 IMAGE = f"ghcr.io/trackbed/agent:{__version__}"

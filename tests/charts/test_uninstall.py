@@ -16,9 +16,9 @@ from trackbed_lab.ports import held_ports
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Key, Site, fabric, node, running, simulated, stage, uninstalled
 from trackbed.cli.main import cli
-from trackbed.controller import uninstall as program
-from trackbed.kube.client import Object
-from trackbed.kube.railnode import API_VERSION, TAINT
+from trackbed.cluster.api.client import Object
+from trackbed.cluster.controller import uninstall as program
+from trackbed.cluster.resources.railnode import API_VERSION, TAINT
 
 pytestmark = pytest.mark.slow
 

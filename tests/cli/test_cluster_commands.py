@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trackbed.cli.main import cli
-from trackbed.kube.applyset import PART_OF
-from trackbed.kube.client import connect
+from trackbed.cluster.api.client import connect
+from trackbed.cluster.rollout.applyset import PART_OF
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
 kind: Fabric

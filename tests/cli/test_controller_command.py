@@ -18,7 +18,7 @@ from trackbed_lab.ports import held_ports
 
 from tests.kinds import installed
 from trackbed.cli.main import cli
-from trackbed.kube.client import connect
+from trackbed.cluster.api.client import connect
 
 SECONDS = 60.0
 

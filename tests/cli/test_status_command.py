@@ -14,9 +14,9 @@ from trackbed_lab.kubernetes import build, control_plane, crds
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from trackbed.cli.main import cli
-from trackbed.kube.client import Client, Object, connect
-from trackbed.kube.crds import crds as kinds
-from trackbed.kube.railnode import API_VERSION
+from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.resources.crds import crds as kinds
+from trackbed.cluster.resources.railnode import API_VERSION
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
 kind: Fabric

@@ -25,15 +25,15 @@ from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 from trackbed_lab.ports import held_ports
 from trackbed_lab.processes import stop
 
-from tests.admission.live import make_namespace, refusal
-from tests.admission.test_server import review
-from tests.admission.test_watching import SPEC, own
-from tests.admission.values import pod
 from tests.cli.test_controller_command import asked
+from tests.cluster.webhook.live import make_namespace, refusal
+from tests.cluster.webhook.test_server import review
+from tests.cluster.webhook.test_watching import SPEC, own
+from tests.cluster.webhook.values import pod
 from tests.kinds import installed
-from trackbed.admission.certificates import renewed
 from trackbed.cli.main import cli
-from trackbed.kube.client import Client, connect
+from trackbed.cluster.api.client import Client, connect
+from trackbed.cluster.webhook.certificates import renewed
 
 API = "admissionregistration.k8s.io/v1"
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")

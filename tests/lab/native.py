@@ -27,11 +27,11 @@ from trackbed_lab.vm.machine import Shape
 
 from tests.lab import servers
 from trackbed.agent.protocol import STATUS_REQUEST
-from trackbed.kube.client import Client, Object, connect
-from trackbed.kube.errors import KubeError
-from trackbed.stacks import stack
-from trackbed.stacks.rails import OWN_PREFIX, resource
-from trackbed.stacks.stack import objects
+from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
+from trackbed.cluster.stacks.stack import objects
 
 _log = logging.getLogger(__name__)
 

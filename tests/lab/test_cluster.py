@@ -15,8 +15,8 @@ from trackbed_lab.vm.channel import execute
 from trackbed_lab.vm.machine import Shape, own
 
 from tests.lab import servers
+from trackbed.cluster.api.client import Client, connect
 from trackbed.fabric.plan.wire import write_node
-from trackbed.kube.client import Client, connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")]
 

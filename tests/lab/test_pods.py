@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from trackbed_lab.kubernetes.pods import Container, PodError, find
 
-from trackbed.kube.client import Client
+from trackbed.cluster.api.client import Client
 
 RUNS = {
     "spec": {"nodeName": "node-1"},

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trackbed.kube.client import Client, Object
+from trackbed.cluster.api.client import Client, Object
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from tests.kinds import installed
-from trackbed.kube import live as kube
-from trackbed.kube.client import connect
-from trackbed.kube.railnode import API_VERSION, KIND, PATH, Allocation
+from trackbed.cluster.api import live as kube
+from trackbed.cluster.api.client import connect
+from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, Allocation
 from trackbed.prepare.allocations import MOST, allocations, publish
 
 ONE = {

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from tests.prepare.test_run import SECONDS, kubeconfig, railnode
+from trackbed.cluster.api import live as kube
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.resources.conditions import find
+from trackbed.cluster.resources.railnode import HEALTHY, PATH, RailNodeSpec, RailNodeStatus
 from trackbed.doctor.doctor import Diagnosis, first_of
 from trackbed.doctor.finding import Finding, Verdict
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.kube import live as kube
-from trackbed.kube.conditions import find
-from trackbed.kube.live import Live
-from trackbed.kube.railnode import HEALTHY, PATH, RailNodeSpec, RailNodeStatus
 from trackbed.prepare import findings as told
 
 __all__ = ["kubeconfig"]

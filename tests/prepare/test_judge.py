@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from trackbed.cluster.resources.railnode import RailNodeSpec
 from trackbed.fleet.outcome import Outcome
-from trackbed.kube.railnode import RailNodeSpec
 from trackbed.prepare.judge import TRIES, after_apply, after_look, differences, firmware
 
 SPEC = RailNodeSpec("train", 0, plan_hash="new")

@@ -12,18 +12,18 @@ import msgspec
 import pytest
 
 from tests.kinds import installed
+from trackbed.cluster.api import live as kube
+from trackbed.cluster.api.client import connect
+from trackbed.cluster.api.errors import UnreachableError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.resources.conditions import find
+from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.fleet.outcome import Outcome
 from trackbed.fleet.task import Verb
-from trackbed.kube import live as kube
-from trackbed.kube.client import connect
-from trackbed.kube.conditions import find
-from trackbed.kube.errors import UnreachableError
-from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.prepare import run
 from trackbed.prepare.host import Host
 from trackbed.prepare.run import Preparer

@@ -22,10 +22,10 @@ from typing import Any
 import msgspec
 
 from trackbed.agent.attachment import Attachment, Key, Port
+from trackbed.cluster.stacks.access import Hca
+from trackbed.cluster.stacks.nccl import hca_variables
 from trackbed.host.atomic import replace
 from trackbed.kernel.netlink.rdma import Verbs
-from trackbed.stacks.access import Hca
-from trackbed.stacks.nccl import hca_variables
 
 _log = logging.getLogger(__name__)
 

@@ -300,8 +300,8 @@ def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
     import asyncio
     import logging
 
-    from trackbed.kube.errors import ConfigurationError
-    from trackbed.kube.live import connect
+    from trackbed.cluster.api.errors import ConfigurationError
+    from trackbed.cluster.api.live import connect
     from trackbed.prepare.run import BOOT_ID, serve
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)

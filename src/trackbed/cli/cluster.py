@@ -16,12 +16,12 @@ from trackbed.cli.render_stack import planned_stack, stack_names
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trackbed.cluster.api.client import Client
+    from trackbed.cluster.rollout.applyset import ApplySet
+    from trackbed.cluster.rollout.rollout import Change, Manner, Rollout
+    from trackbed.cluster.stacks.install.steps import Step
+    from trackbed.cluster.stacks.stack import Stack
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.kube.applyset import ApplySet
-    from trackbed.kube.client import Client
-    from trackbed.kube.rollout import Change, Manner, Rollout
-    from trackbed.stacks.install.steps import Step
-    from trackbed.stacks.stack import Stack
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -88,7 +88,7 @@ def apply_cluster(
       trackbed apply cluster native -f fabric.yaml --undo
       trackbed apply cluster native -f fabric.yaml --remove
     """
-    from trackbed.kube import runs
+    from trackbed.cluster.rollout import runs
 
     if back and remove:
         refuse("--undo goes back to before the last run, --remove deletes everything: say one of them")
@@ -107,7 +107,7 @@ def apply_cluster(
 
 def _going_back(case: _Case) -> _Case:
     """The same cluster, with what was there before the last run for a stack; where none is kept the command ends."""
-    from trackbed.kube import history, runs
+    from trackbed.cluster.rollout import history, runs
 
     record = history.latest(case.client, case.of)
     if record is None or not record.packed:
@@ -120,7 +120,7 @@ def _going_back(case: _Case) -> _Case:
 
 
 def _previewed(case: _Case, form: str) -> list[Change]:
-    from trackbed.kube.preview import preview
+    from trackbed.cluster.rollout.preview import preview
 
     changes = [one for one in preview(case.client, case.of, case.manner, case.steps()) if one.outcome != "same"]
     if form == "text":
@@ -130,8 +130,8 @@ def _previewed(case: _Case, form: str) -> list[Change]:
 
 def _before(case: _Case, changes: Sequence[Change]) -> str | None:
     """What is there now, packed; None where no object would change. That it cannot be kept is told before all else."""
-    from trackbed.kube import history, runs
-    from trackbed.kube.preview import BY_HELM
+    from trackbed.cluster.rollout import history, runs
+    from trackbed.cluster.rollout.preview import BY_HELM
 
     if all(one.outcome == BY_HELM for one in changes):
         return None
@@ -149,8 +149,8 @@ def _before(case: _Case, changes: Sequence[Change]) -> str | None:
 
 
 def _carry_out(case: _Case, form: str, act: Callable[[Rollout], None]) -> None:
-    from trackbed.kube.helm import HelmError
-    from trackbed.kube.rollout import Rollout, StuckError
+    from trackbed.cluster.rollout.helm import HelmError
+    from trackbed.cluster.rollout.rollout import Rollout, StuckError
 
     work = Rollout(case.client, case.of, case.manner, _tell)
     try:
@@ -172,7 +172,7 @@ def diff_cluster(name: str, fabric_file: str, form: str, **reach: Any) -> None: 
       trackbed diff cluster native -f fabric.yaml
       trackbed diff cluster native -f fabric.yaml -o json
     """
-    from trackbed.kube.preview import preview
+    from trackbed.cluster.rollout.preview import preview
 
     with _case(name, fabric_file, reach) as case:
         found = list(preview(case.client, case.of, case.manner, case.steps()))
@@ -189,8 +189,8 @@ def _case(
     name: str, fabric_file: str, reach: dict[str, Any], *, force: bool = False, seconds: int | None = None
 ) -> Iterator[_Case]:
     """The cluster and what is wanted on it; what goes wrong with either ends the command."""
-    from trackbed.kube.helm import Helm
-    from trackbed.kube.rollout import Manner
+    from trackbed.cluster.rollout.helm import Helm
+    from trackbed.cluster.rollout.rollout import Manner
 
     stack, plan = planned_stack(name, fabric_file)
     if not stack.has_objects:
@@ -203,7 +203,7 @@ def _case(
 
 def applyset_of(plan: Plan, name: str) -> ApplySet:
     """The set of a stack's objects for a plan's fabric."""
-    from trackbed.kube.applyset import of_stack
+    from trackbed.cluster.rollout.applyset import of_stack
 
     return of_stack(plan, name)
 
@@ -211,8 +211,8 @@ def applyset_of(plan: Plan, name: str) -> ApplySet:
 @contextmanager
 def connected(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
     """The cluster; what goes wrong with it ends the command: 2 where no kubeconfig can be used, 3 without an answer."""
-    from trackbed.kube.client import connect
-    from trackbed.kube.errors import ConfigurationError, KubeError
+    from trackbed.cluster.api.client import connect
+    from trackbed.cluster.api.errors import ConfigurationError, KubeError
 
     try:
         with connect(kubeconfig, context) as client:
@@ -226,7 +226,7 @@ def connected(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
 
 def _steps(stack: Stack, plan: Plan, skip: Sequence[str]) -> list[Step]:
     """The steps without the charts that are there; what only the site can say of a chart ends the command."""
-    from trackbed.stacks.install.steps import Install, steps
+    from trackbed.cluster.stacks.install.steps import Install, steps
 
     found: list[Step] = []
     for step in steps(stack, plan):

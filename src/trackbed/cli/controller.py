@@ -12,13 +12,13 @@ import click
 from trackbed.cli.options import METRICS, listen_option, refuse
 
 if TYPE_CHECKING:
-    from trackbed.kube.listening import Address
+    from trackbed.cluster.daemon.listening import Address
 
 
 def _known(_: click.Context, __: click.Parameter, told: str | None) -> tuple[str, ...]:
     """The names, if they are stacks that put objects into a cluster."""
     from trackbed.cli.render_stack import known_stack
-    from trackbed.stacks import stack
+    from trackbed.cluster.stacks import stack
 
     names = tuple(known_stack(name) for name in (told or "").split(",") if name)
     for name in names:
@@ -66,10 +66,10 @@ def command(
     import asyncio
     import logging
 
-    from trackbed.controller.run import serve
-    from trackbed.kube.errors import ConfigurationError
-    from trackbed.kube.listening import ListenError
-    from trackbed.kube.live import connect
+    from trackbed.cluster.api.errors import ConfigurationError
+    from trackbed.cluster.api.live import connect
+    from trackbed.cluster.controller.run import serve
+    from trackbed.cluster.daemon.listening import ListenError
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request

@@ -15,10 +15,10 @@ from trackbed.cli.render_stack import planned_stack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trackbed.cluster.jobs.jobs import Patched
+    from trackbed.cluster.jobs.round_trip import File
+    from trackbed.cluster.jobs.wanted import Wanted
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.workloads.jobs import Patched
-    from trackbed.workloads.round_trip import File
-    from trackbed.workloads.wanted import Wanted
 
 _Result = TypeVar("_Result")
 
@@ -29,7 +29,7 @@ def command() -> None:
 
 
 def _stacks(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's
-    from trackbed.stacks import MODULES
+    from trackbed.cluster.stacks import MODULES
 
     return [name for name in MODULES if name.startswith(incomplete)]
 
@@ -56,7 +56,7 @@ def patch(file: str, fabric_file: str, stack_name: str, in_place: bool) -> None:
       trackbed job patch train.yaml -f fabric.yaml --stack spiderpool | kubectl apply -f -
       trackbed job patch train.yaml -f fabric.yaml --stack spiderpool --in-place
     """
-    from trackbed.workloads.jobs import put_rails
+    from trackbed.cluster.jobs.jobs import put_rails
 
     _, wanted = _wanted(stack_name, fabric_file, file)
     held = _read(file)
@@ -103,9 +103,9 @@ def new(
       trackbed job new kueue -f fabric.yaml --stack spiderpool --name rails
       trackbed job new jobset -f fabric.yaml --stack spiderpool --image IMAGE --nodes 4 --queue rails
     """
-    from trackbed.stacks.manifest_yaml import documents
-    from trackbed.workloads import kinds
-    from trackbed.workloads.kinds.queued import queue_objects
+    from trackbed.cluster.jobs import kinds
+    from trackbed.cluster.jobs.kinds.queued import queue_objects
+    from trackbed.cluster.stacks.manifest_yaml import documents
 
     _known(kind)
     planned, wanted = _wanted(stack_name, fabric_file)
@@ -150,7 +150,7 @@ def diff(
       trackbed job diff train.yaml -f fabric.yaml --stack spiderpool
       trackbed job diff --pod training/w-0 -f fabric.yaml --stack spiderpool
     """
-    from trackbed.workloads.jobs import compare
+    from trackbed.cluster.jobs.jobs import compare
 
     if bool(file) == bool(pod):
         refuse("name either a FILE or a pod with --pod")
@@ -166,8 +166,8 @@ def diff(
 
 
 def _live(pod: str, kubeconfig: str | None, context: str | None) -> dict[str, Any]:
-    from trackbed.kube.client import connect
-    from trackbed.kube.errors import KubeError, UnreachableError
+    from trackbed.cluster.api.client import connect
+    from trackbed.cluster.api.errors import KubeError, UnreachableError
 
     namespace, _, name = pod.rpartition("/")
     try:
@@ -191,7 +191,7 @@ def _show(found: list[Patched]) -> None:
 
 
 def _kinds() -> list[str]:
-    from trackbed.workloads.kinds import KINDS
+    from trackbed.cluster.jobs.kinds import KINDS
 
     return [*KINDS, "kueue"]
 
@@ -202,7 +202,7 @@ def _known(kind: str) -> None:
 
 
 def _sensible(planned: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:
-    from trackbed.workloads.kinds.kind import NAME
+    from trackbed.cluster.jobs.kinds.kind import NAME
 
     if not NAME.fullmatch(name):
         refuse(f"--name {name!r}: lower-case letters, digits and - only, beginning with a letter, 40 at most")
@@ -213,7 +213,7 @@ def _sensible(planned: Plan, kind: str, name: str, image: str | None, nodes: int
 
 
 def _wanted(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, Wanted]:
-    from trackbed.workloads.wanted import wanted
+    from trackbed.cluster.jobs.wanted import wanted
 
     if file == fabric_file == "-":
         refuse("the job and the Fabric cannot both come from standard input; name a file for one of them")
@@ -225,8 +225,8 @@ def _wanted(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, Wa
 
 
 def _read(file: str) -> File:
+    from trackbed.cluster.jobs.round_trip import MAX_BYTES, File
     from trackbed.fabric.model.problems import SpecError
-    from trackbed.workloads.round_trip import MAX_BYTES, File
 
     try:
         if file == "-":
@@ -242,7 +242,7 @@ def _read(file: str) -> File:
 
 
 def _checked(work: Callable[[], _Result]) -> _Result:
-    from trackbed.workloads.template import NotAJobError
+    from trackbed.cluster.jobs.template import NotAJobError
 
     try:
         return work()

@@ -153,8 +153,8 @@ def _read(texts: dict[str, bytes]) -> tuple[list[Document], list[Hit], bool]:
 
 
 def _cluster(kubeconfig: str | None) -> list[Document]:
-    from trackbed.kube.client import connect
-    from trackbed.kube.errors import KubeError, UnknownKindError
+    from trackbed.cluster.api.client import connect
+    from trackbed.cluster.api.errors import KubeError, UnknownKindError
     from trackbed.lint.live import READ, documents
 
     found: dict[str, list[dict[str, Any]]] = {}

@@ -13,10 +13,10 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from trackbed.cluster.daemon.listening import Address
     from trackbed.fabric.model.load import Loaded
     from trackbed.fabric.model.problems import Problem
     from trackbed.fabric.plan.plan import NodePlan, Plan
-    from trackbed.kube.listening import Address
 
 LOCK_NAME = "trackbed.lock.yaml"
 """The lock lies beside its Fabric under this name."""
@@ -74,7 +74,7 @@ def listen_option(name: str, about: str, default: str | None = None) -> Callable
 
 
 def _address(_: click.Context, option: click.Parameter, text: str | None) -> Address | None:
-    from trackbed.kube.listening import Address
+    from trackbed.cluster.daemon.listening import Address
 
     if text is None:
         return None

@@ -13,13 +13,13 @@ from trackbed.cli.options import emit_json, fabric_option, folder_option, meant,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trackbed.cluster.stacks.stack import Stack
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.stacks.stack import Stack
 
 
 def stack_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's
     """Names of stacks that begin so, for the shell."""
-    from trackbed.stacks import MODULES
+    from trackbed.cluster.stacks import MODULES
 
     return [name for name in MODULES if name.startswith(incomplete)]
 
@@ -42,7 +42,7 @@ def stack(name: str, fabric_file: str, folder: Path | None, as_json: bool) -> No
     if folder is not None:
         _write(folder, one, planned)
     elif as_json:
-        from trackbed.stacks.stack import objects
+        from trackbed.cluster.stacks.stack import objects
 
         emit_json({"apiVersion": "v1", "kind": "List", "items": list(objects(one, planned))})
     else:
@@ -67,8 +67,8 @@ def rights(name: str, fabric_file: str, account: str) -> None:
     Example:
       trackbed render rights sriov-operator -f fabric.yaml | kubectl apply -f -
     """
-    from trackbed.stacks.manifest_yaml import documents
-    from trackbed.stacks.rights import role
+    from trackbed.cluster.stacks.manifest_yaml import documents
+    from trackbed.cluster.stacks.rights import role
 
     if not all(account.partition(":")):
         refuse(f"--account {account}: write the service account's namespace and name as NAMESPACE:NAME")
@@ -78,8 +78,8 @@ def rights(name: str, fabric_file: str, account: str) -> None:
 
 def planned_stack(name: str, fabric_file: str) -> tuple[Stack, Plan]:
     """The stack of that name and the plan, if the one can carry the other; else the command ends with status 2."""
-    from trackbed.stacks import stack
-    from trackbed.stacks.refusals import refusals
+    from trackbed.cluster.stacks import stack
+    from trackbed.cluster.stacks.refusals import refusals
 
     one = stack(known_stack(name))
     loaded, planned = read_fabric(fabric_file)
@@ -91,7 +91,7 @@ def planned_stack(name: str, fabric_file: str) -> tuple[Stack, Plan]:
 
 def known_stack(name: str) -> str:
     """The name, if a stack has it; else the command ends with status 2."""
-    from trackbed.stacks import MODULES
+    from trackbed.cluster.stacks import MODULES
 
     if name not in MODULES:
         refuse(f"no stack {name!r}{meant(name, MODULES, '`trackbed stacks` lists them')}")
@@ -99,11 +99,11 @@ def known_stack(name: str) -> str:
 
 
 def _texts(one: Stack, planned: Plan) -> Iterable[str]:
-    from trackbed.stacks.manifest_yaml import documents
-    from trackbed.stacks.stack import objects
+    from trackbed.cluster.stacks.manifest_yaml import documents
+    from trackbed.cluster.stacks.stack import objects
 
     if not one.has_objects and not one.files(planned):
-        from trackbed.stacks.install.readme import readme
+        from trackbed.cluster.stacks.install.readme import readme
 
         yield from readme(one, planned, ())  # nothing to put into the cluster: what a pod carries there
     yield from documents(objects(one, planned))
@@ -112,7 +112,7 @@ def _texts(one: Stack, planned: Plan) -> Iterable[str]:
 
 
 def _write(folder: Path, one: Stack, planned: Plan) -> None:
-    from trackbed.stacks.install import bundle
+    from trackbed.cluster.stacks.install import bundle
 
     count = 0
     try:

@@ -9,9 +9,9 @@ import click
 from trackbed.cli.options import emit_json, output_option
 
 if TYPE_CHECKING:
+    from trackbed.cluster.stacks.stack import Stack
     from trackbed.fabric.model.problems import Problem
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.stacks.stack import Stack
 
 
 @click.command("stacks")
@@ -29,7 +29,7 @@ def command(name: str | None, fabric_file: str | None, form: str) -> None:
     """
     from trackbed.cli.options import read_fabric
     from trackbed.cli.render_stack import known_stack
-    from trackbed.stacks import MODULES, stack
+    from trackbed.cluster.stacks import MODULES, stack
 
     chosen = [stack(one) for one in ([known_stack(name)] if name else MODULES)]
     planned = read_fabric(fabric_file)[1] if fabric_file else None
@@ -42,7 +42,7 @@ def command(name: str | None, fabric_file: str | None, form: str) -> None:
 
 
 def _refusals(one: Stack, planned: Plan | None) -> list[Problem]:
-    from trackbed.stacks.refusals import refusals
+    from trackbed.cluster.stacks.refusals import refusals
 
     return list(refusals(one, planned)) if planned else []
 

@@ -13,11 +13,11 @@ from trackbed.cli.tables import table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trackbed.cluster.rollout.applyset import ApplySet
+    from trackbed.cluster.rollout.carried import Carried, Unsound
+    from trackbed.cluster.rollout.status import Installed, Node, Wanted
+    from trackbed.cluster.stacks.stack import Stack
     from trackbed.fabric.plan.plan import Plan
-    from trackbed.kube.applyset import ApplySet
-    from trackbed.kube.carried import Carried, Unsound
-    from trackbed.kube.status import Installed, Node, Wanted
-    from trackbed.stacks.stack import Stack
 
 _ROWS = 40
 """Nodes that are listed for people: first those with which something is the matter."""
@@ -43,8 +43,8 @@ def command(fabric_file: str | None, kubeconfig: str | None, context: str | None
       trackbed status -f fabric.yaml
       trackbed status -f fabric.yaml -o json
     """
-    from trackbed.kube import applyset, carried, status
-    from trackbed.stacks.install.steps import steps
+    from trackbed.cluster.rollout import applyset, carried, status
+    from trackbed.cluster.stacks.install.steps import steps
 
     plan = read_fabric(fabric_file)[1] if fabric_file else None
     with connected(kubeconfig, context) as client:
@@ -66,8 +66,8 @@ def command(fabric_file: str | None, kubeconfig: str | None, context: str | None
 
 def _stacks(plan: Plan, sets: Sequence[ApplySet]) -> dict[ApplySet, Stack]:
     """The stacks that are on the cluster for this plan, as far as they can carry it."""
-    from trackbed.stacks import MODULES, stack
-    from trackbed.stacks.refusals import refusals
+    from trackbed.cluster.stacks import MODULES, stack
+    from trackbed.cluster.stacks.refusals import refusals
 
     names = {applyset_of(plan, name): name for name in MODULES}
     there = {of: stack(names[of]) for of in sets if of in names}
@@ -76,7 +76,7 @@ def _stacks(plan: Plan, sets: Sequence[ApplySet]) -> dict[ApplySet, Stack]:
 
 def _wanted(plan: Plan, stacks: Sequence[Stack]) -> Wanted:
     """What its stacks want of the plan's nodes: the resource of each rail they have a port on, and the label."""
-    from trackbed.kube.status import Wanted
+    from trackbed.cluster.rollout.status import Wanted
 
     by_rail = [rails for one in stacks if len(rails := one.access(plan).resources) == len(plan.common.rails)]
     nodes = tuple(

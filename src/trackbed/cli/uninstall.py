@@ -44,11 +44,11 @@ def command(
     """
     import asyncio
 
-    from trackbed.controller.uninstall import Keep, StillRunsError, uninstall
-    from trackbed.kube import client
-    from trackbed.kube.errors import ConfigurationError, KubeError
-    from trackbed.kube.farewell import farewell
-    from trackbed.kube.live import connect
+    from trackbed.cluster.api import client
+    from trackbed.cluster.api.errors import ConfigurationError, KubeError
+    from trackbed.cluster.api.live import connect
+    from trackbed.cluster.controller.uninstall import Keep, StillRunsError, uninstall
+    from trackbed.cluster.rollout.farewell import farewell
 
     async def done() -> None:
         async with connect(kubeconfig, context) as live:

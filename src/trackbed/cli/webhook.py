@@ -12,7 +12,7 @@ import click
 from trackbed.cli.options import METRICS, listen_option, refuse
 
 if TYPE_CHECKING:
-    from trackbed.kube.listening import Address
+    from trackbed.cluster.daemon.listening import Address
 
 
 @click.command("webhook")
@@ -56,13 +56,13 @@ def command(
     import asyncio
     import logging
 
-    from trackbed.admission.configuration import Where
-    from trackbed.admission.run import Manner, run
-    from trackbed.admission.server import CertificateError
-    from trackbed.kube.client import connect
-    from trackbed.kube.errors import ConfigurationError, KubeError
-    from trackbed.kube.listening import ListenError
-    from trackbed.kube.live import connect as follow
+    from trackbed.cluster.api.client import connect
+    from trackbed.cluster.api.errors import ConfigurationError, KubeError
+    from trackbed.cluster.api.live import connect as follow
+    from trackbed.cluster.daemon.listening import ListenError
+    from trackbed.cluster.webhook.configuration import Where
+    from trackbed.cluster.webhook.run import Manner, run
+    from trackbed.cluster.webhook.server import CertificateError
 
     if url is not None and not url.startswith("https://"):
         refuse(f"--url {url}: the API server calls webhooks by https only")

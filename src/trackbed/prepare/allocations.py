@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from trackbed.agent import client
-from trackbed.kube.errors import KubeError
-from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, KIND, PATH, Allocation
+from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, Allocation
 
 MANAGER = "trackbed-allocations"
 SECONDS = 15.0

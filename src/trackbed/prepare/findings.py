@@ -12,17 +12,17 @@ from zlib import crc32
 
 import msgspec
 
+from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.times import now
+from trackbed.cluster.resources.conditions import Condition, find, put
+from trackbed.cluster.resources.railnode import API_VERSION, HEALTHY, KIND, PATH, Finding, RailNodeSpec, RailNodeStatus
 from trackbed.doctor.doctor import Diagnosis
 from trackbed.doctor.finding import Finding as Found
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import read_node
 from trackbed.kernel.netlink.codec import NetlinkError
-from trackbed.kube.conditions import Condition, find, put
-from trackbed.kube.errors import KubeError
-from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, HEALTHY, KIND, PATH, Finding, RailNodeSpec, RailNodeStatus
-from trackbed.kube.times import now
 
 MANAGER = "trackbed-findings"
 SECONDS = 600.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from trackbed.cluster.resources.conditions import Condition
+from trackbed.cluster.resources.railnode import FAILED, PREPARED, Difference, RailNodeSpec
 from trackbed.fleet.outcome import Outcome
 from trackbed.host.steps.firmware import STEP as FIRMWARE
-from trackbed.kube.conditions import Condition
-from trackbed.kube.railnode import FAILED, PREPARED, Difference, RailNodeSpec
 
 _SHOWN = 20
 """Differences listed; the message says how many there are."""

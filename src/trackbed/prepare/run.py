@@ -23,17 +23,17 @@ from time import monotonic
 
 import msgspec
 
+from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.reflector import Reflector
+from trackbed.cluster.api.times import now
+from trackbed.cluster.daemon.serving import until_one_ends, until_told
+from trackbed.cluster.resources.conditions import Condition, put
+from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import read_node
 from trackbed.fleet.outcome import Outcome
-from trackbed.kube.conditions import Condition, put
-from trackbed.kube.errors import KubeError
-from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
-from trackbed.kube.reflector import Reflector
-from trackbed.kube.serving import until_one_ends, until_told
-from trackbed.kube.times import now
 from trackbed.prepare import findings
 from trackbed.prepare.allocations import publish
 from trackbed.prepare.doctor import OUTSIDE, examine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stacks.sites import alike, planned
+from tests.cluster.stacks.sites import alike, planned
 from trackbed.fabric.plan.narrow import narrow
 from trackbed.fabric.plan.wire import write_node
 

@@ -13,7 +13,7 @@ from trackbed.cli.options import refuse
 from trackbed_lab.cli.vm import chosen, say, unknown
 
 if TYPE_CHECKING:
-    from trackbed.kube.client import Object
+    from trackbed.cluster.api.client import Object
     from trackbed_lab.processes import Process
 
 
@@ -107,8 +107,8 @@ def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
 
 
 def _load(kubeconfig: Path, wanted: list[Object]) -> int:
-    from trackbed.kube.client import connect
-    from trackbed.kube.errors import KubeError
+    from trackbed.cluster.api.client import connect
+    from trackbed.cluster.api.errors import KubeError
     from trackbed_lab.kubernetes.crds import install
 
     try:

@@ -47,7 +47,7 @@ def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool,
     """
     from tempfile import TemporaryDirectory
 
-    from trackbed.kube.client import connect
+    from trackbed.cluster.api.client import connect
     from trackbed_lab.kubernetes import cluster, rolled
 
     folder = folder.absolute()

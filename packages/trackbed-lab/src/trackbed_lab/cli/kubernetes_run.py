@@ -83,7 +83,7 @@ def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: Tell)
 
 
 def _phases(course: Course, here: Cluster) -> list[Phase]:
-    from trackbed.kube.client import connect
+    from trackbed.cluster.api.client import connect
     from trackbed_lab.kubernetes import cluster, run
 
     with connect(str(here.kubeconfig)) as client:

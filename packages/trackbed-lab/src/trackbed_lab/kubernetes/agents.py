@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from trackbed.controller.objects import RAILNODES, RailNode
-from trackbed.kube.conditions import Condition, put
-from trackbed.kube.errors import KubeError, RefusedError
-from trackbed.kube.live import Live
-from trackbed.kube.railnode import API_VERSION, FAILED, KIND, PREPARED, RailNodeStatus
-from trackbed.kube.reflector import Reflector
-from trackbed.kube.times import now
+from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.reflector import Reflector
+from trackbed.cluster.api.times import now
+from trackbed.cluster.controller.objects import RAILNODES, RailNode
+from trackbed.cluster.resources.conditions import Condition, put
+from trackbed.cluster.resources.railnode import API_VERSION, FAILED, KIND, PREPARED, RailNodeStatus
 
 MANAGER = "trackbed-agent"
 AT_ONCE = 16

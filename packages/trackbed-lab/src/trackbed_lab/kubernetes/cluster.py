@@ -15,9 +15,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from trackbed.kube.client import Client, Object, connect
-from trackbed.kube.errors import KubeError
-from trackbed.stacks.releases import catalogue
+from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.stacks.releases import catalogue
 from trackbed_lab.kubernetes import build, control_plane, images, node
 from trackbed_lab.kubernetes.own_image import own
 from trackbed_lab.kubernetes.preload import preload

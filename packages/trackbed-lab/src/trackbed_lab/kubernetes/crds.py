@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from trackbed.kube.client import Client, Object
-from trackbed.kube.errors import KubeError, RefusedError
+from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.errors import KubeError, RefusedError
 
 API = "apiextensions.k8s.io/v1"
 ESTABLISHED_SECONDS = 60.0

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trackbed.cluster.api.client import Object
+from trackbed.cluster.jobs.jobs import put_rails
+from trackbed.cluster.jobs.wanted import wanted
+from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks.native.choice import ANNOTATION
+from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
 from trackbed.fabric.plan.plan import Plan
-from trackbed.kube.client import Object
-from trackbed.stacks import stack
-from trackbed.stacks.native.choice import ANNOTATION
-from trackbed.stacks.rails import OWN_PREFIX, resource
-from trackbed.workloads.jobs import put_rails
-from trackbed.workloads.wanted import wanted
 
 JOB = "rails"
 NAMESPACE = "default"

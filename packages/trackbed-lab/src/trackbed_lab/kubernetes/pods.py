@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trackbed.kube.client import Client, Object
+from trackbed.cluster.api.client import Client, Object
 
 _RUNC_STATE = "/run/containerd/runc/k8s.io"
 """Where containerd keeps runc's state for Kubernetes' containers."""

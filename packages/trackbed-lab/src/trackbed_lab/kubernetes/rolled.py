@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trackbed.kube import railnode
-from trackbed.kube.client import Client, Object
+from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.resources import railnode
 from trackbed_lab.kubernetes import cluster, job
 from trackbed_lab.kubernetes.run import Cluster, checked, have, offers, rdma, running
 from trackbed_lab.vm import run as vm

@@ -25,13 +25,13 @@ from typing import Any
 
 import msgspec
 
+from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks.native.daemon import NAME, NAMESPACE
+from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
+from trackbed.cluster.stacks.stack import objects
 from trackbed.fabric.plan.plan import Plan
-from trackbed.kube.client import Client, Object
-from trackbed.kube.errors import KubeError
-from trackbed.stacks import stack
-from trackbed.stacks.native.daemon import NAME, NAMESPACE
-from trackbed.stacks.rails import OWN_PREFIX, resource
-from trackbed.stacks.stack import objects
 from trackbed_lab.kubernetes import cluster, job, node
 from trackbed_lab.kubernetes.pods import PodError, find
 from trackbed_lab.vm import remote

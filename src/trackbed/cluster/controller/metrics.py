@@ -1,0 +1,70 @@
+"""What is counted of roll-outs. Labels are a Fabric's name and a stage, never a node: 10,000 of them are no labels.
+
+The numbers of a Fabric are those of whoever leads: a follower tells none of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Count
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from trackbed.cluster.api.metrics import WATCH_HEARD
+from trackbed.cluster.controller.decide import Decision
+from trackbed.cluster.controller.objects import Fabric
+from trackbed.cluster.controller.stage import Rules, Stage
+
+LEADER = Gauge("trackbed_leader", "1 for the controller that leads, 0 for one that waits for its turn.")
+NODES = Gauge("trackbed_nodes", "Nodes of a Fabric at each stage.", ("fabric", "stage"))
+UNAVAILABLE = Gauge("trackbed_unavailable_nodes", "Nodes that take no pods, for whatever reason.", ("fabric",))
+BUDGET = Gauge(
+    "trackbed_unavailable_nodes_allowed", "How many of them there may be (rollout.maxUnavailable).", ("fabric",)
+)
+GENERATION = Gauge("trackbed_fabric_generation", "Generation of a Fabric that is carried out.", ("fabric",))
+GOOD = Gauge("trackbed_fabric_good_generation", "The last generation with which all nodes were sound.", ("fabric",))
+ACCEPTED = Gauge("trackbed_fabric_accepted", "1 for a Fabric that can be planned, 0 for one that cannot.", ("fabric",))
+HALTED = Gauge(
+    "trackbed_fabric_halted", "1 where no node begins although some should: paused, or too many failures.", ("fabric",)
+)
+FAILURES = Counter("trackbed_node_failures", "Times that a node failed.", ("fabric",))
+REBOOTS = Counter("trackbed_reboots", "Reboots that agents were asked for.", ("fabric",))
+EVICTIONS_REFUSED = Counter("trackbed_evictions_refused", "Evictions that a PodDisruptionBudget refused.")
+LOOK = Histogram(
+    "trackbed_look_duration_seconds",
+    "Time of one look at a Fabric: plan, decide, do, report.",
+    buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60),
+)
+
+_OF_FABRICS = (NODES, UNAVAILABLE, BUDGET, GENERATION, GOOD, ACCEPTED, HALTED)
+
+
+def saw(fabric: Fabric, decision: Decision, rules: Rules) -> None:
+    """Tell how a Fabric stands that is carried out."""
+    name, at = rules.fabric, Count(one.stage for one in decision.placed)
+    for stage in Stage:
+        NODES.labels(name, stage).set(at[stage])
+    UNAVAILABLE.labels(name).set(sum(one.standing.unavailable for one in decision.placed))
+    BUDGET.labels(name).set(rules.unavailable)
+    GENERATION.labels(name).set(rules.generation)
+    GOOD.labels(name).set(fabric.status.good_generation)
+    ACCEPTED.labels(name).set(1)
+    HALTED.labels(name).set(bool(decision.halted))
+
+
+def refused(fabric: Fabric) -> None:
+    """Tell that a Fabric cannot be planned; its nodes stay as they were."""
+    ACCEPTED.labels(fabric.metadata.name).set(0)
+
+
+def forget(fabric: str) -> None:
+    """Tell nothing of a Fabric any more: it is gone."""
+    for gauge in _OF_FABRICS:
+        gauge.remove_by_labels({"fabric": fabric})
+
+
+def follow() -> None:
+    """Tell nothing of any Fabric: another one leads."""
+    LEADER.set(0)
+    WATCH_HEARD.clear()
+    for gauge in _OF_FABRICS:
+        gauge.clear()

@@ -1,0 +1,51 @@
+"""What a stack and a plan together want on a pod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trackbed.cluster.stacks import groups, nccl
+from trackbed.cluster.stacks.access import Access
+from trackbed.fabric.plan.narrow import narrow
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from trackbed.cluster.stacks.stack import Stack
+    from trackbed.fabric.plan.plan import Plan
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a pod with rails carries, whatever job it belongs to."""
+
+    access: Access
+    variables: tuple[tuple[str, str], ...] = ()
+    """Environment of the container that uses the GPUs: the fabric's, corrected by the stack's own."""
+    selector: tuple[tuple[str, str], ...] = ()
+    """Labels of the nodes that have the rails."""
+
+    @property
+    def has_rails(self) -> bool:
+        """Whether the stack gives pods any rails; one for machines without Kubernetes gives none."""
+        access = self.access
+        return bool(access.networks or access.resources or access.claims or access.annotations or access.host_network)
+
+
+def wanted(stack: Stack, plan: Plan, rails: Collection[int] | None = None) -> Wanted:
+    """What pods carry on this stack; the stack must not refuse the plan.
+
+    `rails` are those that a pod gets, None for all. ValueError if there are none, or one is no rail of the plan.
+    """
+    part = plan if rails is None else narrow(plan, rails)
+    access = stack.access(part)
+    where = {"bootstrap": nccl.off_rails(plan)} if access.host_network else {}
+    nodes = tuple(groups.selector(plan).items()) if stack.labels_nodes else ()
+    general = nccl.variables(part, access.hcas, **where)
+    return Wanted(access, tuple(merged(general, access).items()), nodes)
+
+
+def merged(general: dict[str, str], access: Access) -> dict[str, str]:
+    """The fabric's variables with the stack's own: its value counts, and an empty one takes the variable away."""
+    return {name: value for name, value in {**general, **dict(access.env)}.items() if value}

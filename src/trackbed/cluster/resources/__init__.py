@@ -1,0 +1,1 @@
+"""Trackbed's own kinds, Fabric and RailNode, and the conditions of objects."""

@@ -1,0 +1,1 @@
+"""The steps of a stack on a cluster: objects applied, gates waited for, the way back kept."""

@@ -1,0 +1,28 @@
+"""What is counted of reviews: 5 us each. Paths and verdicts are few; no name of an object is a label."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from prometheus_client import Gauge, Histogram
+
+from trackbed.cluster.webhook.review import Verdict
+
+Outcome = Literal["allowed", "changed", "refused", "failed"]
+
+REVIEWS = Histogram(
+    "trackbed_review_duration_seconds",
+    "Time of a review by path and verdict: allowed as it is, changed, refused, or failed (no verdict could be given).",
+    ("path", "verdict"),
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.03, 0.1, 0.3, 1, 2),
+)
+CERTIFICATE_EXPIRY = Gauge(
+    "trackbed_certificate_expiry_timestamp_seconds", "When the certificate ends that is shown to the API server."
+)
+
+
+def outcome_of(verdict: Verdict) -> Outcome:
+    """A verdict in one word."""
+    if verdict.refusal is not None:
+        return "refused"
+    return "changed" if verdict.patch else "allowed"

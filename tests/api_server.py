@@ -1,0 +1,142 @@
+"""A real API server for tests, with the CRDs of the folder that TRACKBED_CRDS names: one for the whole run of pytest.
+
+Etcd and API server are built once and kept (`trackbed_lab.kubernetes.build`); without controllers an object stays as
+it was sent. Without CRDs the tests that need them are skipped with that reason; with CI=true a skip is a failure.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from trackbed_lab.kubernetes import build, control_plane, crds
+from trackbed_lab.kubernetes.programs import CONTROL_PLANE, HELM
+
+from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.api.errors import RefusedError, UnknownKindError
+
+ROOT = Path(__file__).parents[1]
+MODULES = Path(__file__).parent / "crds"
+"""Go modules that carry CRDs of OpenShift and cert-manager; their text is fetched when it is needed, not kept."""
+
+
+def crds_folder() -> Path:
+    """The folder of upstream CRDs; skips where there is none."""
+    folder = Path(os.environ.get("TRACKBED_CRDS") or ROOT.parent / "shared" / "crds")
+    if not folder.is_dir():
+        pytest.skip(f"needs upstream CRDs: {folder} does not exist; TRACKBED_CRDS names their folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of an API server without CRDs of others; it dies with pytest."""
+    programs = build.binaries(CONTROL_PLANE, print)
+    with control_plane.running(tmp_path_factory.mktemp("control-plane"), programs, whole=False) as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def helm() -> str:
+    """The program helm, built once."""
+    return str(build.binaries(HELM, print) / "helm")
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """A client of an API server that knows every kind that is rendered."""
+    folder = crds_folder()
+    with connect(str(request.getfixturevalue("api_server"))) as client:
+        crds.load(client, folder)
+        for more in _openshift_crds():
+            crds.load(client, more)
+        yield client
+
+
+def _openshift_crds() -> Iterator[Path]:
+    """Folders with the CRDs of the Operator Lifecycle Manager and of security context constraints."""
+    wanted = ("github.com/operator-framework/api", "github.com/openshift/api")
+    for module, folder in zip(fetched(*wanted), ("crds", "security/v1/zz_generated.crd-manifests"), strict=True):
+        yield module / folder
+
+
+def fetched(*modules: str) -> list[Path]:
+    """The folders of Go modules that tests/crds names."""
+    quiet = {**os.environ, "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    subprocess.run(["go", "mod", "download", *modules], cwd=MODULES, env=quiet, check=True, timeout=300)
+    argv = ["go", "list", "-m", "-f", "{{.Dir}}", *modules]
+    told = subprocess.run(argv, cwd=MODULES, env=quiet, check=True, timeout=60, capture_output=True, text=True)
+    return [Path(line) for line in told.stdout.splitlines()]
+
+
+def accepted(client: Client, objects: list[Object]) -> list[str]:
+    """Create all objects for real, strictly; what was refused or warned of. They are removed again."""
+    for name in sorted(_namespaces(objects)):
+        _namespace(client, name)
+    others = [one for one in objects if one["kind"] != "Namespace"]
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            return [problem for found in pool.map(lambda one: _create(client, one), others) for problem in found]
+    finally:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda one: _delete(client, one), others))
+
+
+def refused(client: Client, one: Object) -> bool:
+    """Whether the server refuses an object, tried without keeping it."""
+    _namespace(client, one["metadata"].get("namespace") or "default")
+    try:
+        client.create(one, dry_run=True)
+    except RefusedError as error:
+        return error.status in {400, 422}
+    return False
+
+
+def with_unknown_field(one: Object) -> Object:
+    """The object with a field that no kind has."""
+    return copy.deepcopy(one) | {"trackbedHasNoSuchField": True}
+
+
+def with_wrong_type(one: Object) -> Object:
+    """The object with a list where its first section, or its labels, must be a mapping."""
+    spoiled = copy.deepcopy(one)
+    sections = [key for key in one if key not in {"apiVersion", "kind", "metadata"}]
+    if sections and isinstance(one[sections[0]], dict):
+        spoiled[sections[0]] = ["not", "a", "mapping"]
+    else:
+        spoiled["metadata"]["labels"] = ["not", "a", "mapping"]
+    return spoiled
+
+
+def _namespaces(objects: list[Object]) -> set[str]:
+    named = {one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"}
+    return named | {one["metadata"]["namespace"] for one in objects if one["metadata"].get("namespace")}
+
+
+def _namespace(client: Client, name: str) -> None:
+    """A namespace; it stays: without a controller it would never go away."""
+    one: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    try:
+        client.create(one)
+    except RefusedError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+def _create(client: Client, one: Object) -> list[str]:
+    try:
+        return [f"{one['kind']}/{one['metadata'].get('name')}: {text}" for text in client.create(one).warnings]
+    except (RefusedError, UnknownKindError) as error:
+        return [str(error)]
+
+
+def _delete(client: Client, one: Object) -> None:
+    try:
+        client.delete(one)
+    except UnknownKindError:
+        return

@@ -1,0 +1,177 @@
+"""The client against a server that answers what no API server should, and against logins that fail."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trackbed.cluster.api.client import Client, connect
+from trackbed.cluster.api.errors import ConfigurationError, KubeError, RefusedError, UnknownKindError
+
+Told = tuple[int, list[tuple[str, str]], bytes]
+SOUND: Told = (200, [], b'{"gitVersion": "v1.36.3"}')
+PODS: Told = (200, [], b'{"resources": [{"name": "pods", "kind": "Pod", "namespaced": true}]}')
+
+
+class Server(http.server.HTTPServer):
+    """Answers what it was given, one after the other; the last one again and again."""
+
+    answers: list[Told]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Gives the server's next answer, whatever is asked."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        """Answer."""
+        answers = self.server.answers
+        status, headers, body = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.send_response(status)
+        for name, value in (*headers, ("Content-Length", str(len(body)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815 - the library's name
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: pytest shows what matters."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    one = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield one
+    one.shutdown()
+    thread.join()
+    one.server_close()
+
+
+Ask = Callable[..., Client]
+
+
+@pytest.fixture
+def ask(server: Server, tmp_path: Path) -> Iterator[Ask]:
+    """A client of the server, after telling it what to answer."""
+    clients: list[Client] = []
+
+    def asked(*answers: Told, **user: Any) -> Client:
+        server.answers = list(answers)
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+            "users": [{"name": "u", "user": user or {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        (tmp_path / "config").write_text(json.dumps(config))
+        clients.append(connect(str(tmp_path / "config")))
+        return clients[-1]
+
+    yield asked
+    for one in clients:
+        one.__exit__()
+
+
+@pytest.mark.parametrize("after", ["0", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "soon", "1e3"])
+def test_a_busy_server_is_asked_again(ask: Ask, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("trackbed.cluster.api.client.time.sleep", waited.append)
+    assert ask((429, [("Retry-After", after)], b"{}"), SOUND).version == "v1.36.3"
+    assert waited == [0.0 if after == "0" else 1.0]
+
+
+def test_a_server_that_stays_busy_is_given_up(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("trackbed.cluster.api.client.time.sleep", waited.append)
+    with pytest.raises(RefusedError, match="version: busy") as caught:
+        _ = ask((429, [("Retry-After", "3600")], b'{"message": "busy"}')).version
+    assert caught.value.status == 429
+    assert waited == [5.0] * 7
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b"<html>log in", b'{"resources": 1}', b"{}", b"\xff"])
+def test_a_yes_that_is_no_kubernetes_is_an_error(ask: Ask, body: bytes) -> None:
+    with pytest.raises(KubeError, match="the server's answer is"):
+        ask((200, [], body)).get("v1", "Pod", "x")
+
+
+def test_a_page_without_items_is_an_error_and_null_is_an_empty_one(ask: Ask) -> None:
+    with pytest.raises(KubeError, match="missing required field `items`"):
+        list(ask(PODS, (200, [], b'{"metadata": {}}')).list("v1", "Pod"))
+    assert list(ask(PODS, (200, [], b'{"items": null, "metadata": {}}')).list("v1", "Pod")) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(b"[1]", "[1]"), (b'"no"', '"no"'), (b"<html>bad gateway", "<html>bad gateway"), (b"", ""), (b"{}", "no reason")],
+)
+def test_a_no_in_other_words_keeps_them(ask: Ask, body: bytes, said: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        _ = ask((502, [], body)).version
+    assert (caught.value.status, caught.value.what, said in str(caught.value)) == (502, "version", True)
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        (['299 - "a"', '299 - "b"'], ("a", "b")),
+        (['299 - "a", 299 - "b, c"'], ("a", "b, c")),
+        (['299 - "say \\"a\\" \\\\ b"'], ('say "a" \\ b',)),
+        (['299 - "a" "Wed, 21 Oct 2026 07:28:00 GMT"'], ("a",)),
+        (["not as it should be"], ("not as it should be",)),
+    ],
+)
+def test_the_texts_of_warnings(ask: Ask, values: list[str], texts: tuple[str, ...]) -> None:
+    client = ask(PODS, (201, [("Warning", value) for value in values], b"{}"))
+    answer = client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}})
+    assert (answer.status, answer.warnings) == (201, texts)
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"tokenFile": "/nowhere/token"},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/nowhere/plugin"}},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "false"}},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": ["hello"]}},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": ["{}"]}},
+    ],
+    ids=["no token file", "no plugin", "a plugin that fails", "a plugin that talks", "a plugin without a token"],
+)
+def test_a_login_that_fails_is_told_as_such(ask: Ask, user: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot log in as this kubeconfig says"):
+        _ = ask(SOUND, **user).version
+
+
+def test_a_plugin_that_logs_in(ask: Ask) -> None:
+    told = json.dumps({"status": {"token": "t"}})
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": [told]}
+    assert ask(SOUND, exec=plugin).version == "v1.36.3"
+
+
+def group(name: str, plural: str, kind: str) -> Told:
+    """A server's aggregated discovery."""
+    served = {"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "singularResource": ""}
+    items = [{"metadata": {"name": name}, "versions": [{"version": "v1", "resources": [served]}]}]
+    return 200, [], json.dumps({"items": items}).encode()
+
+
+def test_a_kind_is_looked_up_once_and_one_that_was_not_there_again(ask: Ask) -> None:
+    nothing: Told = (200, [], b'{"items": []}')
+    client = ask(nothing, nothing, nothing, group("example.com", "pools", "Pool"), (500, [], b"{}"))
+    with pytest.raises(UnknownKindError, match="the server serves nothing called pools"):
+        client.called("pools")
+    found = client.called("pools")
+    assert (found.group_version, client.called("pools")) == ("example.com/v1", found)

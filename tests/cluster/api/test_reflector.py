@@ -1,0 +1,213 @@
+"""What is kept is what the server has, whatever becomes of the streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from trackbed.cluster.api import live as kube
+from trackbed.cluster.api import reflector
+from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.reflector import Reflector
+
+SECONDS = 10.0
+MAPS = "/api/v1/namespaces/reflected/configmaps"
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str
+    resourceVersion: str  # noqa: N815 - the API's name
+    annotations: dict[str, str] = {}
+
+
+class Map(msgspec.Struct, frozen=True):
+    """A ConfigMap."""
+
+    metadata: _Meta
+
+
+class Kept:
+    """A reflector at work, and a way to wait for what it holds."""
+
+    def __init__(self, live: Live, path: str, **more: Any) -> None:
+        self.changed = asyncio.Event()
+        self.told: list[str] = []
+        self.reflector = Reflector(live, path, Map, self.changed.set, **more)
+
+    async def until(self, names: set[str]) -> None:
+        """Wait until exactly these are kept."""
+        async with asyncio.timeout(SECONDS):
+            while set(self.reflector.objects) != names:
+                await self.changed.wait()
+                self.changed.clear()
+
+
+def watched(live: Live, path: str, act: Callable[[Kept], Awaitable[None]], **more: Any) -> list[str]:
+    """Do something beside a reflector; what it told."""
+
+    async def run() -> list[str]:
+        async with live:
+            kept = Kept(live, path, **more)
+            work = asyncio.create_task(kept.reflector.run(kept.told.append))
+            try:
+                await act(kept)
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+            return kept.told
+
+    return asyncio.run(run())
+
+
+def one(name: str, version: int, kind: str = "ADDED", **annotations: str) -> bytes:
+    metadata = {"name": name, "resourceVersion": str(version), "annotations": annotations}
+    return msgspec.json.encode({"type": kind, "object": {"metadata": metadata}})
+
+
+class Scripted(Live):
+    """A server that lists and streams as it is told: for what no real one does when it is asked."""
+
+    def __init__(self, *script: list[str] | list[bytes] | KubeError) -> None:
+        self.script = list(script)
+        self.versions: list[str] = []
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    async def get(self, path: str, shape: type[Any], **params: str) -> Any:
+        """The next list of names."""
+        del path, params
+        names = self._next()
+        items = [{"metadata": {"name": name, "resourceVersion": "5"}} for name in names]
+        told = {"metadata": {"resourceVersion": "10"}, "items": items}
+        return msgspec.json.decode(msgspec.json.encode(told), type=shape)
+
+    async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """The next stream."""
+        del path
+        self.versions.append(params["resourceVersion"])
+        for line in self._next():
+            yield line
+        if not self.script:
+            await asyncio.Event().wait()  # nothing more happens
+
+    def _next(self) -> Any:
+        now = self.script.pop(0) if self.script else []
+        if isinstance(now, KubeError):
+            raise now
+        return now
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "pause_seconds", lambda _: 0.0)
+
+
+GONE = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
+
+
+@pytest.mark.parametrize(
+    "gone", [[GONE], RefusedError(410, "Expired", "too old", "x")], ids=["in the stream", "at once"]
+)
+def test_a_version_that_is_too_old_leads_to_a_list_and_what_vanished_is_gone(gone: Any) -> None:
+    live = Scripted(["a", "b"], [one("c", 11)], gone, ["b", "d"])
+    watched(live, "x", lambda kept: kept.until({"b", "d"}))
+    assert live.versions[:2] == ["10", "11"]
+
+
+def test_a_stream_that_breaks_goes_on_where_it_was() -> None:
+    live = Scripted(["a"], [one("b", 12)], UnreachableError("cut"), [one("c", 13), one("a", 14, "DELETED")])
+    watched(live, "x", lambda kept: kept.until({"b", "c"}))
+    assert live.versions[:3] == ["10", "12", "12"]
+
+
+def test_a_bookmark_moves_the_version_on() -> None:
+    live = Scripted(["a"], [one("", 40, "BOOKMARK")], [one("b", 41)])
+    watched(live, "x", lambda kept: kept.until({"a", "b"}))
+    assert live.versions[:2] == ["10", "40"]
+
+
+def test_what_is_no_event_is_told_and_outlived() -> None:
+    live = Scripted(["a"], *([[b"garbage"]] * 6), ["a", "b"])
+    told = watched(live, "x", lambda kept: kept.until({"a", "b"}))
+    assert "the server's answer is not what Kubernetes answers" in told[0]
+
+
+def test_an_optional_kind_that_may_not_be_read_is_done_without_and_told_of_once() -> None:
+    no = RefusedError(403, "Forbidden", "list is not allowed", "x")
+
+    async def act(kept: Kept) -> None:
+        await kept.reflector.synced.wait()
+        await kept.until({"a"})
+
+    told = watched(Scripted(no, no, no, ["a"]), "/apis/g/v1/x", act, optional=True)
+    assert told == ["goes on without /apis/g/v1/x: x: list is not allowed (403 Forbidden)"]
+
+
+def test_a_kind_that_may_be_listed_and_not_watched_is_listed_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    no = RefusedError(403, "Forbidden", "watch is not allowed", "x")
+    pauses: list[int] = []
+
+    def at_once(troubles: int) -> float:
+        pauses.append(troubles)
+        return 0.0
+
+    monkeypatch.setattr(reflector, "pause_seconds", at_once)
+    watched(Scripted(["a"], no, ["a"], no, ["a"], no, ["b"]), "/apis/g/v1/x", lambda k: k.until({"b"}), optional=True)
+    assert pauses == [1, 2, 3]
+
+
+def test_rights_that_are_lost_for_a_moment_leave_what_was_read() -> None:
+    no = RefusedError(403, "Forbidden", "list is not allowed", "x")
+
+    async def act(kept: Kept) -> None:
+        await kept.until({"a"})
+        while not kept.told:
+            await kept.until({"a"})
+            await asyncio.sleep(0)
+        await kept.until({"a", "b"})
+
+    watched(Scripted(["a"], no, no, ["a", "b"]), "/apis/g/v1/x", act, optional=True)
+
+
+def test_a_write_is_seen_at_once_and_an_old_one_never() -> None:
+    async def act(kept: Kept) -> None:
+        await kept.until({"a"})
+        kept.reflector.wrote({"metadata": {"name": "new", "resourceVersion": "11"}})
+        kept.reflector.wrote({"metadata": {"name": "deleted-long-ago", "resourceVersion": "9"}})
+        kept.reflector.wrote({"metadata": {"name": "new", "resourceVersion": "10"}})
+        assert {name: kept.metadata.resourceVersion for name, kept in kept.reflector.objects.items()} == {
+            "a": "5",
+            "new": "11",
+        }
+
+    watched(Scripted(["a"], [b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "10"}}}']), "x", act)
+
+
+def test_a_real_servers_objects_are_followed_page_by_page(api_server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "PAGE", 2)
+
+    async def act(kept: Kept) -> None:
+        async with kube.connect(str(api_server)) as other:
+            await kept.until({f"m{number}" for number in range(5)})
+            await other.delete(f"{MAPS}/m3")
+            annotations = {"next-line": "a\u0085b\u2028c"}
+            await other.create(MAPS, {"metadata": {"name": "odd", "annotations": annotations}})
+            await kept.until({"m0", "m1", "m2", "m4", "odd"})
+            assert kept.reflector.objects["odd"].metadata.annotations == annotations
+
+    async def before() -> None:
+        async with kube.connect(str(api_server)) as live:
+            await live.create("/api/v1/namespaces", {"metadata": {"name": "reflected"}})
+            for number in range(5):
+                await live.create(MAPS, {"metadata": {"name": f"m{number}"}})
+
+    asyncio.run(before())
+    watched(kube.connect(str(api_server)), MAPS, act)
+    watched(kube.connect(str(api_server)), MAPS, lambda kept: kept.until({"odd"}), name="odd")

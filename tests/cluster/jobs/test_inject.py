@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from tests.cluster.jobs.wanteds import PLAIN, VARIABLES, WANTED, lost, template
+from trackbed.cluster.jobs.inject import inject, stray
+from trackbed.cluster.jobs.networks import ANNOTATION
+from trackbed.cluster.jobs.template import NotAJobError
+from trackbed.cluster.jobs.wanted import Wanted, merged
+from trackbed.cluster.stacks.access import Access
+
+EVERY = pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
+
+
+def _main(one: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = one["spec"]["containers"][0]
+    return found
+
+
+def _kept(one: dict[str, Any], wanted: Wanted = PLAIN) -> list[tuple[str, str]]:
+    """Verdict and code of what inject left as it was."""
+    return [(note.verdict, note.code) for note in inject(one, wanted) if note.verdict != "missing"]
+
+
+def test_a_pod_gets_networks_devices_memory_capability_variables_and_nodes() -> None:
+    one = template()
+    notes = inject(one, PLAIN)
+    assert {note.verdict for note in notes} == {"missing"}
+    assert json.loads(one["metadata"]["annotations"][ANNOTATION]) == [
+        {"name": "rail0", "namespace": "ai", "interface": "rail0"},
+        {"name": "rail1", "namespace": "ai", "interface": "rail1"},
+    ]
+    assert one["spec"] == {
+        "containers": [
+            {
+                "name": "main",
+                "image": "i",
+                "resources": {
+                    "limits": {"nvidia.com/gpu": 8, "nvidia.com/rail0": 1, "nvidia.com/rail1": 1},
+                    "requests": {"memory": "64Gi", "nvidia.com/rail0": 1, "nvidia.com/rail1": 1},
+                },
+                "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+                "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}],  # noqa: S108 - inside the pod
+                "env": [{"name": name, "value": value} for name, value in VARIABLES],
+            }
+        ],
+        "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}],
+        "nodeSelector": {"trackbed.dev/fabric": "train"},
+    }
+    assert list(one) == ["metadata", "spec"]
+
+
+def test_claims_stand_on_pod_and_container() -> None:
+    one = template()
+    inject(one, WANTED["claims"])
+    assert one["spec"]["resourceClaims"] == [{"name": "rails", "resourceClaimTemplateName": "eight-rails"}]
+    assert _main(one)["resources"]["claims"] == [{"name": "rails"}]
+    assert "metadata" not in one
+
+
+def test_the_hosts_network_comes_with_its_dns_policy() -> None:
+    one = template()
+    inject(one, WANTED["host network"])
+    assert (one["spec"]["hostNetwork"], one["spec"]["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert _main(one)["securityContext"] == {"privileged": True}
+
+
+def test_one_network_many_times_is_attached_as_often_as_planned() -> None:
+    one = template()
+    inject(one, WANTED["one network many times"])
+    found = json.loads(one["metadata"]["annotations"][ANNOTATION])
+    assert [(entry["name"], entry["interface"]) for entry in found] == [("vf", "net1"), ("vf", "net2")]
+
+
+@EVERY
+def test_a_second_time_changes_nothing_and_finds_nothing(wanted: Wanted) -> None:
+    one = template()
+    inject(one, wanted)
+    before = copy.deepcopy(one)
+    assert inject(one, wanted) == []
+    assert one == before
+
+
+OWN: dict[str, dict[str, Any]] = {
+    "variables": {"env": [{"name": "NCCL_IB_TC", "value": "96"}, {"name": "A", "valueFrom": {"fieldRef": {}}}]},
+    "capabilities": {"securityContext": {"capabilities": {"add": ["SYS_NICE"], "drop": ["ALL"]}, "runAsUser": 0}},
+    "mounts": {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+    "limits": {"resources": {"limits": {"nvidia.com/gpu": "8", "cpu": 4, "nvidia.com/rail0": 3}}},
+    "unknown fields": {"somethingNew": {"a": [1, {"b": None}]}, "args": ["x"]},
+    "nulls": {"env": None, "resources": None, "securityContext": None},
+}
+
+
+@EVERY
+@pytest.mark.parametrize("fields", OWN.values(), ids=OWN)
+def test_what_the_user_wrote_stays(wanted: Wanted, fields: dict[str, Any]) -> None:
+    one = template(**fields)
+    one["metadata"] = {"labels": {"a": "b"}, "annotations": {"mine": "1"}}
+    one["spec"] |= {"volumes": [{"name": "dshm", "hostPath": {"path": "/x"}}], "nodeSelector": {"disk": "ssd"}}
+    before = copy.deepcopy(one)
+    inject(one, wanted)
+    assert lost(before, one) == []
+
+
+OTHERWISE: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
+    "another value": ({"env": [{"name": "NCCL_IB_TC", "value": "0"}]}, [("different", "nccl-variable")]),
+    "the same value": ({"env": [{"name": "NCCL_IB_TC", "value": "104"}]}, []),
+    "a value from elsewhere": ({"env": [{"name": "NCCL_IB_TC", "valueFrom": {"configMapKeyRef": {}}}]}, []),
+    "a fixed GID index": ({"env": [{"name": "NCCL_IB_GID_INDEX", "value": "3"}]}, [("extra", "nccl-gid-index-fixed")]),
+    "an automatic GID index": ({"env": [{"name": "NCCL_IB_GID_INDEX", "value": "-1"}]}, []),
+    "RDMA off": ({"env": [{"name": "NCCL_IB_DISABLE", "value": "1"}]}, [("extra", "nccl-using-sockets")]),
+    "devices by prefix": (
+        {"env": [{"name": "NCCL_IB_HCA", "value": "mlx5_1"}]},
+        [("different", "nccl-variable"), ("extra", "nccl-hca-prefix-match")],
+    ),
+    "IPC_LOCK dropped": (
+        {"securityContext": {"capabilities": {"drop": ["IPC_LOCK"]}}},
+        [("different", "pod-memlock-without-ipc-lock")],
+    ),
+    "all capabilities": ({"securityContext": {"capabilities": {"add": ["ALL"]}}}, []),
+    "privileged": ({"securityContext": {"privileged": True, "runAsUser": 7}}, []),
+    "not root": ({"securityContext": {"runAsUser": 1000}}, [("different", "pod-ipc-lock-inert-for-non-root")]),
+    "never root": ({"securityContext": {"runAsNonRoot": True}}, [("different", "pod-ipc-lock-inert-for-non-root")]),
+    "root": ({"securityContext": {"runAsUser": 0}}, []),
+    "more devices": (
+        {"resources": {"limits": {"nvidia.com/rail0": 2}}},
+        [("different", "pod-fewer-rails-than-planned")],
+    ),
+    "a request that is not the limit": (
+        {"resources": {"limits": {"nvidia.com/rail0": 1}, "requests": {"nvidia.com/rail0": 2}}},
+        [("different", "pod-extended-resource-invalid")],
+    ),
+    "limits alone": ({"resources": {"limits": {"nvidia.com/rail0": 1}}}, []),
+    "counts as text": ({"resources": {"limits": {"nvidia.com/rail0": "1"}}}, []),
+    "another stack's device": (
+        {"resources": {"limits": {"rdma/rail0": 1}}},
+        [("extra", "pod-resource-of-other-stack")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "kept"), OTHERWISE.values(), ids=OTHERWISE)
+def test_what_is_kept_against_the_plan_is_told(fields: dict[str, Any], kept: list[tuple[str, str]]) -> None:
+    assert _kept(template(**fields)) == kept
+
+
+SHM = "/dev/shm"  # noqa: S108 - inside the pod
+MOUNTED = {"volumeMounts": [{"name": "mine", "mountPath": "/dev/shm/"}]}  # noqa: S108 - inside the pod
+
+
+@pytest.mark.parametrize(
+    ("volume", "kept"),
+    [
+        ({"emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}, []),
+        ({"emptyDir": {}}, [("different", "pod-shm-on-disk")]),
+        ({}, [("different", "pod-shm-on-disk")]),
+        ({"hostPath": {"path": SHM}}, []),
+    ],
+    ids=["memory", "disk", "nothing", "host"],
+)
+def test_what_the_user_mounts_at_dev_shm_stays(volume: dict[str, Any], kept: list[tuple[str, str]]) -> None:
+    one = template(**MOUNTED)
+    one["spec"]["volumes"] = [{"name": "mine", **volume}]
+    before = copy.deepcopy(one)
+    assert _kept(one) == kept
+    assert (one["spec"]["volumes"], _main(one)["volumeMounts"]) == (
+        before["spec"]["volumes"],
+        _main(before)["volumeMounts"],
+    )
+
+
+def test_a_volume_of_our_name_is_left_to_the_user() -> None:
+    one = template()
+    one["spec"]["volumes"] = [{"name": "dshm", "configMap": {"name": "x"}}]
+    inject(one, PLAIN)
+    assert [volume["name"] for volume in one["spec"]["volumes"]] == ["dshm", "dshm-rails"]
+    assert _main(one)["volumeMounts"] == [{"name": "dshm-rails", "mountPath": SHM}]
+
+
+GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+CONTAINERS = {
+    "the only one": ([{"name": "a"}], None, "a"),
+    "the first where none asks": ([{"name": "a"}, {"name": "b"}], None, "a"),
+    "the one that asks": ([{"name": "a"}, {"name": "b", **GPU}], None, "b"),
+    "by request alone": ([{"name": "a"}, {"name": "b", "resources": {"requests": {"nvidia.com/gpu": 1}}}], None, "b"),
+    "never an init container": ([{"name": "a"}], [{"name": "i", "restartPolicy": "Always", **GPU}], "a"),
+}
+
+
+@pytest.mark.parametrize(("containers", "initial", "chosen"), CONTAINERS.values(), ids=CONTAINERS)
+def test_rails_go_to_the_container_that_uses_the_gpus(
+    containers: list[dict[str, Any]], initial: list[dict[str, Any]] | None, chosen: str
+) -> None:
+    one: dict[str, Any] = {"spec": {"containers": copy.deepcopy(containers)}}
+    if initial:
+        one["spec"]["initContainers"] = copy.deepcopy(initial)
+    inject(one, PLAIN)
+    every = one["spec"]["containers"] + one["spec"].get("initContainers", [])
+    assert [c["name"] for c in every if "nvidia.com/rail0" in c.get("resources", {}).get("limits", {})] == [chosen]
+    assert [c["name"] for c in every if "env" in c] == [chosen]
+
+
+def test_rails_on_a_sidecar_are_told_and_not_doubled() -> None:
+    one = template()
+    limits = {"nvidia.com/rail0": 1, "nvidia.com/rail1": 1}
+    one["spec"]["containers"].append({"name": "side", "resources": {"limits": limits}})
+    assert _kept(one) == [("different", "pod-resource-on-wrong-container")] * 2
+    assert "nvidia.com/rail0" not in _main(one)["resources"]["limits"]
+
+
+def test_a_second_container_with_gpus_is_told() -> None:
+    one = template()
+    one["spec"]["containers"].append({"name": "b", **GPU})
+    assert _kept(one) == [("different", "pod-two-gpu-containers")]
+
+
+def test_a_users_claim_of_our_template_is_used_under_its_name() -> None:
+    one = template()
+    one["spec"]["resourceClaims"] = [{"name": "mine", "resourceClaimTemplateName": "eight-rails"}]
+    inject(one, WANTED["claims"])
+    assert len(one["spec"]["resourceClaims"]) == 1
+    assert _main(one)["resources"]["claims"] == [{"name": "mine"}]
+
+
+PODS: dict[str, tuple[str, dict[str, Any], list[tuple[str, str]]]] = {
+    "hostNetwork with networks": (
+        "networks and devices",
+        {"hostNetwork": True},
+        [("extra", "pod-host-network-with-annotation")],
+    ),
+    "no hostNetwork": ("host network", {"hostNetwork": False}, [("different", "pod-host-network")]),
+    "another DNS policy": ("host network", {"dnsPolicy": "Default"}, [("different", "pod-dns-policy")]),
+    "another fabric": (
+        "networks and devices",
+        {"nodeSelector": {"trackbed.dev/fabric": "other"}},
+        [("different", "pod-node-selector")],
+    ),
+    "another claim of that name": (
+        "claims",
+        {"resourceClaims": [{"name": "rails", "resourceClaimTemplateName": "other"}]},
+        [("different", "pod-claim-of-other-template")],
+    ),
+    "the pod's user": (
+        "networks and devices",
+        {"securityContext": {"runAsUser": 1000}},
+        [("different", "pod-ipc-lock-inert-for-non-root")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("stack", "fields", "kept"), PODS.values(), ids=PODS)
+def test_what_the_pod_has_otherwise_is_told(stack: str, fields: dict[str, Any], kept: list[tuple[str, str]]) -> None:
+    one = template()
+    one["spec"] |= copy.deepcopy(fields)
+    assert _kept(one, WANTED[stack]) == kept
+    assert lost(fields, one["spec"]) == []
+
+
+@pytest.mark.parametrize(
+    "context", [{"privileged": False}, {"allowPrivilegeEscalation": False}], ids=["not privileged", "no escalation"]
+)
+def test_privilege_that_the_user_denies_is_not_given(context: dict[str, Any]) -> None:
+    one = template(securityContext=context)
+    assert ("different", "pod-not-privileged") in _kept(one, WANTED["host network"])
+    assert _main(one)["securityContext"].get("privileged") is not True
+
+
+def test_huge_pages_without_memory_are_told() -> None:
+    one = template(resources={"limits": {"nvidia.com/gpu": 1}})
+    assert _kept(one, WANTED["everything"]) == [("different", "pod-hugepages-without-memory")]
+
+
+def test_the_stacks_own_variables_count_before_the_fabrics() -> None:
+    access = Access(env=(("A", "stack"), ("B", "")))
+    assert merged({"A": "fabric", "B": "fabric", "C": "fabric"}, access) == {"A": "stack", "C": "fabric"}
+
+
+def test_a_variable_that_the_stack_must_not_have_is_told() -> None:
+    wanted = Wanted(Access(env=(("NCCL_NET", ""),)))
+    assert _kept(template(env=[{"name": "NCCL_NET", "value": "IB"}]), wanted) == [("extra", "nccl-variable-unwanted")]
+
+
+MISSHAPEN: dict[str, tuple[dict[str, Any], str]] = {
+    "no containers": ({"spec": {}}, "spec.containers: expected at least one container"),
+    "containers are text": ({"spec": {"containers": "x"}}, "containers: expected a list, found 'x'"),
+    "a container is a list": ({"spec": {"containers": [[]]}}, "containers: expected a mapping, found []"),
+    "a spec that is a list": ({"spec": []}, "spec: expected a mapping, found []"),
+    "limits are a list": (template(resources={"limits": [1]}), "limits: expected a mapping, found [1]"),
+}
+
+
+@pytest.mark.parametrize(("one", "message"), MISSHAPEN.values(), ids=MISSHAPEN)
+def test_a_template_of_another_shape_is_refused(one: dict[str, Any], message: str) -> None:
+    with pytest.raises(NotAJobError) as caught:
+        inject(copy.deepcopy(one), PLAIN)
+    assert str(caught.value) == message
+
+
+def test_rails_on_a_pod_without_use_for_them_are_told() -> None:
+    one = template()
+    assert stray(one, PLAIN) == []
+    inject(one, PLAIN)
+    before = copy.deepcopy(one)
+    assert {note.code for note in stray(one, PLAIN)} == {"pod-rails-unused"}
+    assert len(stray(one, PLAIN)) == 3
+    assert one == before

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from trackbed.cluster.jobs.quantity import equal
+
+SAME: list[tuple[object, object]] = [
+    ("5120Mi", "5Gi"),
+    (1, "1"),
+    ("1", "1000m"),
+    ("1k", "1000"),
+    ("1e3", "1000"),
+    ("1E", "1e18"),
+    ("0.5", "500m"),
+]
+SAME += [("1u", "1000n"), ("x", "x"), ("1.", "1"), (None, None)]
+OTHER: list[tuple[object, object]] = [
+    ("1", "2"),
+    ("1G", "1Gi"),
+    ("1m", "1M"),
+    ("x", "1"),
+    ("1K", "1000"),
+    ("", "0"),
+    ("9" * 99, "9" * 98),
+    ("1e999", "1"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_the_same_number_in_other_words_is_equal(one: object, other: object) -> None:
+    assert equal(one, other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER)
+def test_other_numbers_and_what_is_none_are_not(one: object, other: object) -> None:
+    assert not equal(one, other)

@@ -1,0 +1,91 @@
+"""Before stack native's agents are deleted they leave their nodes; what they are told is taken by a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.rollout.applyset import ApplySet
+from trackbed.cluster.rollout.farewell import farewell
+from trackbed.cluster.rollout.rollout import Manner, Rollout
+from trackbed.cluster.stacks.install.steps import Apply
+from trackbed.cluster.stacks.native.daemon import NAME, daemon_set
+
+NAMESPACE = "farewell"
+OF = ApplySet("farewell", NAMESPACE)
+
+
+@pytest.fixture
+def client(api_server: Path) -> Iterator[Client]:
+    with connect(str(api_server)) as found:
+        found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        yield found
+
+
+def agents() -> Object:
+    one = daemon_set("example.com/agent:1")
+    return {**one, "metadata": {**one["metadata"], "namespace": NAMESPACE}}
+
+
+def rolled(client: Client, *objects: Object) -> list[str]:
+    """Put these there and nothing else; what was told."""
+    told: list[str] = []
+    steps = [Apply("", "agents", list(objects))] if objects else []
+    Rollout(client, OF, Manner("trackbed-test", force=True, wait_seconds=0), told.append).carry_out(steps)
+    return told
+
+
+def left(client: Client, nodes: int, of: int = 2, seen: int = 99) -> None:
+    """Say what the DaemonSet's controller would, of its newest generation or one that is yet to come."""
+    counts = {"desiredNumberScheduled": of, "updatedNumberScheduled": nodes, "numberReady": of}
+    status = {**counts, "currentNumberScheduled": of, "numberMisscheduled": 0, "observedGeneration": seen}
+    metadata = {"name": NAME, "namespace": NAMESPACE}
+    one = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "status": status}
+    client.apply(one, subresource="/status", manager="daemonset-controller", force=True)
+
+
+def test_every_agent_takes_itself_out_and_stays_where_it_is(client: Client) -> None:
+    rolled(client, agents())
+    before = client.get("apps/v1", "DaemonSet", NAME, NAMESPACE)["spec"]["template"]["spec"]
+    left(client, 2)
+    told: list[str] = []
+    farewell(client, NAMESPACE, told.append)
+    assert told == []
+    spec = client.get("apps/v1", "DaemonSet", NAME, NAMESPACE)["spec"]
+    (first,), (agent,) = (spec["template"]["spec"][kind] for kind in ("initContainers", "containers"))
+    words = "trackbed agent remove-cni /opt/cni/bin --networks /etc/cni/net.d"
+    assert (" ".join(first["command"]), " ".join(agent["command"])) == (words, f"{words} --stay")
+    assert {one["mountPath"] for one in first["volumeMounts"]} == {"/opt/cni/bin", "/etc/cni/net.d"}
+    assert first["image"] == "example.com/agent:1"
+    assert agent["volumeMounts"] == before["containers"][0]["volumeMounts"]
+    assert spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "100%"
+    rolled(client)
+
+
+def test_agents_that_are_wanted_no_longer_leave_first_and_a_node_that_is_down_is_told(client: Client) -> None:
+    rolled(client, agents())
+    left(client, 1)
+    (told,) = rolled(client)
+    assert told.startswith("going on although agents have left 1 of 2 nodes only: on the others no pod can start")
+    assert client.find("apps/v1", "DaemonSet", NAME, NAMESPACE) is None
+
+
+def test_agents_that_no_controller_has_seen_yet_are_not_waited_for(client: Client) -> None:
+    rolled(client, agents())
+    farewell(client, NAMESPACE, pytest.fail)
+    assert "initContainers" not in client.get("apps/v1", "DaemonSet", NAME, NAMESPACE)["spec"]["template"]["spec"]
+    assert rolled(client) == []
+
+
+def test_agents_that_have_not_heard_of_it_yet_have_not_left(client: Client) -> None:
+    rolled(client, agents())
+    left(client, 2, seen=1)
+    (told,) = rolled(client)
+    assert told.startswith("going on although agents have left 0 of 2 nodes only")
+
+
+def test_where_no_agents_are_nothing_is_done(client: Client) -> None:
+    farewell(client, "nowhere", pytest.fail)

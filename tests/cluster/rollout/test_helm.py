@@ -1,0 +1,173 @@
+"""What helm is asked and what is made of its refusals: by a stand-in that writes down its words, and by helm itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.rollout.helm import Helm, HelmError
+from trackbed.cluster.stacks.install.steps import Install
+from trackbed.cluster.stacks.releases import ChartSource
+from trackbed.cluster.stacks.stack import Chart
+
+CHART = Chart("spiderpool", "spiderpool", {"ipam": {"enableIPv6": False}})
+STEP = Install(CHART, ChartSource("spiderpool", "https://charts.example.com"), "1.2.3")
+
+
+def program(folder: Path, script: str) -> str:
+    path = folder / "helm"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_chart_is_installed_or_upgraded_with_its_values_on_standard_input(tmp_path: Path) -> None:
+    told = program(tmp_path, f'echo "$@" >{tmp_path}/words; cat >{tmp_path}/values')
+    Helm("/etc/kubeconfig", "site", told).install(STEP)
+    assert (tmp_path / "words").read_text() == (
+        "upgrade --install spiderpool spiderpool --namespace spiderpool --create-namespace --values - --timeout 15m "
+        "--version 1.2.3 --repo https://charts.example.com --kubeconfig /etc/kubeconfig --kube-context site\n"
+    )
+    assert json.loads((tmp_path / "values").read_text()) == {"ipam": {"enableIPv6": False}}
+
+
+def test_a_chart_of_an_oci_registry_is_named_by_its_address() -> None:
+    step = Install(CHART, ChartSource("x", "oci://registry.example.com/charts"), None)
+    words = Helm().words(step)
+    assert words[3] == "oci://registry.example.com/charts/x"
+    assert not {"--repo", "--version", "--kubeconfig"} & set(words)
+
+
+def test_helms_own_words_are_told_when_it_fails(tmp_path: Path) -> None:
+    fails = program(tmp_path, "echo 'Error: UPGRADE FAILED: another operation is in progress' >&2; exit 1")
+    with pytest.raises(
+        HelmError, match=r"chart spiderpool: Error: UPGRADE FAILED: another .*: `helm rollback spiderpool --namespace"
+    ):
+        Helm(program=fails).install(STEP)
+
+
+def test_a_machine_without_helm_is_told_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(HelmError, match=r"chart spiderpool needs the program .*; install it, or say --skip spiderpool"):
+        Helm(program=str(tmp_path / "none")).install(STEP)
+
+
+NAMESPACE = "charts"
+MAP = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {value: {{ required "say a value" .Values.value | quote }}}
+"""
+HOOK = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-upgrade}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      automountServiceAccountToken: false
+      containers: [{name: main, image: example.com/x}]
+"""
+
+
+@pytest.fixture
+def client(api_server: Path) -> Iterator[Client]:
+    with connect(str(api_server)) as found:
+        yield found
+
+
+@pytest.fixture
+def installer(helm: str, api_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Helm:
+    """Helm on the real API server, with folders of its own."""
+    for name in ("CACHE", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"HELM_{name}_HOME", str(tmp_path / name))
+    return Helm(str(api_server), program=helm)
+
+
+def chart(folder: Path, **templates: str) -> str:
+    """A chart of these templates."""
+    (folder / "chart" / "templates").mkdir(parents=True, exist_ok=True)
+    (folder / "chart" / "Chart.yaml").write_text("apiVersion: v2\nname: tiny\nversion: 1.0.0\n")
+    for name, text in templates.items():
+        (folder / "chart" / "templates" / f"{name}.yaml").write_text(text)
+    return str(folder / "chart")
+
+
+def tiny(release: str, path: str, **values: Any) -> Install:
+    return Install(Chart(release, NAMESPACE, values), ChartSource(path), None)
+
+
+def releases(client: Client, name: str) -> list[Object]:
+    return list(client.list("v1", "Secret", NAMESPACE, selector=f"owner=helm,name={name}"))
+
+
+def test_a_chart_is_installed_then_upgraded_with_the_values_of_the_stack(
+    client: Client, installer: Helm, tmp_path: Path
+) -> None:
+    path = chart(tmp_path, map=MAP)
+    for value in ("1", "2 {{ not a template }}"):
+        installer.install(tiny("upgraded", path, value=value))
+        assert client.get("v1", "ConfigMap", "upgraded", NAMESPACE)["data"] == {"value": value}
+    assert len(releases(client, "upgraded")) == 2
+
+
+@pytest.mark.parametrize(
+    ("template", "values", "said"),
+    [
+        pytest.param(MAP, {}, "say a value", id="a value is missing"),
+        pytest.param(
+            "apiVersion: v1\nkind: Pott\nmetadata: {name: x}\n", {}, 'no matches for kind "Pott"', id="no crd"
+        ),
+        pytest.param(MAP.replace("{value", "{not valid"), {"value": "1"}, "Invalid value", id="refused by the server"),
+    ],
+)
+def test_a_chart_that_fails_is_told_in_helms_words_with_where_to_look(  # noqa: PLR0913, PLR0917 - three fixtures, a row of three
+    installer: Helm, tmp_path: Path, request: pytest.FixtureRequest, template: str, values: dict[str, str], said: str
+) -> None:
+    release = f"fails-{request.node.callspec.id.replace(' ', '-')}"
+    with pytest.raises(HelmError) as caught:
+        installer.install(tiny(release, chart(tmp_path, map=template), **values))
+    assert said in str(caught.value)
+    assert str(caught.value).endswith(f"; `helm status {release} --namespace {NAMESPACE}` says more")
+
+
+def test_a_release_that_a_killed_helm_left_pending_is_told_with_the_way_out(
+    client: Client, installer: Helm, tmp_path: Path
+) -> None:
+    installer.install(tiny("killed", chart(tmp_path, map=MAP), value="1"))
+    path = chart(tmp_path, map=MAP, hook=HOOK)
+    words = installer.words(tiny("killed", path, value="2"))
+    with subprocess.Popen([installer.program, *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        running.stdin.write(b'{"value": "2"}')
+        running.stdin.close()
+        pending(client, "killed")
+        os.kill(running.pid, signal.SIGKILL)
+    with pytest.raises(
+        HelmError, match=r"in progress; helm was ended in the middle: `helm rollback killed --namespace"
+    ):
+        installer.install(tiny("killed", path, value="2"))
+    subprocess.run(
+        [installer.program, "rollback", "killed", "--namespace", NAMESPACE, *words[-2:]], check=True, timeout=60
+    )
+    installer.install(tiny("killed", chart(tmp_path, hook=""), value="3"))
+    assert client.get("v1", "ConfigMap", "killed", NAMESPACE)["data"] == {"value": "3"}
+
+
+def pending(client: Client, name: str) -> None:
+    """Until helm has written down that it is at work and waits for its hook."""
+    deadline = time.monotonic() + 60
+    while client.find("batch/v1", "Job", f"{name}-hook", NAMESPACE) is None:
+        assert time.monotonic() < deadline, "helm did not get to its hook"

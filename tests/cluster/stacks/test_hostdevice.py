@@ -1,0 +1,121 @@
+"""network-operator-hostdevice: one port, one resource, one network, one pool a rail; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cluster.stacks.sites import NODE_SUBNET, POINT_TO_POINT, SHARED, SITES, alike, planned, unlike
+from trackbed.cluster.stacks import stack
+from trackbed.cluster.stacks.objects import Manifest
+from trackbed.cluster.stacks.stack import objects
+from trackbed.fabric.plan.plan import Plan
+
+NAME = "network-operator-hostdevice"
+STACK = stack(NAME)
+
+
+def of_kind(plan: Plan, kind: str) -> list[Manifest]:
+    return [one for one in objects(STACK, plan) if one["kind"] == kind]
+
+
+def test_resource_network_and_pool_of_a_rail_meet() -> None:
+    plan = planned(NAME, alike(2, 2), 2)
+    access = STACK.access(plan)
+    (policy,) = of_kind(plan, "NicClusterPolicy")
+    listed = json.loads(policy["spec"]["sriovDevicePlugin"]["config"])["resourceList"]
+    counted = [f"{one['resourcePrefix']}/{one['resourceName']}" for one in listed]
+    networks = of_kind(plan, "HostDeviceNetwork")
+    assert counted == [name for name, _ in access.resources] == [one["spec"]["resourceName"] for one in networks]
+    assert [one.name for one in access.networks] == [one["metadata"]["name"] for one in networks]
+    pools = [one["metadata"]["name"] for one in of_kind(plan, "CIDRPool")]
+    assert pools == [json.loads(one["spec"]["ipam"])["poolName"] for one in networks]
+
+
+def test_a_pod_is_told_the_ports_own_rdma_devices() -> None:
+    assert [str(hca) for hca in STACK.access(planned(NAME, alike(2, 2), 2)).hcas] == ["rail0:1:0", "rail1:1:1"]
+
+
+def test_unlike_nodes_have_resource_lists_of_their_own() -> None:
+    plan = planned(NAME, unlike(), 8)
+    (policy,) = of_kind(plan, "NicClusterPolicy")
+    assert "sriovDevicePlugin" not in policy["spec"]  # the operator's webhook refuses it in both
+    first, second = of_kind(plan, "NicNodePolicy")
+    addresses = [
+        [
+            entry["selectors"]["pciAddresses"]
+            for entry in json.loads(one["spec"]["sriovDevicePlugin"]["config"])["resourceList"]
+        ]
+        for one in (first, second)
+    ]
+    assert addresses[0][1] == addresses[1][0] == ["0000:20:00.0"]
+    assert second["spec"]["nodeSelector"] == {"trackbed.dev/fabric": "train", "trackbed.dev/group": "1"}
+
+
+def test_both_ip_versions_have_a_pool_and_the_network_takes_both() -> None:
+    plan = planned(NAME, alike(2, 2), 2, dual=True)
+    pools = {one["metadata"]["name"]: one["spec"] for one in of_kind(plan, "CIDRPool")}
+    assert list(pools) == ["rail0", "rail1", "rail0-ipv6", "rail1-ipv6"]
+    assert pools["rail1-ipv6"]["perNodeNetworkPrefix"] == 127
+    assert pools["rail1-ipv6"]["staticAllocations"][1] == {
+        "gateway": "fd00:10:8000::3",
+        "nodeName": "gpu-1",
+        "prefix": "fd00:10:8000::2/127",
+    }
+    network = of_kind(plan, "HostDeviceNetwork")[0]
+    assert json.loads(network["spec"]["ipam"])["poolName"] == "rail0,rail0-ipv6"
+
+
+P2P = {"addressing": POINT_TO_POINT}
+MANY = {**P2P, "nodesPerUnit": 128}
+OLD = {**P2P, "kubernetes": {"versions": {"nvidia-network-operator": "v26.1.2"}}}
+
+
+@pytest.mark.parametrize(
+    ("site", "nodes", "message"),
+    [
+        pytest.param(
+            {"addressing": SHARED},
+            alike(2, 8),
+            "scheme shared-subnet is for ports that pods share, this stack hands the ports themselves to pods; write "
+            "scheme point-to-point, or take network-operator-sriov or network-operator-macvlan",
+            id="shared subnet",
+        ),
+        pytest.param(
+            {"addressing": NODE_SUBNET},
+            alike(2, 8),
+            "scheme node-subnet is for ports that pods share, this stack hands the ports themselves to pods; write "
+            "scheme point-to-point, or take network-operator-sriov or network-operator-macvlan",
+            id="node subnet",
+        ),
+        pytest.param(
+            {**P2P, "linkType": "infiniband"},
+            alike(2, 8),
+            "this stack is for Ethernet; see network-operator-ib-sriov",
+            id="InfiniBand",
+        ),
+        pytest.param(
+            OLD,
+            unlike(),
+            "nvidia-network-operator v26.1.2 has one resource list for all nodes, and these nodes have their ports at "
+            "different addresses; take v26.4.0 or newer, which has NicNodePolicy",
+            id="unlike nodes before NicNodePolicy",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    site: dict[str, Any], nodes: list[dict[str, Any]], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SITES, NAME, site)
+    assert [problem.message for problem in STACK.refusals(planned(NAME, nodes, 8))] == [message]
+
+
+def test_a_pool_for_more_nodes_than_etcd_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SITES, NAME, MANY)
+    assert list(STACK.refusals(planned(NAME, alike(8000, 1), 1))) == []
+    (problem,) = STACK.refusals(planned(NAME, alike(12_500, 1), 1))
+    assert problem.message.startswith(
+        "CIDRPool 'rail0' with 12500 entries would take 2.2 MB with its status; etcd takes"
+    )

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from trackbed.cluster.stacks.manifest_yaml import documents
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+TRICKY = st.sampled_from(
+    r"""yes|0x1|1e3|0000:16:00.0|10:20:30|a: b|-|=x|==a:1:0,b:1:1|172.16.0.0/12|1.5|12:30|#x|a #b|null|~|fd00::/32
+2026-11-21|0o17|<<""".replace("\n", "|").split("|")
+)
+LINES = st.sampled_from(("a\nb\n", "a\n b\n\n", " a\n", "a\tb\n", "\n", "a\n\nb\n", "a\nb"))
+LEAVES = st.one_of(TEXT, TRICKY, LINES, st.integers(), st.booleans(), st.none())
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT | TRICKY, inner), max_leaves=12)
+
+
+@given(st.dictionaries(TEXT | TRICKY, VALUES, min_size=1))
+def test_readers_of_both_yaml_versions_get_back_what_was_written(value: dict[str, Any]) -> None:
+    written = "".join(documents([value]))
+    assert yaml.load(written, yaml.CSafeLoader) == value
+    assert YAML(typ="safe", pure=True).load(written) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("172.16.0.0/31", "k: 172.16.0.0/31"),
+        ("0000:7a:00.0", 'k: "0000:7a:00.0"'),
+        ("nvidia.com/rail0", "k: nvidia.com/rail0"),
+        ("on", 'k: "on"'),
+        ("0x8001", 'k: "0x8001"'),
+        (True, "k: true"),
+        ({}, "k: {}"),
+        ([], "k: []"),
+    ],
+    ids=str,
+)
+def test_a_value_is_quoted_only_where_a_reader_could_mistake_it(value: object, line: str) -> None:
+    assert list(documents([{"k": value}])) == [f"---\n{line}\n"]
+
+
+def test_text_of_several_lines_is_a_block_that_people_can_read() -> None:
+    (written,) = documents([{"spec": {"config": '{\n  "type": "macvlan"\n}\n'}}])
+    assert written == '---\nspec:\n  config: |\n    {\n      "type": "macvlan"\n    }\n'

@@ -1,0 +1,58 @@
+"""Rights to apply a stack, against a real API server that knows every kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.stacks.sites import alike, planned
+from trackbed.cluster.api.client import Client
+from trackbed.cluster.stacks import MODULES, stack
+from trackbed.cluster.stacks.rights import plural, rights, role
+
+OWN = [name for name in MODULES if stack(name).has_objects and name != "native"]
+
+
+SERVED = [name for name in OWN if name != "openshift"]
+"""OpenShift's own NodeFeatureRule comes with its operator alone."""
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_every_kind_of_a_role_is_one_that_a_server_serves_under_that_name(cluster: Client, name: str) -> None:
+    for rule in rights(stack(name), planned(name, alike(2, 2), 2)):
+        (group,) = rule["apiGroups"]
+        for resource in rule["resources"]:
+            assert cluster.called(f"{resource}.{group}" if group else resource).plural == resource
+
+
+def test_what_is_waited_for_is_read_and_what_is_applied_is_written() -> None:
+    rules = rights(stack("sriov-operator"), planned("sriov-operator", alike(2, 2), 2))
+    own = [(rule["resources"], rule["verbs"]) for rule in rules if rule["apiGroups"] == ["sriovnetwork.openshift.io"]]
+    written = ["sriovnetworknodepolicies", "sriovnetworkpoolconfigs", "sriovnetworks", "sriovoperatorconfigs"]
+    assert own == [
+        (written, ["get", "list", "create", "patch", "delete"]),
+        (["sriovnetworknodestates"], ["get", "list"]),
+    ]
+
+
+def test_namespaces_are_never_to_be_deleted() -> None:
+    rules = rights(stack("openshift"), planned("openshift", alike(2, 2), 2))
+    (verbs,) = [rule["verbs"] for rule in rules if "namespaces" in rule["resources"]]
+    assert verbs == ["get", "list", "create", "patch"]
+
+
+def test_a_role_is_bound_to_the_account() -> None:
+    _, binding = role(stack("sriov-operator"), planned("sriov-operator", alike(2, 2), 2), "there:who")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "who", "namespace": "there"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("IPPool", "ippools"),
+        ("NicClusterPolicy", "nicclusterpolicies"),
+        ("DeviceClass", "deviceclasses"),
+        ("DeviceAttributes", "deviceattributes"),
+    ],
+)
+def test_a_kind_as_paths_have_it(kind: str, name: str) -> None:
+    assert plural(kind) == name

@@ -1,0 +1,17 @@
+"""A client of the API server of the tests, without the CRDs of others: nothing here needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trackbed.cluster.api.client import Client, connect
+
+
+@pytest.fixture(scope="session")
+def client(api_server: Path) -> Iterator[Client]:
+    """The API server as its administrator sees it."""
+    with connect(str(api_server)) as found:
+        yield found

@@ -1,0 +1,127 @@
+"""A webhook on loopback, as the API server of the tests calls it; and what it knows."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tests.cluster.webhook.values import pod
+from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.daemon.listening import Address
+from trackbed.cluster.webhook.certificates import Held, renewed
+from trackbed.cluster.webhook.configuration import Where
+from trackbed.cluster.webhook.keeping import publish
+from trackbed.cluster.webhook.known import Known, Namespace, namespace_of
+from trackbed.cluster.webhook.server import serving, show, tls_context
+
+SECONDS = 30.0
+"""How long the API server may take to know a webhook; it takes less than one."""
+
+
+@dataclass
+class Fixed:
+    """A `server.Source` whose value the test sets; namespaces are asked of the API server."""
+
+    client: Client | None = None
+    known: Known | None = field(default_factory=Known)
+    error: Exception | None = None
+
+    async def namespace(self, name: str) -> Namespace:
+        """As `server.Source` has it."""
+        if self.error is not None:
+            raise self.error
+        if self.client is None:
+            return Namespace()
+        found = await asyncio.to_thread(self.client.find, "v1", "Namespace", name)
+        return namespace_of(found or {})
+
+
+class Webhook:
+    """One that serves in a thread of its own, until `stop`."""
+
+    def __init__(self, source: Fixed, held: Held | None = None) -> None:
+        self.held = held or renewed(None, ("127.0.0.1",), datetime.now(UTC))
+        self.tls = tls_context()
+        show(self.tls, self.held.certificate + self.held.key)
+        self._source, self._loop = source, asyncio.new_event_loop()
+        self._ready, self._end = threading.Event(), asyncio.Event()
+        self.port, self._stopped = 0, False
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(SECONDS)
+
+    async def _serve(self) -> None:
+        async with serving(self._source, self.tls, Address("127.0.0.1", self.port)) as self.port:
+            self._ready.set()
+            await self._end.wait()
+
+    @property
+    def where(self) -> Where:
+        """How the API server reaches it."""
+        return Where(url=f"https://127.0.0.1:{self.port}")
+
+    def stop(self) -> None:
+        """Serve no more; the port answers nobody. Doing it twice is fine."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+        with warnings.catch_warnings():  # TLS may still wait for the API server to say goodbye
+            warnings.simplefilter("ignore", ResourceWarning)
+            self._loop.close()
+            del self._loop, self._thread, self._end
+            gc.collect()
+
+
+@contextmanager
+def registered(client: Client, known: Known) -> Iterator[Webhook]:
+    """A webhook that the API server calls; neither is left afterwards."""
+    webhook = Webhook(Fixed(client, known))
+    try:
+        publish(client, webhook.where, webhook.held.bundle)
+        await_called(client)
+        yield webhook
+    finally:
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            client.delete(
+                {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "trackbed"}}
+            )
+        webhook.stop()
+
+
+def await_called(client: Client) -> None:
+    """Wait until the API server sends pods to both of our webhooks."""
+    make_namespace(client, "default")
+    one = pod(annotations={"trackbed.dev/rails": "wrong"})
+    deadline = time.monotonic() + SECONDS
+    while not refusal(client, one):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def make_namespace(
+    client: Client, name: str, annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None
+) -> None:
+    """A namespace and the service account that pods need; without controllers nobody else makes it."""
+    metadata = {"name": name, "annotations": annotations or {}, "labels": labels or {}}
+    client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}, force=True)
+    client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}})
+
+
+def refusal(client: Client, one: Object) -> str:
+    """Why an object is refused, empty if it is not."""
+    try:
+        client.create(one, dry_run=True)
+    except RefusedError as error:
+        return error.message
+    return ""

@@ -1,0 +1,96 @@
+"""Replicas share one authority in a Secret, and write its bundle where the API server reads it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.cluster.webhook.live import make_namespace
+from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.webhook.configuration import Where
+from trackbed.cluster.webhook.keeping import MANAGER, SECRET, keep, publish
+
+SPACE = "keeps-certificates"
+NAMES = ("trackbed-webhook.keeps-certificates.svc",)
+KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+API = "admissionregistration.k8s.io/v1"
+
+
+@pytest.fixture
+def space(client: Client) -> Iterator[Client]:
+    """A namespace without our Secret, a cluster without our configurations, also afterwards."""
+    make_namespace(client, SPACE)
+    yield client
+    client.delete({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SPACE}})
+    for kind in KINDS:
+        client.delete({"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}})
+
+
+def test_many_replicas_at_once_hold_the_same(space: Client) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        held = list(pool.map(lambda _: keep(space, SPACE, NAMES), range(6)))
+    assert len(set(held)) == 1
+    assert keep(space, SPACE, NAMES) == held[0]
+
+
+def test_a_secret_that_is_none_of_ours_is_made_one(space: Client) -> None:
+    held = keep(space, SPACE, NAMES)
+    broken = {"ca.crt": base64.b64encode(b"no certificate").decode()}
+    secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SPACE}}
+    space.apply(secret | {"type": "Opaque", "data": broken}, manager="somebody", force=True)
+    again = keep(space, SPACE, NAMES)
+    assert again.authority != held.authority
+    assert keep(space, SPACE, NAMES) == again
+
+
+def test_many_replicas_that_renew_at_once_hold_the_same(space: Client) -> None:
+    keep(space, SPACE, NAMES)
+    others = ("other.svc",)
+    with ThreadPoolExecutor(6) as pool:
+        held = list(pool.map(lambda _: keep(space, SPACE, others), range(6)))
+    assert set(held) == {keep(space, SPACE, others)}
+
+
+def webhooks(client: Client) -> list[dict[str, Any]]:
+    return [one for kind in KINDS for one in client.get(API, kind, "trackbed")["webhooks"]]
+
+
+def test_the_configurations_are_valid_and_hold_the_bundle(space: Client) -> None:
+    publish(space, Where(SPACE), b"-----BEGIN CERTIFICATE-----\n")
+    found = webhooks(space)
+    assert {one["clientConfig"]["service"]["namespace"] for one in found} == {SPACE}
+    assert {base64.b64decode(one["clientConfig"]["caBundle"]) for one in found} == {b"-----BEGIN CERTIFICATE-----\n"}
+
+
+def test_a_bundle_that_another_writes_stays(space: Client) -> None:
+    publish(space, Where(SPACE), None)
+    theirs = base64.b64encode(b"theirs").decode()
+    for kind in KINDS:
+        one = space.get(API, kind, "trackbed")
+        for webhook in one["webhooks"]:
+            webhook["clientConfig"]["caBundle"] = theirs
+        held = {"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}, "webhooks": one["webhooks"]}
+        space.apply(held, manager="cainjector", force=True)
+    publish(space, Where(SPACE), None)
+    assert {one["clientConfig"]["caBundle"] for one in webhooks(space)} == {theirs}
+    assert MANAGER in {one["manager"] for one in space.get(API, KINDS[0], "trackbed")["metadata"]["managedFields"]}
+
+
+@pytest.mark.parametrize(
+    ("bundle", "annotations"),
+    [
+        pytest.param(None, {"cert-manager.io/inject-ca-from": f"{SPACE}/trackbed-webhook"}, id="another's"),
+        pytest.param(b"ours", {}, id="our own"),
+    ],
+)
+def test_cert_managers_injector_is_asked_for_an_authority_that_is_not_ours(
+    space: Client, bundle: bytes | None, annotations: dict[str, str]
+) -> None:
+    publish(space, Where(SPACE), None)
+    publish(space, Where(SPACE), bundle)
+    told = [space.get(API, kind, "trackbed")["metadata"].get("annotations", {}) for kind in KINDS]
+    assert told == [annotations] * 2

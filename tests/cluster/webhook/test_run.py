@@ -1,0 +1,104 @@
+"""The webhook as a program, in this process: certificates that change while it runs, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import signal
+import ssl
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.webhook.live import make_namespace
+from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.live import connect
+from trackbed.cluster.daemon.listening import Address
+from trackbed.cluster.webhook import run as program
+from trackbed.cluster.webhook.certificates import Held, renewed
+from trackbed.cluster.webhook.configuration import Where
+from trackbed.cluster.webhook.keeping import SECRET
+from trackbed.cluster.webhook.run import Manner, run
+
+API = "admissionregistration.k8s.io/v1"
+KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+SPACE = "runs-the-webhook"
+SECONDS = 30.0
+
+
+@pytest.fixture
+def space(client: Client) -> Iterator[Client]:
+    """A namespace for the Secret; neither it nor our configurations are left."""
+    make_namespace(client, SPACE)
+    yield client
+    client.delete({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SPACE}})
+    for kind in KINDS:
+        client.delete({"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}})
+
+
+def write(folder: Path) -> str:
+    """A certificate of others in a folder; as PEM."""
+    held: Held = renewed(None, ("127.0.0.1",), datetime.now(UTC))
+    (folder / "tls.key").write_bytes(held.key)
+    (folder / "tls.crt").write_bytes(held.certificate)
+    return held.certificate.decode()
+
+
+def while_it_runs(api_server: Path, client: Client, manner: Manner, check: Callable[[int], None]) -> None:
+    """Run the webhook, check something of the port it serves, and have it end by a signal."""
+    checks: list[asyncio.Task[None]] = []
+
+    def ready(port: int) -> None:
+        checks.append(asyncio.create_task(asyncio.to_thread(check, port)))
+        checks[0].add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGTERM))
+
+    async def whole() -> None:
+        async with asyncio.timeout(SECONDS):
+            await run(connect(str(api_server)), client, manner, ready)
+        await checks[0]
+
+    asyncio.run(whole())
+
+
+def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
+    api_server: Path, space: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "FILES_SECONDS", 0.01)
+    first = write(tmp_path)
+
+    def check(port: int) -> None:
+        assert ssl.get_server_certificate(("127.0.0.1", port)) == first
+        (tmp_path / "tls.key").write_text("broken")
+        for _ in range(20):
+            assert ssl.get_server_certificate(("127.0.0.1", port)) == first
+        second = write(tmp_path)
+        assert any(ssl.get_server_certificate(("127.0.0.1", port)) == second for _ in range(2000))
+
+    while_it_runs(
+        api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1"), tmp_path), check
+    )
+
+
+def test_configurations_that_somebody_deletes_are_written_again(
+    api_server: Path, space: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "OWN_SECONDS", 0.01)
+
+    def check(_: int) -> None:
+        one = {"apiVersion": API, "kind": KINDS[0], "metadata": {"name": "trackbed"}}
+        space.delete(one)
+        assert any(space.find(API, KINDS[0], "trackbed") for _ in range(2000))
+
+    while_it_runs(api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1")), check)
+
+
+def test_it_shows_what_its_secret_holds(api_server: Path, space: Client) -> None:
+    def check(port: int) -> None:
+        secret = space.get("v1", "Secret", SECRET, SPACE)
+        shown = ssl.get_server_certificate(("127.0.0.1", port))
+        assert base64.b64decode(secret["data"]["tls.crt"]).decode() == shown
+
+    while_it_runs(api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE)), check)

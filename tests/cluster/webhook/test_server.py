@@ -1,0 +1,208 @@
+"""HTTPS on loopback: what is answered to whom, and certificates that change under open connections."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.cluster.webhook.live import Fixed, Webhook
+from tests.cluster.webhook.values import fabric, pod
+from trackbed.cluster.api.errors import UnreachableError
+from trackbed.cluster.webhook.certificates import renewed
+from trackbed.cluster.webhook.known import Known, Namespace
+from trackbed.cluster.webhook.server import BODY_BYTES, CertificateError, show
+
+KNOWN = Known({"train": fabric("train", "spiderpool", 4)}, namespaces={"default": Namespace()})
+
+
+@pytest.fixture
+def source() -> Fixed:
+    return Fixed(known=KNOWN)
+
+
+@pytest.fixture
+def webhook(source: Fixed) -> Iterator[Webhook]:
+    one = Webhook(source)
+    yield one
+    one.stop()
+
+
+def connected(webhook: Webhook, **more: Any) -> http.client.HTTPSConnection:
+    trust = ssl.create_default_context(cadata=webhook.held.bundle.decode())
+    for name, value in more.items():
+        setattr(trust, name, value)
+    return http.client.HTTPSConnection("127.0.0.1", webhook.port, timeout=20, context=trust)
+
+
+def asked(webhook: Webhook, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    connection = connected(webhook)
+    try:
+        connection.request("GET" if body is None else "POST", path, body)
+        told = connection.getresponse()
+        return told.status, told.read()
+    finally:
+        connection.close()
+
+
+def review(one: dict[str, Any], uid: str = "u-1", **more: Any) -> bytes:
+    request = {"uid": uid, "operation": "CREATE", "namespace": "default", "object": one, **more}
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def test_a_review_is_answered_with_a_patch_a_warning_and_an_audit_annotation(webhook: Webhook) -> None:
+    status, body = asked(webhook, "/pods?timeout=3s", review(pod(annotations={"trackbed.dev/rails": "1"})))
+    answer = json.loads(body)
+    assert (status, answer["apiVersion"], answer["kind"]) == (200, "admission.k8s.io/v1", "AdmissionReview")
+    told = answer["response"]
+    assert (told["uid"], told["allowed"], told["patchType"]) == ("u-1", True, "JSONPatch")
+    paths = [one["path"] for one in json.loads(base64.b64decode(told["patch"]))]
+    assert "/spec/containers/0/resources/limits/spidernet.io~1rail0" in paths
+    assert told["warnings"] == [
+        "rail 0 of train by spiderpool: added 1 network, 1 resource, 6 variables, IPC_LOCK, /dev/shm, node selector"
+    ]
+    assert told["auditAnnotations"] == {
+        "rails": "rail 0 of train by spiderpool",
+        "asked": "pod trackbed.dev/rails: 1",
+        "added": "1 network, 1 resource, 6 variables, IPC_LOCK, /dev/shm, node selector",
+    }
+
+
+def test_a_dry_run_is_answered_alike(webhook: Webhook) -> None:
+    one = pod(annotations={"trackbed.dev/rails": "1"})
+    assert asked(webhook, "/pods", review(one, dryRun=True)) == asked(webhook, "/pods", review(one))
+
+
+def test_the_last_look_refuses_a_pod_that_lost_its_rails(webhook: Webhook) -> None:
+    status, body = asked(webhook, "/pods/last", review(pod(annotations={"trackbed.dev/rails": "all"})))
+    told = json.loads(body)["response"]
+    assert (status, told["allowed"], told["status"]["code"]) == (200, False, 422)
+    assert told["status"]["message"] == (
+        "the pod asks for rails and lacks network default/rail0 as interface rail0 and 7 more: try again; if it stays "
+        "so, another webhook takes it away after ours, or asks for rails too late"
+    )
+
+
+BODIES = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "JSON nested deep": b"[" * 100_000,
+    "not UTF-8": b'{"apiVersion": "\xff"}',
+    "another version": review({}).replace(b"k8s.io/v1", b"k8s.io/v1beta1"),
+    "no request": b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
+    "a list for an object": review({}).replace(b'"object": {}', b'"object": []'),
+    "an object nested deep": review({}).replace(
+        b'"object": {}', b'"object": {"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    ),
+}
+
+
+@pytest.mark.parametrize("path", ["/pods", "/pods/last", "/namespaces", "/fabrics", "/railnodes"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_what_is_no_review_is_refused(webhook: Webhook, path: str, body: bytes) -> None:
+    status, told = asked(webhook, path, body)
+    assert status == 400
+    assert b"Traceback" not in told
+
+
+SHAPES = {
+    "no metadata": {"spec": {"containers": [{"name": "main"}]}},
+    "annotations that are a list": {"metadata": {"annotations": []}, "spec": {}},
+    "no spec": {"metadata": {"annotations": {"trackbed.dev/rails": "all"}}},
+    "containers that are a text": {
+        "metadata": {"annotations": {"trackbed.dev/rails": "all"}},
+        "spec": {"containers": "main"},
+    },
+    "annotations that are numbers": {"metadata": {"annotations": {"trackbed.dev/rails": 7}}, "spec": {}},
+}
+
+
+@pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
+def test_a_pod_of_another_shape_gets_a_verdict(webhook: Webhook, one: dict[str, Any]) -> None:
+    status, told = asked(webhook, "/pods", review(one))
+    assert (status, "allowed" in json.loads(told)["response"]) == (200, True)
+
+
+def test_a_body_beyond_the_limit_is_refused_unread(webhook: Webhook) -> None:
+    assert asked(webhook, "/pods", b" " * (BODY_BYTES + 1))[0] == 413
+
+
+def test_nothing_is_reviewed_until_the_cluster_has_been_read(webhook: Webhook, source: Fixed) -> None:
+    source.known = None
+    assert [asked(webhook, path)[0] for path in ("/healthz", "/readyz")] == [200, 503]
+    assert asked(webhook, "/pods", review(pod()))[0] == 503
+    source.known = KNOWN
+    assert [asked(webhook, path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
+
+
+UNKNOWN = {
+    "nobody answers": (UnreachableError("no answer"), 503),
+    "nobody answers in time": (TimeoutError(), 504),
+}
+
+
+@pytest.mark.parametrize(("error", "status"), UNKNOWN.values(), ids=UNKNOWN)
+def test_a_namespace_that_cannot_be_read_is_no_namespace_without_a_wish(
+    webhook: Webhook, source: Fixed, error: Exception, status: int
+) -> None:
+    source.error = error
+    assert asked(webhook, "/pods", review(pod("elsewhere"), namespace="elsewhere"))[0] == status
+
+
+def test_tls_before_1_2_is_not_spoken(webhook: Webhook) -> None:
+    assert webhook.tls.minimum_version == ssl.TLSVersion.TLSv1_2
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        connection = connected(webhook, minimum_version=version, maximum_version=version)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read() == b"ok\n"
+        connection.close()
+
+
+def test_a_new_certificate_is_shown_to_new_connections_and_drops_no_old_one(webhook: Webhook) -> None:
+    old = connected(webhook)
+    old.request("GET", "/healthz")
+    old.getresponse().read()
+    kept = old.sock
+    fresh = renewed(None, ("127.0.0.1",), datetime.now(UTC))
+    show(webhook.tls, fresh.certificate + fresh.key)
+    old.request("GET", "/healthz")
+    assert (old.getresponse().read(), old.sock is kept) == (b"ok\n", True)
+    old.close()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        asked(webhook, "/healthz")
+    webhook.held = fresh
+    assert asked(webhook, "/healthz") == (200, b"ok\n")
+
+
+def test_a_certificate_that_is_none_leaves_the_one_that_is_shown(webhook: Webhook) -> None:
+    other = renewed(None, ("127.0.0.1",), datetime.now(UTC))
+    for wrong in (b"", b"no PEM", other.certificate, other.certificate + webhook.held.key):
+        with pytest.raises(CertificateError, match="certificate and key cannot be used"):
+            show(webhook.tls, wrong)
+    assert asked(webhook, "/healthz") == (200, b"ok\n")
+
+
+def test_connections_are_kept_open(webhook: Webhook) -> None:
+    connection = connected(webhook)
+    connection.connect()
+    kept = connection.sock
+    assert kept.selected_alpn_protocol() is None
+    for _ in range(3):
+        connection.request("POST", "/pods", review(pod()))
+        connection.getresponse().read()
+        assert connection.sock is kept
+    connection.close()
+
+
+def test_nobody_answers_after_the_end(source: Fixed) -> None:
+    one = Webhook(source)
+    one.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", one.port), 5)

@@ -1,0 +1,172 @@
+"""What reviews go by is read from a real API server, and stays in use while it does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.cluster.stacks.sites import HEAD, alike
+from tests.cluster.webhook.live import make_namespace
+from tests.kinds import installed
+from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
+from trackbed.cluster.api.live import Live, connect
+from trackbed.cluster.daemon.serving import until_one_ends
+from trackbed.cluster.webhook import watching
+from trackbed.cluster.webhook.known import Known, Namespace
+from trackbed.cluster.webhook.watching import Watched
+from trackbed.fabric.model.ranges import parse_range
+
+SECONDS = 30.0
+SPEC = {
+    "nodes": alike(4, 2),
+    "rails": 2,
+    "addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/16"},
+    "kubernetes": {"stack": "network-operator-macvlan"},
+}
+
+
+def own(kind: str, name: str, spec: dict[str, Any]) -> Object:
+    return {"apiVersion": HEAD["apiVersion"], "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+OBJECTS = [
+    own("Fabric", "train", SPEC),
+    own("Fabric", "full", SPEC | {"addressing": {"scheme": "shared-subnet", "ipv4": "10.64.0.0/29"}}),
+    own("Fabric", "services", SPEC | {"addressing": {"scheme": "shared-subnet", "ipv4": "10.0.0.0/20"}}),
+    own("RailNode", "gpu-0", {"fabric": "train", "slot": 3}),
+]
+
+
+@pytest.fixture
+def filled(client: Client) -> Iterator[Client]:
+    """The API server with our kinds, and some objects of them; without those afterwards."""
+    installed(client)
+    for one in OBJECTS:
+        client.apply(one)
+    client.apply(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.200.0.0/24"]}}
+    )
+    status = {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname", "address": "n"}]}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status}
+    client.apply(node, subresource="/status", manager="kubelet")
+    yield client
+    for one in (*OBJECTS, node):
+        client.delete(one)
+
+
+def while_followed(api_server: Path, act: Callable[[Watched], Awaitable[None]]) -> None:
+    """Do something while the cluster is followed."""
+
+    async def run() -> None:
+        async with connect(str(api_server)) as live:
+            source = Watched(live)
+
+            async def acted() -> None:
+                await source.begun()
+                await act(source)
+
+            await until_one_ends(source.follow(), acted())
+
+    asyncio.run(run())
+
+
+async def until(source: Watched, holds: Callable[[Known], bool]) -> Known:
+    """What is known, once something holds of it."""
+    async with asyncio.timeout(SECONDS):
+        while not (source.known and holds(source.known)):  # noqa: ASYNC110 - what is known is replaced, unannounced
+            await asyncio.sleep(0)
+    return source.known
+
+
+def test_the_cluster_is_known_whole(filled: Client, api_server: Path) -> None:
+    make_namespace(filled, "read", {"trackbed.dev/rails": "2"}, {"team": "a"})
+
+    async def act(source: Watched) -> None:
+        known = source.known
+        assert known is not None
+        planned = known.fabrics["train"]
+        assert (list(known.fabrics), planned.stack.name) == (["train"], "network-operator-macvlan")
+        assert {node.name: node.slot for node in planned.plan.nodes}["gpu-0"] == 3
+        assert "has room for" in known.broken["full"]
+        assert known.broken["services"].startswith("service range 10.0.0.0/24 overlaps")
+        assert known.slots["train"]["gpu-0"] == 3
+        space = known.namespaces["read"]
+        assert (space.annotations["trackbed.dev/rails"], space.labels["team"]) == ("2", "a")
+        assert known.ranges.services == (parse_range("10.0.0.0/24"),)
+        assert (known.ranges.pods, known.ranges.nodes) == (
+            (parse_range("10.200.0.0/24"),),
+            (parse_range("192.0.2.7/32"),),
+        )
+
+    while_followed(api_server, act)
+
+
+def test_a_plan_is_made_again_only_when_something_changed(filled: Client, api_server: Path) -> None:
+    async def act(source: Watched) -> None:
+        assert source.known is not None
+        first = source.known.fabrics["train"]
+        await asyncio.to_thread(make_namespace, filled, "another")
+        known = await until(source, lambda known: "another" in known.namespaces)
+        assert known.fabrics["train"] is first
+        await asyncio.to_thread(filled.apply, own("RailNode", "gpu-1", {"fabric": "train", "slot": 7}))
+        known = await until(source, lambda known: "gpu-1" in known.slots["train"])
+        assert {node.slot for node in known.fabrics["train"].plan.nodes} >= {3, 7}
+        filled.delete(own("RailNode", "gpu-1", {}))
+
+    while_followed(api_server, act)
+
+
+def test_a_namespace_that_is_not_known_yet_is_asked_for(filled: Client, api_server: Path) -> None:
+    make_namespace(filled, "read", {"trackbed.dev/rails": "2"}, {"team": "a"})
+
+    async def act(source: Watched) -> None:
+        assert (await source.namespace("read")).annotations == {"trackbed.dev/rails": "2"}
+        assert await source.namespace("nobody-has-this") == Namespace()
+
+    while_followed(api_server, act)
+
+
+class _Scripted(Live):
+    """A cluster that has nothing, or is away."""
+
+    def __init__(self, trouble: KubeError | None) -> None:
+        self.trouble = trouble
+
+    async def get(self, path: str, shape: type[Any], **params: str) -> Any:
+        """An empty list."""
+        del params
+        if self.trouble or "trackbed.dev" in path:
+            raise self.trouble or RefusedError(404, "NotFound", "no such kind", path)
+        return msgspec.convert({"metadata": {"resourceVersion": "1"}}, shape)
+
+    async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """Nothing happens."""
+        del path, params
+        await asyncio.Event().wait()
+        yield b""
+
+
+def test_a_cluster_without_our_kinds_has_no_fabrics() -> None:
+    async def run() -> None:
+        source = Watched(_Scripted(None))
+        await until_one_ends(source.follow(), source.begun())
+        assert source.known == Known()
+
+    asyncio.run(run())
+
+
+def test_a_cluster_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "START_SECONDS", 0.05)
+
+    async def run() -> None:
+        source = Watched(_Scripted(UnreachableError("no answer")))
+        with pytest.raises(KubeError, match="no answer"):
+            await until_one_ends(source.follow(), source.begun())
+
+    asyncio.run(run())
