@@ -19,7 +19,7 @@ import grpc
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.node import NAMESPACE, RAILS  # found by the line above
-from trackbed.agent.kubelet import messages, wire
+from trackbed.node.rails.kubelet import messages, wire
 
 
 class Kubelet:

@@ -6,7 +6,7 @@ from typing import Final
 
 from bench import runtime, trackbed_case, whole
 from bench.node import RAILS, Node, Pod, pods
-from trackbed.agent.client import status
+from trackbed.node.rails.client import status
 
 PODS: Final = 100
 _PREFIX: Final = 21  # room for 100 pods on each of 8 rails

@@ -20,12 +20,12 @@ from trackbed_lab.kubernetes.programs import SHIM
 
 from bench import kernel, runtime
 from bench.node import RAILS, Calls, Node, Pod
-from trackbed.agent.client import status
-from trackbed.agent.install import BUILT, install
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.fabric.plan.wire import write_node
+from trackbed.node.rails.client import status
+from trackbed.node.rails.install import BUILT, install
 
 Mode = Literal["macvlan", "move"]
 

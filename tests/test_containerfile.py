@@ -14,9 +14,10 @@ from trackbed_lab.kubernetes import build
 from trackbed_lab.kubernetes.programs import SHIM
 
 import trackbed
-from trackbed.agent.install import BUILT
+from trackbed.node.rails.install import BUILT
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(trackbed.__file__).parent
 TEXT = (ROOT / "Containerfile").read_text()
 OURS = [words.split() for words in re.findall(r"^COPY (?!--from)(.*)$", TEXT, re.MULTILINE)]
 [(_, PLACE)] = re.findall(r"^COPY --from=shim (\S+) (\S+)$", TEXT, re.MULTILINE)
@@ -28,7 +29,7 @@ def test_everything_that_it_copies_is_there() -> None:
 
 
 def test_the_executable_for_runtimes_is_put_where_the_agent_looks_for_it() -> None:
-    assert Path(trackbed.__file__).parents[2] / "src" / BUILT.relative_to(BUILT.parents[2]) == ROOT / PLACE
+    assert ROOT / "src" / BUILT.relative_to(PACKAGE.parent) == ROOT / PLACE
 
 
 def test_the_wheel_that_it_builds_has_the_executable(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_the_wheel_that_it_builds_has_the_executable(tmp_path: Path) -> None:
     subprocess.run(argv, cwd=source, check=True, capture_output=True, timeout=120)
     [wheel] = tmp_path.glob("*.whl")
     with ZipFile(wheel) as packed:
-        assert packed.read(str(BUILT.relative_to(BUILT.parents[2]))) == (source / PLACE).read_bytes()
+        assert packed.read(str(BUILT.relative_to(PACKAGE.parent))) == (source / PLACE).read_bytes()
 
 
 def copied(here: Path, there: Path) -> None:
@@ -50,12 +51,13 @@ def copied(here: Path, there: Path) -> None:
     if here.is_dir():
         shutil.copytree(here, there, ignore=shutil.ignore_patterns("__pycache__"))
     else:
+        there.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(here, there)
 
 
 def test_its_languages_are_new_enough() -> None:
     [go] = re.findall(r"golang:([0-9.]+)", TEXT)
-    [needed] = re.findall(r"^go ([0-9.]+)$", (ROOT / "src/trackbed/cni/go/go.mod").read_text(), re.MULTILINE)
+    [needed] = re.findall(r"^go ([0-9.]+)$", (ROOT / "src/trackbed/node/cni/go/go.mod").read_text(), re.MULTILINE)
     pythons = set(re.findall(r"python:([0-9.]+)", TEXT))
     assert numbers(go) >= numbers(needed)
     assert len(pythons) == 1

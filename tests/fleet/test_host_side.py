@@ -106,7 +106,7 @@ def test_wrong_words_are_refused_before_any_host_is_asked(fabric: Path, words: t
 def test_only_persist_none_leaves_every_file_alone(
     node: NodePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, persist: str, kept: bool
 ) -> None:
-    """What apply itself makes of `until_reboot` is tried on real namespaces in tests/hosts."""
+    """What apply itself makes of `until_reboot` is tried on real namespaces in tests/host."""
     asked: dict[str, Any] = {}
 
     def refused(*_: object, until_reboot: bool) -> None:

@@ -26,12 +26,12 @@ from trackbed_lab.vm.channel import ChannelError, execute
 from trackbed_lab.vm.machine import Shape
 
 from tests.lab import servers
-from trackbed.agent.protocol import STATUS_REQUEST
 from trackbed.cluster.api.client import Client, Object, connect
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
 from trackbed.cluster.stacks.stack import objects
+from trackbed.node.rails.protocol import STATUS_REQUEST
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trackbed_lab.kubernetes import job
 
-from tests.agent.node import FABRIC
+from tests.node.rails.node import FABRIC
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 

@@ -94,12 +94,12 @@ def run(
     """
     import logging
 
-    from trackbed.agent.journal import JournalError
-    from trackbed.agent.plan_file import PlanFile
-    from trackbed.agent.presence import Presence
-    from trackbed.agent.run import Places
-    from trackbed.agent.run import run as serve
     from trackbed.fabric.model.problems import SpecError
+    from trackbed.node.rails.journal import JournalError
+    from trackbed.node.rails.plan_file import PlanFile
+    from trackbed.node.rails.presence import Presence
+    from trackbed.node.rails.run import Places
+    from trackbed.node.rails.run import run as serve
 
     if (cni_bin is None) != (cni_conf is None):
         refuse("--cni-bin and --cni-conf go together: an executable that nobody calls, or a call of none, helps nobody")
@@ -144,7 +144,7 @@ def status(socket_file: Path, form: str) -> None:
       trackbed agent status
       trackbed agent status -o json
     """
-    from trackbed.agent.client import status as ask
+    from trackbed.node.rails.client import status as ask
 
     try:
         found = ask(socket_file)
@@ -181,8 +181,8 @@ def install_cni(folder: Path, socket_file: Path, conflist: Path | None, python: 
       trackbed agent install-cni /opt/cni/bin
       trackbed agent install-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
     """
-    from trackbed.agent.chain import ChainError, chain
-    from trackbed.agent.install import install
+    from trackbed.node.rails.chain import ChainError, chain
+    from trackbed.node.rails.install import install
 
     try:
         click.echo(install(folder, socket_file, python))
@@ -212,8 +212,8 @@ def remove_cni(folder: Path, conflist: Path | None, networks: Path | None, stay:
       trackbed agent remove-cni /opt/cni/bin --chain /etc/cni/net.d/10-flannel.conflist
       trackbed agent remove-cni /opt/cni/bin --networks /etc/cni/net.d
     """
-    from trackbed.agent.chain import ChainError, unchain, unchain_all
-    from trackbed.agent.install import NAME
+    from trackbed.node.rails.chain import ChainError, unchain, unchain_all
+    from trackbed.node.rails.install import NAME
 
     try:
         if conflist is not None:
@@ -302,7 +302,7 @@ def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
 
     from trackbed.cluster.api.errors import ConfigurationError
     from trackbed.cluster.api.live import connect
-    from trackbed.prepare.run import BOOT_ID, serve
+    from trackbed.node.sync.run import BOOT_ID, serve
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request

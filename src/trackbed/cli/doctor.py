@@ -55,13 +55,13 @@ def command(
     """
     from functools import partial
 
-    from trackbed.agent.client import status
     from trackbed.cli.findings import show
     from trackbed.cli.inventories import machine_below
     from trackbed.doctor.doctor import diagnose
     from trackbed.doctor.gather import Patience
     from trackbed.doctor.look import Subject, look
     from trackbed.kernel.netlink.codec import NetlinkError
+    from trackbed.node.rails.client import status
 
     planned = read_plan(fabric_file)
     machine, node = machine_below(root, netns), node_of(planned, node_name)

@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from trackbed.agent.client import status
-from trackbed.agent.install import install
 from trackbed.doctor.doctor import Diagnosis, diagnose
 from trackbed.doctor.gather import Patience
 from trackbed.doctor.lint import lint
@@ -44,6 +42,8 @@ from trackbed.host.transaction.files import renderer
 from trackbed.kernel.netlink.addresses import list_addresses
 from trackbed.kernel.netlink.links import End, create_veth
 from trackbed.kernel.netlink.sockets import Socket
+from trackbed.node.rails.client import status
+from trackbed.node.rails.install import install
 from trackbed_lab import netns, runtime, speaker
 from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, management_address, topology
 

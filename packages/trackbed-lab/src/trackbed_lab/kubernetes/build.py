@@ -105,8 +105,8 @@ def kubernetes_version() -> str:
 
 
 def _module(name: str) -> Path:
-    ours = "cni/go" if name == "shim" else f"lab/kubernetes/modules/{name}"
-    return Path(str(files("trackbed").joinpath(ours)))
+    package, folder = ("trackbed.node.cni", "go") if name == "shim" else (__package__, f"modules/{name}")
+    return Path(str(files(package).joinpath(folder)))
 
 
 def _modules(programs: Sequence[Program]) -> list[str]:

@@ -21,7 +21,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import trackbed
-from trackbed.agent.install import BUILT
+from trackbed.node.rails.install import BUILT
 from trackbed_lab.kubernetes.images import Image, ImageError, libraries
 from trackbed_lab.vm.parts import program
 

@@ -11,7 +11,7 @@ _PLUGINS = "github.com/containernetworking/plugins/plugins"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, the folder below `modules` (shim: trackbed's `cni/go`) whose go.mod it is built with, its package."""
+    """A program, the folder of its go.mod below `modules` (`shim`: that of `trackbed.node.cni`), and its package."""
 
     name: str
     module: str

@@ -1,0 +1,86 @@
+"""The network namespace that a runtime names by path: opened, checked, and known again by its inode.
+
+A path can come to name another namespace. The inode of nsfs names one for as long as it lives (namespaces(7)).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from trackbed.kernel.netlink.netns import CLONE_NEWNET
+from trackbed.node.rails.errors import CniError, Code
+
+_NS_GET_NSTYPE: Final = 0xB703  # include/uapi/linux/nsfs.h
+OWN: Final = "/proc/thread-self/ns/net"
+
+
+class Sandbox(NamedTuple):
+    """An open network namespace."""
+
+    fd: int
+    inode: int
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Sandbox]:
+    """Open the namespace at `path`.
+
+    Raises:
+        CniError: nothing is there (UNKNOWN_CONTAINER); it is no network namespace or the node's own (ENVIRONMENT).
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO there must not hold us
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CniError(Code.UNKNOWN_CONTAINER, f"CNI_NETNS {path}: {error.strerror}") from error
+    except OSError as error:
+        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path}: {error.strerror}") from error
+    try:
+        yield Sandbox(fd, _inode(fd, path))
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def known(paths: Iterable[str], inode: int) -> Iterator[Sandbox | None]:
+    """Open the namespace with this inode at whichever of `paths` it is, else give None."""
+    for path in paths:
+        fd = _at(path, inode)
+        if fd is not None:
+            try:
+                yield Sandbox(fd, inode)
+            finally:
+                os.close(fd)
+            return
+    yield None
+
+
+def _at(path: str, inode: int) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if os.fstat(fd).st_ino == inode and _is_netns(fd):
+        return fd
+    os.close(fd)
+    return None
+
+
+def _inode(fd: int, path: str) -> int:
+    if not _is_netns(fd):
+        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path} is no network namespace")
+    inode = os.fstat(fd).st_ino
+    if inode == Path(OWN).stat().st_ino:
+        raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path} is the node's own network namespace")
+    return inode
+
+
+def _is_netns(fd: int) -> bool:
+    try:
+        return fcntl.ioctl(fd, _NS_GET_NSTYPE) == CLONE_NEWNET
+    except OSError:
+        return False

@@ -1,0 +1,107 @@
+"""A kubelet's side of both APIs, for what a real one cannot be made to do at will: restart at once, lack Get, fail.
+
+The same with a real kubelet: tests/lab/test_cluster.py.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from trackbed.node.rails.kubelet import wire
+
+SECONDS = 20.0
+Lists = queue.Queue[tuple[tuple[str, str], ...]]
+
+
+@dataclass
+class Kubelet:
+    """What it has heard; `given` is what it says of pods, by namespace and name: resource -> device ids."""
+
+    folder: Path
+    given: dict[tuple[str, str], Mapping[str, list[str]]] = field(default_factory=dict)
+    has_get: bool = True
+    registered: queue.Queue[tuple[str, str, str]] = field(default_factory=queue.Queue)
+    lists: dict[str, Lists] = field(default_factory=dict)
+
+    def heard(self) -> tuple[str, str, str]:
+        """The next registration: version, endpoint, resource."""
+        return self.registered.get(timeout=SECONDS)
+
+    def devices(self, resource: str) -> tuple[tuple[str, str], ...]:
+        """The next list of a resource's devices: id and health."""
+        return self.lists[resource].get(timeout=SECONDS)
+
+    def register(self, request: bytes, _: grpc.ServicerContext) -> bytes:
+        """Registration.Register; the plugin is asked for its devices, as a kubelet does at once."""
+        found = wire.fields(request)
+        version, endpoint, resource = (wire.text(found, number) for number in (1, 2, 3))
+        self.lists[resource] = queue.Queue()
+        threading.Thread(target=self._watch, args=(endpoint, self.lists[resource]), daemon=True).start()
+        self.registered.put((version, endpoint, resource))
+        return b""
+
+    def _watch(self, endpoint: str, heard: Lists) -> None:
+        with grpc.insecure_channel(f"unix:{self.folder}/device-plugins/{endpoint}") as channel:
+            try:
+                watch: Any = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
+                for answer in watch(b""):
+                    listed = [wire.fields(one) for one in wire.messages(wire.fields(answer), 1)]
+                    heard.put(tuple((wire.text(one, 1), wire.text(one, 2)) for one in listed))
+            except grpc.RpcError:
+                return  # the plugin has ended
+
+    def get(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        """PodResourcesLister.Get."""
+        if not self.has_get:
+            context.abort(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")
+        found = wire.fields(request)
+        pod = wire.text(found, 2), wire.text(found, 1)
+        if pod not in self.given:
+            context.abort(grpc.StatusCode.UNKNOWN, f"pod {pod[1]} in namespace {pod[0]} not found")
+        return wire.message((1, self._pod(pod)))
+
+    def list(self, _: bytes, __: grpc.ServicerContext) -> bytes:
+        """PodResourcesLister.List."""
+        return wire.message(*wire.repeated(1, map(self._pod, self.given)))
+
+    def _pod(self, pod: tuple[str, str]) -> bytes:
+        devices = [wire.message((1, name), *wire.repeated(2, ids)) for name, ids in self.given[pod].items()]
+        return wire.message((1, pod[1]), (2, pod[0]), (3, wire.message((1, "main"), *wire.repeated(2, devices))))
+
+
+@contextmanager
+def running(kubelet: Kubelet) -> Iterator[None]:
+    """Serve at its sockets; both are new ones, as after a restart."""
+    places: dict[str, dict[str, dict[str, Any]]] = {
+        "device-plugins": {"v1beta1.Registration": {"Register": kubelet.register}},
+        "pod-resources": {"v1.PodResourcesLister": {"Get": kubelet.get, "List": kubelet.list}},
+    }
+    servers = [_server(kubelet.folder / name, services) for name, services in places.items()]
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.stop(None).wait(SECONDS)
+
+
+def _server(folder: Path, services: Mapping[str, Mapping[str, Any]]) -> grpc.Server:
+    folder.mkdir(exist_ok=True)
+    (folder / "kubelet.sock").unlink(missing_ok=True)
+    server = grpc.server(ThreadPoolExecutor(4))
+    for service, methods in services.items():
+        handlers: dict[str, Any] = {
+            name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    server.add_insecure_port(f"unix:{folder}/kubelet.sock")
+    server.start()
+    return server

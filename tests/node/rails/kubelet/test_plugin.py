@@ -1,0 +1,88 @@
+"""The device plugins beside a kubelet that restarts, and ports that lose their carrier."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.node.rails.kubelet.fake import SECONDS, Kubelet, running
+from trackbed.node.rails.kubelet import plugin, wire
+from trackbed.node.rails.kubelet.messages import Device, Offer
+from trackbed.node.rails.kubelet.plugin import Plugins
+
+BOTH: Offer = {0: (Device("rail0-0", healthy=True, numa=0),), 5: (Device("rail5-0", healthy=True),)}
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Kubelet:
+    return Kubelet(tmp_path)
+
+
+@contextmanager
+def offering(kubelet: Kubelet, offer: dict[str, Offer]) -> Iterator[None]:
+    """The plugins in a thread of their own, offering offer["now"]."""
+    stop, loop = asyncio.Event(), asyncio.new_event_loop()
+    plugins = Plugins(kubelet.folder / "device-plugins", lambda: offer["now"])
+    thread = threading.Thread(target=loop.run_until_complete, args=(plugins.run(stop),))
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(SECONDS)
+        loop.close()
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "WATCH_SECONDS", 0.05)
+
+
+def test_each_rail_is_a_resource_with_its_devices(kubelet: Kubelet) -> None:
+    with running(kubelet), offering(kubelet, {"now": BOTH}):
+        assert kubelet.heard() == ("v1beta1", "trackbed-rail0.sock", "trackbed.dev/rail0")
+        assert kubelet.heard() == ("v1beta1", "trackbed-rail5.sock", "trackbed.dev/rail5")
+        assert kubelet.devices("trackbed.dev/rail0") == (("rail0-0", "Healthy"),)
+        assert kubelet.devices("trackbed.dev/rail5") == (("rail5-0", "Healthy"),)
+
+
+def test_a_port_that_loses_its_carrier_is_told_at_once_and_told_again_when_it_is_back(kubelet: Kubelet) -> None:
+    offer = {"now": BOTH}
+    with running(kubelet), offering(kubelet, offer):
+        kubelet.heard(), kubelet.heard()
+        assert kubelet.devices("trackbed.dev/rail5") == (("rail5-0", "Healthy"),)
+        offer["now"] = {**BOTH, 5: (Device("rail5-0", healthy=False),)}
+        assert kubelet.devices("trackbed.dev/rail5") == (("rail5-0", "Unhealthy"),)
+        offer["now"] = BOTH
+        assert kubelet.devices("trackbed.dev/rail5") == (("rail5-0", "Healthy"),)
+    assert kubelet.lists["trackbed.dev/rail0"].qsize() == 1
+
+
+def test_a_kubelet_that_restarted_is_told_again(kubelet: Kubelet) -> None:
+    with offering(kubelet, {"now": BOTH}):
+        for _ in range(2):
+            with running(kubelet):
+                assert {kubelet.heard()[2], kubelet.heard()[2]} == {"trackbed.dev/rail0", "trackbed.dev/rail5"}
+                assert kubelet.devices("trackbed.dev/rail0") == (("rail0-0", "Healthy"),)
+            for path in (kubelet.folder / "device-plugins").iterdir():  # as a kubelet does when it starts
+                path.unlink()
+
+
+def test_allocate_names_the_devices_of_every_container_as_cdi_does(kubelet: Kubelet) -> None:
+    request = wire.message(*wire.repeated(1, [wire.message((1, "rail0-0")), wire.message((1, "rail0-1"))]))
+    with running(kubelet), offering(kubelet, {"now": BOTH}):
+        kubelet.heard(), kubelet.heard()
+        with grpc.insecure_channel(f"unix:{kubelet.folder}/device-plugins/trackbed-rail0.sock") as channel:
+            allocate: Any = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
+            each = wire.messages(wire.fields(allocate(request, timeout=SECONDS)), 1)
+            named = [wire.text(wire.fields(wire.messages(wire.fields(one), 5)[0]), 1) for one in each]
+            assert named == ["trackbed.dev/rail=rail0-0", "trackbed.dev/rail=rail0-1"]
+            options: Any = channel.unary_unary("/v1beta1.DevicePlugin/GetDevicePluginOptions")
+            assert options(b"", timeout=SECONDS) == b""

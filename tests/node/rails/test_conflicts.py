@@ -1,0 +1,63 @@
+"""Address conflicts, with a real stranger on the segment."""
+
+import time
+from collections.abc import Callable
+from socket import AF_INET
+from typing import Any
+
+import pytest
+
+from tests.node.rails.node import Agent, Node, inside
+from trackbed.kernel.netlink import addresses
+from trackbed.kernel.netlink.sockets import Socket
+from trackbed.node.rails.client import status
+
+pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
+
+PATIENCE_SECONDS = 8.0
+
+
+def _until(node: Node, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Ask the agent how it is until `met`."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not met(found := status(node.socket)):
+        assert time.monotonic() < deadline, found
+    return found
+
+
+def _stranger(node: Node, rail: int, address: int) -> str:
+    link = inside(node.segment).links[f"far{rail}"]
+    with Socket(netns=node.segment) as sock:
+        sock.send([addresses.add_address(addresses.Address(link.index, AF_INET, address, 27))])
+    return link.mac
+
+
+def test_a_stranger_with_the_pods_address_is_reported(node: Node, agent: Agent) -> None:
+    block = node.plan.ports[3].v4
+    assert block
+    mac = _stranger(node, 3, block.pods_first)
+    pod = node.pod()
+    answer = node.add(pod)
+    found = _until(node, lambda found: bool(found["conflicts"]))
+    assert found["conflicts"] == [
+        {"container": pod.container, "ifname": "net1", "rail": 3, "address": "10.6.0.35", "other": mac}
+    ]
+    told = f"rail 3: 10.6.0.35 is also used by {mac}; "
+    told += "find that MAC in the leaf's table and take the address off that station"
+    assert told in agent.log()
+    assert node.call("CHECK", pod, prevResult=answer).json["msg"] == told
+    node.delete(pod)
+    assert status(node.socket)["conflicts"] == []
+
+
+def test_without_a_stranger_nothing_is_reported_and_the_watch_ends(node: Node) -> None:
+    node.add(node.pod())
+    found = _until(node, lambda found: found["watched"] == 0)
+    assert found["conflicts"] == []
+
+
+def test_a_delete_ends_the_watch(node: Node) -> None:
+    pod = node.pod()
+    node.add(pod)
+    node.delete(pod)
+    assert _until(node, lambda found: found["watched"] == 0)["conflicts"] == []

@@ -1,0 +1,101 @@
+"""`trackbed apply` replaces the plan of a node while its agent runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.node.rails.node import FABRIC, Agent, Node, inside, planned
+from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.wire import write_node
+from trackbed.node.rails.client import status
+from trackbed.node.rails.plan_file import PlanFile
+
+SECONDS = 20.0
+WIDER = FABRIC.replace("ipv4NodePrefix: 27", "ipv4NodePrefix: 26")
+
+
+def put(path: Path, content: bytes) -> None:
+    """Replace a file as `trackbed apply` does."""
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+
+
+def free(node: Node) -> set[int]:
+    """How many addresses of each rail are free; none while the agent takes the other plan."""
+    try:
+        return set(status(node.socket)["free"].values())
+    except OSError:
+        return set()
+
+
+@pytest.mark.needs("root")
+def test_the_agent_takes_a_new_plan_and_its_pods_keep_what_they_have(node: Node, agent: Agent) -> None:
+    before, after = node.pod(), node.pod()
+    had = node.add(before)
+    put(node.folder / "plan.json", write_node(planned(WIDER)))
+    until(lambda: free(node) not in ({27}, set()))
+    assert "the plan has changed; taking the new one" in agent.log()
+    assert (agent.process.poll(), len(status(node.socket)["attachments"])) == (None, 1)
+    assert {own["address"].partition("/")[2] for own in node.add(after)["ips"]} == {"26"}
+    assert node.add(before) == had
+    node.delete(before)
+    node.delete(after)
+    assert not inside(before.path).rails
+    assert free(node) == {60}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    put(tmp_path / "plan.json", write_node(planned()))
+    return tmp_path / "plan.json"
+
+
+def test_another_plan_is_a_change_and_the_same_once_more_is_none(place: Path) -> None:
+    plan = PlanFile(place)
+    assert not plan.changed()
+    put(place, write_node(planned()))
+    assert not plan.changed()
+    put(place, write_node(planned(WIDER)))
+    assert plan.changed()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{}", "this is no node plan of Trackbed"),
+        (write_node(planned(node="gpu-2")), "is node gpu-2's, and this is gpu-1; the plan from before stays"),
+        (None, "No such file or directory; the plan from before stays"),
+    ],
+)
+def test_what_is_no_plan_of_this_node_changes_nothing_and_is_told_once(
+    place: Path, content: bytes | None, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = PlanFile(place)
+    if content is None:
+        place.unlink()
+    else:
+        put(place, content)
+    assert not plan.changed()
+    assert words in caplog.text
+    told = caplog.text
+    assert not plan.changed()
+    assert content is None or caplog.text == told
+
+
+def test_without_a_plan_there_is_nothing_to_begin_with(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        PlanFile(tmp_path / "none.json")
+    put(tmp_path / "plan.json", b"[]")
+    with pytest.raises(SpecError):
+        PlanFile(tmp_path / "plan.json")

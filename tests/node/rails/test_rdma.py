@@ -1,0 +1,43 @@
+"""Which RDMA device a rail of a pod has, and how it gets there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.node.rails.node import planned
+from tests.node.rails.sysfs import Sysfs
+from trackbed.node.rails import rdma
+from trackbed.node.rails.attachment import Rdma
+
+NODE = planned()
+PORT = NODE.ports[2]
+
+
+@pytest.mark.parametrize(
+    ("mode", "hardware", "seen"),
+    [
+        ("shared", "mlx5_2", (Rdma("mlx5_2", "stays"), Rdma("mlx5_2", "stays"), Rdma("mlx5_9", "stays"))),
+        ("exclusive", "mlx5_2", (None, Rdma("mlx5_2", "moves"), Rdma("mlx5_9", "moves"))),
+        ("shared", None, (Rdma("rxe2", "stays"), Rdma("rxe2", "remade"), Rdma("rail2v1", "made"))),
+        ("exclusive", None, (None, None, None)),
+    ],
+)
+def test_a_device_of_hardware_follows_its_interface_and_a_soft_one_is_made(
+    tmp_path: Path, mode: str, hardware: str | None, seen: tuple[Rdma | None, ...]
+) -> None:
+    sysfs = Sysfs(tmp_path)
+    sysfs.port("rail2", rdma=hardware, soft=None if hardware else "rxe2")
+    sysfs.vf("rail2", 1, interface="rail2v1", rdma="mlx5_9" if hardware else None)
+    common = replace(NODE.common, rdma_mode=mode)
+    ways = rdma.of_port(PORT, common, tmp_path), rdma.of_moved_port(PORT, common, tmp_path)
+    assert (*ways, rdma.of_vf(PORT, 1, common, tmp_path)) == seen
+
+
+def test_a_machine_without_rdma_has_none(tmp_path: Path) -> None:
+    common = replace(NODE.common, rdma_mode="shared")
+    assert rdma.of_port(PORT, common, tmp_path) is None
+    assert rdma.of_moved_port(PORT, common, tmp_path) is None
+    assert rdma.of_vf(PORT, 0, common, tmp_path) is None

@@ -1,0 +1,194 @@
+"""Findings of doctor in a RailNode: what fails, when something changed, and never while the host is being changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.node.sync.test_run import SECONDS, kubeconfig, railnode
+from trackbed.cluster.api import live as kube
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.resources.conditions import find
+from trackbed.cluster.resources.railnode import HEALTHY, PATH, RailNodeSpec, RailNodeStatus
+from trackbed.doctor.doctor import Diagnosis, first_of
+from trackbed.doctor.finding import Finding, Verdict
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.node.sync import findings as told
+
+__all__ = ["kubeconfig"]
+
+
+def one(verdict: Verdict, rail: int | None = 3, because: str | None = None, **more: str) -> Finding:
+    texts = {"title": "it is there", "evidence": "nothing", "fix": "plug it in", **more}
+    return Finding("names-netdev-missing", "names", verdict, rail=rail, because=because, **texts)
+
+
+def diagnosis(*found: Finding) -> Diagnosis:
+    return Diagnosis(found, first_of(found))
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (diagnosis(one("pass"), one("warn"), one("unknown")), "True NothingFails "),
+        (diagnosis(), "True NothingFails "),
+        (
+            diagnosis(one("fail", because="x"), one("fail", None, title="a"), one("pass")),
+            "False Broken 2 failed: names-netdev-missing: host: a; nothing; plug it in",
+        ),
+    ],
+)
+def test_a_node_is_healthy_where_nothing_fails(found: Diagnosis, said: str) -> None:
+    condition = told.healthy(found)
+    assert f"{condition.status} {condition.reason} {condition.message}" == said
+
+
+def test_findings_are_few_and_short_and_what_explains_others_comes_first() -> None:
+    found = told.findings(diagnosis(*[one("fail", because="x", evidence="e" * 9999)] * 30, one("fail", 7)))
+    assert len(found) == 20
+    assert (found[0].subject, found[1].subject) == ("rail 7", "rail 3")
+    assert max(len(each.message) for each in found) <= 512
+
+
+def test_agents_that_start_together_look_at_moments_of_their_own() -> None:
+    moments = Counter(int(told.first_seconds(f"gpu-{number}")) // 60 for number in range(10_000))
+    assert set(moments) == set(range(10))
+    assert max(moments.values()) < 1500
+
+
+class Told(msgspec.Struct):
+    """A RailNode, as far as these tests read it."""
+
+    metadata: dict[str, Any]
+    spec: RailNodeSpec
+    status: RailNodeStatus = RailNodeStatus()
+
+
+def scene(
+    kubeconfig: str, name: str, examine: told.Examine, act: Callable[[Live, list[str]], Awaitable[None]], **spec: Any
+) -> None:
+    """Run the telling of findings as fast as it goes, on what the server holds at each moment."""
+
+    async def run() -> None:
+        async with kube.connect(kubeconfig) as live:
+            await railnode(live, name, **spec)
+            held = await live.get(f"{PATH}/{name}", Told)
+            trouble: list[str] = []
+
+            def seen() -> tuple[RailNodeSpec, RailNodeStatus]:
+                return held.spec, held.status
+
+            work = asyncio.create_task(told.publish(live, name, seen, examine, trouble.append))
+            try:
+                await act(live, trouble)
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+async def _status(live: Live, name: str, status: str) -> RailNodeStatus:
+    async with asyncio.timeout(SECONDS):
+        while True:
+            found = await live.get(f"{PATH}/{name}", Told)
+            if find(found.status.conditions, HEALTHY).status == status and found.status.conditions:
+                return found.status
+
+
+@pytest.fixture(name="at_once")
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "SECONDS", 0.01)
+    monkeypatch.setattr(told, "first_seconds", lambda _: 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_fails_is_told_and_gone_when_it_is_mended(kubeconfig: str) -> None:
+    broken = [True]
+
+    async def examine(node: NodePlan) -> Diagnosis:
+        assert node.ports
+        return diagnosis(one("fail")) if broken else diagnosis(one("pass"))
+
+    async def act(live: Live, _: list[str]) -> None:
+        (found,) = (await _status(live, "findings", "False")).findings
+        assert (found.code, found.subject) == ("names-netdev-missing", "rail 3")
+        broken.clear()
+        assert (await _status(live, "findings", "True")).findings == ()
+
+    scene(kubeconfig, "findings", examine, act, plan_hash="p1")
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_host_that_cannot_be_examined_is_unknown_and_says_why(kubeconfig: str) -> None:
+    async def examine(_: NodePlan) -> Diagnosis:
+        raise OSError("nsenter cannot be started")
+
+    async def act(live: Live, _: list[str]) -> None:
+        status = await _status(live, "unexamined", "Unknown")
+        assert find(status.conditions, HEALTHY).message == "nsenter cannot be started"
+
+    scene(kubeconfig, "unexamined", examine, act, plan_hash="p1")
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_host_that_is_being_changed_is_not_examined(kubeconfig: str) -> None:
+    asked: list[str] = []
+
+    async def examine(node: NodePlan) -> Diagnosis:
+        asked.append(node.name)
+        return diagnosis()
+
+    async def act(live: Live, _: list[str]) -> None:
+        for _again in range(20):
+            await live.get(f"{PATH}/changing", Told)
+
+    scene(kubeconfig, "changing", examine, act, plan_hash="p1", may_change=True)
+    assert asked == []
+
+
+def test_what_is_as_before_is_not_written_again(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[str] = []
+    apply = Live.apply
+
+    async def counted(self: Live, path: str, *more: Any, **options: Any) -> Any:
+        writes.append(path)
+        return await apply(self, path, *more, **options)
+
+    async def examine(_: NodePlan) -> Diagnosis:
+        return diagnosis(one("fail"))
+
+    async def again(live: Live, name: str) -> None:
+        found = await live.get(f"{PATH}/{name}", Told)
+        await told._renew(live, name, (found.spec, found.status), examine)  # noqa: SLF001 - one turn of an endless loop
+
+    async def run() -> None:
+        async with kube.connect(kubeconfig) as live:
+            await railnode(live, "same", plan_hash="p1")
+            monkeypatch.setattr(Live, "apply", counted)
+            await again(live, "same")
+            await again(live, "same")
+
+    asyncio.run(run())
+    assert writes == [f"{PATH}/same/status"]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_trouble_with_the_server_is_told(kubeconfig: str) -> None:
+    async def examine(_: NodePlan) -> Diagnosis:
+        return diagnosis()
+
+    async def act(live: Live, trouble: list[str]) -> None:
+        await _status(live, "deleted", "True")
+        await live.delete(f"{PATH}/deleted")
+        async with asyncio.timeout(SECONDS):
+            while not trouble:  # noqa: ASYNC110 - what changes is a list
+                await asyncio.sleep(0)
+        assert trouble[0].startswith("findings are not told: ")
+
+    scene(kubeconfig, "deleted", examine, act, plan_hash="p1")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from trackbed.cluster.resources.railnode import RailNodeSpec
+from trackbed.fleet.outcome import Outcome
+from trackbed.node.sync.judge import TRIES, after_apply, after_look, differences, firmware
+
+SPEC = RailNodeSpec("train", 0, plan_hash="new")
+MAY = msgspec.structs.replace(SPEC, may_change=True, may_reboot="this")
+
+
+def change(**more: Any) -> dict[str, Any]:
+    return {"step": "vfs", "rail": 0, "what": "VFs of rail0", "have": "0", "want": "8", "action": "change", **more}
+
+
+def outcome(kind: str, *changes: dict[str, Any], files: tuple[str, ...] = ()) -> Outcome:
+    return Outcome("n0", kind, f"told: {kind}", {"changes": list(changes), "files": list(files)})
+
+
+@pytest.mark.parametrize(
+    ("found", "spec", "tries", "told", "then"),
+    [
+        (outcome("same"), SPEC, 0, "True AsPlanned ", "rest"),
+        (outcome("differs", change()), SPEC, 0, "False Differs 1 differ: vfs: VFs of rail0: 0 -> 8", "rest"),
+        (
+            outcome("differs", files=("/etc/x",)),
+            SPEC,
+            0,
+            "False Differs 1 differ: files: /etc/x is to be written",
+            "rest",
+        ),
+        (outcome("differs", change()), MAY, 0, "False Applying 1 differ: vfs: VFs of rail0: 0 -> 8", "apply"),
+        (outcome("differs", change()), MAY, TRIES, "False Failed 1 differ: vfs: VFs of rail0: 0 -> 8", "rest"),
+        (outcome("busy"), MAY, 0, "Unknown NotCompared told: busy", "again"),
+        (outcome("wrong-host"), SPEC, 0, "Unknown NotCompared told: wrong-host", "again"),
+    ],
+)
+def test_a_comparison_changes_nothing_unless_it_may(
+    found: Outcome, spec: RailNodeSpec, tries: int, told: str, then: str
+) -> None:
+    condition, does = after_look(found, spec, tries)
+    assert (f"{condition.status} {condition.reason} {condition.message}", does) == (told, then)
+
+
+@pytest.mark.parametrize(
+    ("found", "boot", "tries", "told", "then"),
+    [
+        (outcome("applied"), "this", 0, "True AsPlanned ", "rest"),
+        (outcome("same"), "this", 0, "True AsPlanned ", "rest"),
+        (outcome("applied", change(reboot=True)), "this", 0, "False Rebooting vfs: VFs of rail0: 0 -> 8", "reboot"),
+        (outcome("applied", change(reboot=True)), "next", 0, "False NeedsReboot vfs: VFs of rail0: 0 -> 8", "rest"),
+        (outcome("left", change()), "this", 1, "False Retrying told: left", "again"),
+        (outcome("failed"), "this", TRIES, "False Failed told: failed", "rest"),
+        (outcome("disk-full"), "this", 1, "False Retrying told: disk-full", "again"),
+    ],
+)
+def test_only_the_boot_that_may_end_is_ended(found: Outcome, boot: str, tries: int, told: str, then: str) -> None:
+    condition, does = after_apply(found, MAY, boot, tries)
+    assert (f"{condition.status} {condition.reason} {condition.message}", does) == (told, then)
+
+
+def test_differences_are_few_and_short() -> None:
+    found = differences(outcome("differs", *[change(what="x" * 9999)] * 50))
+    assert len(found) == 20
+    assert max(len(one.what) for one in found) <= 512
+
+
+def test_a_difference_says_what_a_person_must_do() -> None:
+    (one,) = differences(outcome("differs", change(step="firmware", advice="mlxconfig -y set X=8")))
+    assert one.what == "VFs of rail0: 0 -> 8; mlxconfig -y set X=8"
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "is_"),
+    [
+        (outcome("differs", *[change()] * 50, change(step="firmware")), False, True),
+        (outcome("differs", change()), True, False),
+        (outcome("same"), True, False),
+        (Outcome("n0", "timeout", "it did not answer in time"), True, True),
+        (Outcome("n0", "timeout", "it did not answer in time"), False, False),
+    ],
+    ids=["beyond what is listed", "none", "as planned", "silent, as before", "silent"],
+)
+def test_firmware_is_told_wherever_in_the_list_it_is(found: Outcome, before: bool, is_: bool) -> None:
+    assert firmware(found, before) is is_

@@ -1,0 +1,193 @@
+"""A node's agent on a real API server: the host is scripted, since no test may reboot the machine that it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.kinds import installed
+from trackbed.cluster.api import live as kube
+from trackbed.cluster.api.client import connect
+from trackbed.cluster.api.errors import UnreachableError
+from trackbed.cluster.api.live import Live
+from trackbed.cluster.resources.conditions import find
+from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
+from trackbed.fabric.model.load import load
+from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.wire import write_node
+from trackbed.fleet.outcome import Outcome
+from trackbed.fleet.task import Verb
+from trackbed.node.sync import run
+from trackbed.node.sync.host import Host
+from trackbed.node.sync.run import Preparer
+
+FABRIC = Path(__file__).parents[3] / "examples" / "shared-subnet.yaml"
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(api_server: Path) -> str:
+    with connect(str(api_server)) as client:
+        installed(client)
+    return str(api_server)
+
+
+def node() -> NodePlan:
+    return plan(load(FABRIC.read_bytes(), "x").fabric, {}).nodes[0]
+
+
+class Scripted(Host):
+    """A host that answers as it is told, and remembers what it was asked."""
+
+    def __init__(self, *answers: tuple[Verb, Outcome]) -> None:
+        super().__init__(())
+        self.answers, self.asked = list(answers), asyncio.Condition()
+        self.did: list[Verb] = []
+
+    async def ask(self, verb: Verb, node: NodePlan) -> Outcome:
+        """The next answer, to the question that it is for."""
+        wanted, answer = self.answers.pop(0) if self.answers else (verb, Outcome(node.name, "same", ""))
+        assert wanted == verb, f"{wanted} was to come, {verb} came"
+        self.did.append(verb)
+        async with self.asked:
+            self.asked.notify_all()
+        return answer
+
+    async def did_so_much(self, count: int) -> None:
+        """Wait until it was asked so often."""
+        async with asyncio.timeout(SECONDS), self.asked:
+            await self.asked.wait_for(lambda: len(self.did) >= count)
+
+
+def differs(kind: str = "differs", **more: Any) -> Outcome:
+    change = {"step": "vfs", "what": "VFs of rail0", "have": "0", "want": "8", **more}
+    return Outcome("n", kind, f"told: {kind}", {"changes": [change]})
+
+
+async def railnode(live: Live, name: str, **spec: Any) -> None:
+    wanted = RailNodeSpec("train", 0, plan=msgspec.json.decode(write_node(node())), **spec)
+    one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": msgspec.to_builtins(wanted)}
+    await live.apply(f"{PATH}/{name}", one, "trackbed-controller")
+
+
+async def said(live: Live, name: str, reason: str) -> RailNodeStatus:
+    """The status, once condition Prepared has this reason."""
+
+    class _Told(msgspec.Struct):
+        status: RailNodeStatus = RailNodeStatus()
+
+    async with asyncio.timeout(SECONDS):
+        while True:
+            told = await live.get(f"{PATH}/{name}", _Told)
+            if find(told.status.conditions, PREPARED).reason == reason:
+                return told.status
+            await asyncio.sleep(0)
+
+
+def scene(kubeconfig: str, name: str, host: Scripted, act: Callable[[Live], Awaitable[None]]) -> None:
+    """Run a node's agent beside what the test does as its controller."""
+
+    async def both() -> None:
+        async with kube.connect(kubeconfig) as live:
+            agent = asyncio.create_task(Preparer(live, name, host, "this", lambda _: None).run())
+            try:
+                await act(live)
+            finally:
+                agent.cancel()
+                await asyncio.gather(agent, return_exceptions=True)
+
+    asyncio.run(both())
+
+
+def test_a_node_that_may_not_change_is_compared_and_left_alone(kubeconfig: str) -> None:
+    host = Scripted(("diff", differs(step="firmware")))
+
+    async def act(live: Live) -> None:
+        await railnode(live, "left-alone", plan_hash="p1")
+        status = await said(live, "left-alone", "Differs")
+        assert status.firmware
+        assert (status.observed_hash, status.boot, status.needs_reboot) == ("p1", "this", False)
+        assert status.differences[0].what == "VFs of rail0: 0 -> 8"
+
+    scene(kubeconfig, "left-alone", host, act)
+    assert host.did == ["diff"]
+
+
+def test_a_drained_node_is_changed_and_reboots_only_when_told_of_this_boot(kubeconfig: str) -> None:
+    waits = differs("applied", reboot=True)
+    host = Scripted(
+        *(("diff", differs()), ("diff", differs()), ("apply", waits)),
+        *(("diff", differs()), ("apply", waits)),
+        *(("diff", differs()), ("apply", waits), ("reboot", Outcome("n", "same", ""))),
+    )
+
+    async def act(live: Live) -> None:
+        await railnode(live, "drained", plan_hash="p1")
+        await said(live, "drained", "Differs")
+        await railnode(live, "drained", plan_hash="p1", may_change=True, changing_since="t")
+        assert (await said(live, "drained", "NeedsReboot")).needs_reboot
+        await railnode(live, "drained", plan_hash="p1", may_change=True, changing_since="t", may_reboot="another")
+        await host.did_so_much(5)
+        await railnode(live, "drained", plan_hash="p1", may_change=True, changing_since="t", may_reboot="this")
+        await said(live, "drained", "Rebooting")
+        await host.did_so_much(8)
+
+    scene(kubeconfig, "drained", host, act)
+    assert host.did.count("reboot") == 1
+
+
+def test_what_came_of_an_apply_is_told_although_the_server_was_away(
+    kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "AGAIN_SECONDS", 0.0)
+    told = iter([True, False])
+    real = Live.apply
+
+    async def apply(live: Live, path: str, one: Any, manager: str, *, force: bool = True) -> Any:
+        done = manager == run.MANAGER and one["status"]["conditions"][0]["status"] == "True"
+        if done and next(told, False):
+            await said(live, "blinks", "Applying")  # our own word has come back
+            raise UnreachableError("links go down for a moment")
+        return await real(live, path, one, manager, force=force)
+
+    monkeypatch.setattr(Live, "apply", apply)
+    host = Scripted(("diff", differs()), ("apply", Outcome("n", "applied", "")))
+
+    async def act(live: Live) -> None:
+        await railnode(live, "blinks", plan_hash="p1", may_change=True, changing_since="2026-01-01T00:00:00Z")
+        await said(live, "blinks", "AsPlanned")
+
+    scene(kubeconfig, "blinks", host, act)
+
+
+def test_a_plan_that_cannot_be_read_is_told_and_touches_nothing(kubeconfig: str) -> None:
+    host = Scripted()
+
+    async def act(live: Live) -> None:
+        one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "garbled"}}
+        await live.apply(f"{PATH}/garbled", {**one, "spec": {"fabric": "train", "slot": 1, "plan": {"no": 1}}}, "x")
+        status = await said(live, "garbled", "BadPlan")
+        assert "this is no node plan of Trackbed" in find(status.conditions, PREPARED).message
+
+    scene(kubeconfig, "garbled", host, act)
+    assert host.did == []
+
+
+def test_the_program_of_apply_runs_in_the_host(tmp_path: Path) -> None:
+    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("this-boot\n")
+    host = Host(("env", f"TRACKBED_ROOT={tmp_path}", f"PATH={os.environ['PATH']}"))
+    assert asyncio.run(host.ask("boot", node())).answer["boot"].strip() == "this-boot"
+    assert asyncio.run(host.ask("diff", node())).kind == "wrong-host"
+
+
+def test_a_host_that_cannot_be_entered_is_told() -> None:
+    found = asyncio.run(Host(("/no/such/program",)).ask("diff", node()))
+    assert (found.kind, found.told) == ("failed", "/no/such/program cannot be started: No such file or directory")
