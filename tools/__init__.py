@@ -1,0 +1,1 @@
+"""Programs for the developers of Trackbed; none is part of the product."""
