@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.view import Echo, Observed, SwitchView, View
+from trackbed.doctor.view import EchoResult, NodeView, ProbeResults, SwitchView
 from trackbed.fabric.model.load import load
 from trackbed.fabric.model.ranges import BITS, text
 from trackbed.fabric.plan.compute import plan
@@ -44,16 +44,16 @@ def small_plan() -> Plan:
     return plan(load(FABRIC, "small.yaml").fabric, {})
 
 
-def sound(node: NodePlan) -> View:
+def sound(node: NodePlan) -> NodeView:
     """A view of a node that is exactly as planned."""
-    return View(
+    return NodeView(
         node=node,
         state=_state(node),
         sysctls=_sysctls(node),
-        unpersisted=(),
+        unpersisted_files=(),
         baseline={port.netdev: (2, 1) for port in node.ports},
         peers=(),
-        observed={port.rail: _observed(port) for port in node.ports},
+        probes={port.rail: _observed(port) for port in node.ports},
         chains=(),
         switches={
             port.leaf: SwitchView(port.leaf, frozenset(own.gateway for own in port.addressed)) for port in node.ports
@@ -63,10 +63,10 @@ def sound(node: NodePlan) -> View:
     )
 
 
-def _observed(port: PortPlan) -> Observed:
-    peer = Echo(answered=True, towards="peer")
+def _observed(port: PortPlan) -> ProbeResults:
+    peer = EchoResult(answered=True, target="peer")
     said = Advertisement(port.leaf, "swp1", system_name=port.leaf, port_vlan=1)
-    return Observed(gateway=True, lldp=said, lldp_heard=True, same_rail=(peer,), cross_rail=(peer,), full_size=peer)
+    return ProbeResults(gateway=True, lldp=said, lldp_heard=True, same_rail=(peer,), cross_rail=(peer,), full_size=peer)
 
 
 def link(index: int, name: str, mac: str, mtu: int = 9000) -> Link:

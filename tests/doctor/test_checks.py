@@ -10,7 +10,7 @@ import pytest
 
 from tests.doctor.sound import link, small_plan, sound
 from trackbed.doctor.doctor import diagnose
-from trackbed.doctor.view import Echo, PodView, Refusal, SwitchView, View
+from trackbed.doctor.view import AttachRefusal, EchoResult, NodeView, PodView, SwitchView
 from trackbed.kernel.netlink.addresses import Address
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route
 from trackbed.kernel.netlink.rules import Rule
@@ -28,16 +28,16 @@ INDEX = 11
 """rail1's interface in the sound view."""
 
 
-def _link(**changes: Any) -> Callable[[View], View]:
-    def change(view: View) -> View:
+def _link(**changes: Any) -> Callable[[NodeView], NodeView]:
+    def change(view: NodeView) -> NodeView:
         links = tuple(replace(one, **changes) if one.index == INDEX else one for one in view.state.links)
         return replace(view, state=replace(view.state, links=links))
 
     return change
 
 
-def _addresses(change: Callable[[Address], Address | None], *more: Address) -> Callable[[View], View]:
-    def changed(view: View) -> View:
+def _addresses(change: Callable[[Address], Address | None], *more: Address) -> Callable[[NodeView], NodeView]:
+    def changed(view: NodeView) -> NodeView:
         kept = [new for one in view.state.addresses if (new := change(one) if one.index == INDEX else one)]
         return replace(view, state=replace(view.state, addresses=(*kept, *more)))
 
@@ -48,12 +48,12 @@ def _same(own: Address) -> Address:
     return own
 
 
-def _v4(change: Callable[[Address], Address | None]) -> Callable[[View], View]:
+def _v4(change: Callable[[Address], Address | None]) -> Callable[[NodeView], NodeView]:
     return _addresses(lambda own: change(own) if own.family == socket.AF_INET else own)
 
 
-def _routes(change: Callable[[Route], Route | None], *more: Route) -> Callable[[View], View]:
-    def changed(view: View) -> View:
+def _routes(change: Callable[[Route], Route | None], *more: Route) -> Callable[[NodeView], NodeView]:
+    def changed(view: NodeView) -> NodeView:
         table = NODE.common.rails[1].table
         mine = [one for one in view.state.routes if one.family == socket.AF_INET and one.table == table]
         kept = [new for one in view.state.routes if (new := change(one) if one in mine else one)]
@@ -62,8 +62,8 @@ def _routes(change: Callable[[Route], Route | None], *more: Route) -> Callable[[
     return changed
 
 
-def _rules(change: Callable[[Rule], Rule | None], *more: Rule) -> Callable[[View], View]:
-    def changed(view: View) -> View:
+def _rules(change: Callable[[Rule], Rule | None], *more: Rule) -> Callable[[NodeView], NodeView]:
+    def changed(view: NodeView) -> NodeView:
         kept = [new for one in view.state.rules if (new := change(one))]
         return replace(view, state=replace(view.state, rules=(*more, *kept)))
 
@@ -74,16 +74,16 @@ def _mine(rule: Rule) -> bool:
     return rule.family == socket.AF_INET and rule.src == OWN.address
 
 
-def _sysctl(key: str, value: str) -> Callable[[View], View]:
+def _sysctl(key: str, value: str) -> Callable[[NodeView], NodeView]:
     return lambda view: replace(view, sysctls={**view.sysctls, key: value})
 
 
-def _seen(**changes: Any) -> Callable[[View], View]:
-    return lambda view: replace(view, observed={**view.observed, 1: replace(view.observed[1], **changes)})
+def _seen(**changes: Any) -> Callable[[NodeView], NodeView]:
+    return lambda view: replace(view, probes={**view.probes, 1: replace(view.probes[1], **changes)})
 
 
-def _peer(address: Address | None = None, mac: str = "") -> Callable[[View], View]:
-    def change(view: View) -> View:
+def _peer(address: Address | None = None, mac: str = "") -> Callable[[NodeView], NodeView]:
+    def change(view: NodeView) -> NodeView:
         other = sound(PLAN.nodes[1])
         links = tuple(replace(one, mac=mac) if mac and one.index == INDEX else one for one in other.state.links)
         held = (*other.state.addresses, address) if address else other.state.addresses
@@ -92,10 +92,10 @@ def _peer(address: Address | None = None, mac: str = "") -> Callable[[View], Vie
     return change
 
 
-def _with(*links_and_more: object) -> Callable[[View], View]:
+def _with(*links_and_more: object) -> Callable[[NodeView], NodeView]:
     """More interfaces, addresses and routes of others."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         state = view.state
         for one in links_and_more:
             field = {"Link": "links", "Address": "addresses", "Route": "routes"}[type(one).__name__]
@@ -106,20 +106,20 @@ def _with(*links_and_more: object) -> Callable[[View], View]:
     return change
 
 
-def _pod(**changes: Any) -> Callable[[View], View]:
-    def change(view: View) -> View:
+def _pod(**changes: Any) -> Callable[[NodeView], NodeView]:
+    def change(view: NodeView) -> NodeView:
         pod = PodView("pod-a", {1: ("rail1", (OWN,))}, view.state, {"net/ipv4/conf/rail1/rp_filter": "2"})
         return replace(view, pods=(replace(pod, **changes),))
 
     return change
 
 
-LOST = (Echo(answered=False, towards="10.1.0.2"),)
-REFUSED = (Echo(answered=False, towards="10.1.0.2", refusal="unreachable (10.1.0.1: Net Unreachable)"),)
+LOST = (EchoResult(answered=False, target="10.1.0.2"),)
+REFUSED = (EchoResult(answered=False, target="10.1.0.2", refusal="unreachable (10.1.0.1: Net Unreachable)"),)
 RAIL0 = NODE.ports[0].addressed[0]
 FOREIGN = 10 << 24 | 99 << 16 | 1
 
-FAULTS: dict[str, Callable[[View], View]] = {
+FAULTS: dict[str, Callable[[NodeView], NodeView]] = {
     "vfs-mac-duplicate": _peer(mac=PORT.mac or ""),
     "names-rename-conflict": _link(name="rename7"),
     "addr-link-admin-down": _link(flags=0, carrier=False),
@@ -135,7 +135,7 @@ FAULTS: dict[str, Callable[[View], View]] = {
     "addr-arp-flux": _sysctl("net/ipv4/conf/rail1/arp_ignore", "0"),
     "addr-router-advertisement-default": _sysctl("net/ipv6/conf/rail1/accept_ra", "1"),
     "addr-unplanned-extra": _addresses(_same, Address(INDEX, socket.AF_INET, FOREIGN, 24)),
-    "addr-not-persistent": lambda view: replace(view, unpersisted=("/etc/netplan/90-trackbed.yaml",)),
+    "addr-not-persistent": lambda view: replace(view, unpersisted_files=("/etc/netplan/90-trackbed.yaml",)),
     "fabric-port-on-wrong-leaf": _seen(lldp=Advertisement("leaf-u0-r0", "swp1", system_name="leaf-u0-r0")),
     "fabric-vlan-or-segment-wrong": _seen(lldp=Advertisement(PORT.leaf, "swp1", port_vlan=999), gateway=False),
     "switch-gateway-address-missing": lambda view: replace(
@@ -165,12 +165,12 @@ FAULTS: dict[str, Callable[[View], View]] = {
         view, chains=(BaseChain("inet", "t", "c", "filter", "input", 0, "drop", 0),)
     ),
     "cni-interface-exists": lambda view: replace(
-        view, refusals=(Refusal("pod-a", "interface-exists", "rail1 exists"),)
+        view, refusals=(AttachRefusal("pod-a", "interface-exists", "rail1 exists"),)
     ),
     "cni-interface-sysctls-reset": _pod(sysctls={"net/ipv4/conf/rail1/rp_filter": "1"}),
     "pod-rail-routes-missing": lambda view: _pod(state=replace(view.state, routes=()))(view),
     "fabric-lldp-silent": _seen(lldp=None, lldp_heard=False),
-    "fabric-mtu-black-hole": _seen(full_size=Echo(answered=False, towards="peer")),
+    "fabric-mtu-black-hole": _seen(full_size=EchoResult(answered=False, target="peer")),
     "switch-route-missing": _seen(same_rail=REFUSED),
     "fabric-same-rail-unreachable": _seen(same_rail=LOST),
     "fabric-cross-rail-differs-from-plan": _seen(cross_rail=LOST),
@@ -203,7 +203,7 @@ def test_what_follows_a_failure_on_the_same_rail_points_at_it() -> None:
 
 
 def test_what_cannot_be_read_is_unknown_and_never_passes() -> None:
-    view = replace(sound(NODE), chains=None, unpersisted=None)
+    view = replace(sound(NODE), chains=None, unpersisted_files=None)
     verdicts = {f.id: f.verdict for f in diagnose([view]).findings if f.rail is None}
     assert verdicts["route-firewall-drops-rails"] == "unknown"
     assert verdicts["addr-not-persistent"] == "unknown"
@@ -212,4 +212,4 @@ def test_what_cannot_be_read_is_unknown_and_never_passes() -> None:
 
 def test_a_port_that_was_in_a_pod_has_not_flapped() -> None:
     flapped = _link(carrier_up_count=2, carrier_down_count=2)(sound(NODE))
-    assert diagnose([replace(flapped, moved=frozenset({"rail1"}))]).status == 0
+    assert diagnose([replace(flapped, moved_ports=frozenset({"rail1"}))]).status == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trackbed.doctor.catalogue import catalogue, unchecked
+from trackbed.doctor.catalogue import load_catalogue, load_unchecked
 
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "faults.yaml"
 LINKS = {
@@ -22,10 +22,10 @@ def test_each_known_fault_of_the_host_has_a_check_or_a_reason() -> None:
         pytest.skip(f"{FACTS} does not exist")
     known = {fault["id"] for fault in yaml.safe_load(FACTS.read_text()) if fault["link"] in LINKS}
     assert len(known) == 174
-    assert known - set(catalogue()) - set(unchecked()) == set()
-    assert len(known & set(catalogue())) >= 130
+    assert known - set(load_catalogue()) - set(load_unchecked()) == set()
+    assert len(known & set(load_catalogue())) >= 130
 
 
 def test_nothing_is_both_looked_for_and_given_up() -> None:
-    assert set(catalogue()) & set(unchecked()) == set()
-    assert all(reason.strip() for reason in unchecked().values())
+    assert set(load_catalogue()) & set(load_unchecked()) == set()
+    assert all(reason.strip() for reason in load_unchecked().values())

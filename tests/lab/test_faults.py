@@ -13,7 +13,7 @@ from trackbed_lab import faults
 from trackbed_lab.lab import Lab
 
 from tests.lab.sandboxes import keeper
-from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.finding import BROKEN
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ NETWORK = {"addresses", "routing", "cni", "pod", "fabric", "switch"}
 
 
 def test_every_fault_that_is_made_is_in_the_catalogue() -> None:
-    assert set(faults.FAULTS) <= set(catalogue())
-    assert len([fault for fault in faults.FAULTS if catalogue()[fault].step in NETWORK]) >= 42
+    assert set(faults.FAULTS) <= set(load_catalogue())
+    assert len([fault for fault in faults.FAULTS if load_catalogue()[fault].step in NETWORK]) >= 42
 
 
 @pytest.mark.parametrize("fault", [fault for fault in faults.FAULTS if fault != "route-linkdown-kept"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trackbed_lab.reference import page
 
-from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.catalogue import load_catalogue
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 
@@ -16,4 +16,4 @@ def test_the_written_page_is_the_one_that_the_checks_make() -> None:
 
 
 def test_every_fault_has_a_row() -> None:
-    assert [fault for fault in catalogue() if f"| `{fault}` |" not in page()] == []
+    assert [fault for fault in load_catalogue() if f"| `{fault}` |" not in page()] == []

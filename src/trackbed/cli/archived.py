@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.doctor import host
-from trackbed.doctor.catalogue import catalogue, judged
+from trackbed.doctor.catalogue import judge, load_catalogue
 from trackbed.doctor.checks import bios, cmdline, firmware, kubelet, runtime
-from trackbed.doctor.doctor import Diagnosis, first_of
-from trackbed.doctor.view import View
+from trackbed.doctor.doctor import Diagnosis, find_first
+from trackbed.doctor.view import NodeView
 from trackbed.host.state import HostState
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ MODULES = (bios, cmdline, firmware, kubelet, runtime)
 def diagnose(machine: Machine, node: NodePlan) -> Diagnosis:
     """Every fault of the catalogue: judged where files say enough, unknown otherwise."""
     nothing = HostState(machine, (), (), (), (), (), frozenset())
-    view = View(node, nothing, host=host.snapshot(machine, node))
+    view = NodeView(node, nothing, host=host.take_snapshot(machine, node))
     found = [finding for module in MODULES for finding in module.check(view)]
-    place = {fault: number for number, fault in enumerate(catalogue())}
+    place = {fault: number for number, fault in enumerate(load_catalogue())}
     found += _unjudged(node, machine.unseen)
-    return Diagnosis(tuple(sorted(found, key=lambda finding: place[finding.id])), first_of(found))
+    return Diagnosis(tuple(sorted(found, key=lambda finding: place[finding.id])), find_first(found))
 
 
 def steps(diagnosis: Diagnosis, evidence: str) -> tuple[str, ...]:
@@ -45,6 +45,6 @@ def without(diagnosis: Diagnosis, evidence: str) -> Diagnosis:
 def _unjudged(node: NodePlan, reason: str) -> Iterator[Finding]:
     """All faults of steps that were not looked at, once for the node."""
     seen = {module.__name__.rpartition(".")[2] for module in MODULES}
-    for fault in catalogue().values():
+    for fault in load_catalogue().values():
         if fault.step not in seen:
-            yield judged(fault.id, node, None, ok=None, evidence=reason)
+            yield judge(fault.id, node, None, ok=None, evidence=reason)

@@ -58,8 +58,8 @@ def command(
     from trackbed.cli.findings import show
     from trackbed.cli.inventories import machine_below
     from trackbed.doctor.doctor import diagnose
-    from trackbed.doctor.gather import Patience
-    from trackbed.doctor.look import Subject, look
+    from trackbed.doctor.gather import Timeouts
+    from trackbed.doctor.look import Subject, inspect_node
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed.node.rails.client import status
 
@@ -69,7 +69,7 @@ def command(
         _archived(machine, node, form, everything=everything)
     subject = Subject(machine, node, partial(status, agent))
     try:
-        view = look(subject, planned, Patience(lldp=listen))
+        view = inspect_node(subject, planned, Timeouts(lldp=listen))
     except (OSError, NetlinkError) as error:
         refuse(f"cannot look at this machine: {error}")
     diagnosis = diagnose([view])

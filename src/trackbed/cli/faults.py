@@ -18,9 +18,9 @@ def command(fault_id: str | None, form: str) -> None:
       trackbed faults
       trackbed faults route-rule-missing
     """
-    from trackbed.doctor.catalogue import catalogue
+    from trackbed.doctor.catalogue import load_catalogue
 
-    known = catalogue()
+    known = load_catalogue()
     if fault_id is not None and fault_id not in known:
         refuse(f"no fault {fault_id!r}{meant(fault_id, known, 'see trackbed faults')}")
     chosen = [known[fault_id]] if fault_id else list(known.values())

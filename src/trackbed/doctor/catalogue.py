@@ -34,14 +34,14 @@ class Fault(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 @cache
-def catalogue() -> Mapping[str, Fault]:
+def load_catalogue() -> Mapping[str, Fault]:
     """All faults by id, in the order of the chain."""
     known = [fault for text in _texts("faults") for fault in msgspec.convert(text or [], list[Fault])]
     return {fault.id: fault for fault in known}
 
 
 @cache
-def unchecked() -> Mapping[str, str]:
+def load_unchecked() -> Mapping[str, str]:
     """Faults of the host that are known and not looked for: id -> why not."""
     return {fault: why for text in _texts("unchecked") for fault, why in msgspec.convert(text, dict[str, str]).items()}
 
@@ -53,9 +53,9 @@ def _texts(folder: str) -> list[object]:
     return [yaml.load(place.read_bytes(), yaml.CSafeLoader) for place in ordered]
 
 
-def judged(fault_id: str, node: NodePlan, port: PortPlan | None, *, ok: bool | None, evidence: str = "") -> Finding:
+def judge(fault_id: str, node: NodePlan, port: PortPlan | None, *, ok: bool | None, evidence: str = "") -> Finding:
     """A finding: pass, the fault's own verdict, or (ok is None) unknown; cause and fix come from the catalogue."""
-    fault, rail = catalogue()[fault_id], port.rail if port else None
+    fault, rail = load_catalogue()[fault_id], port.rail if port else None
     if ok:
         return Finding(fault.id, fault.step, "pass", fault.title, evidence, node=node.name, rail=rail)
     if ok is None:

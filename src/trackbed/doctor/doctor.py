@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import CHECKS
 from trackbed.doctor.finding import BROKEN, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 GOOD, FOUND, UNKNOWN = 0, 1, 3
 """Exit status: sound, broken, nobody could tell."""
@@ -38,21 +38,21 @@ class Diagnosis(msgspec.Struct, frozen=True, rename="camel"):
         return UNKNOWN if any(finding.verdict == "unknown" for finding in self.findings) else GOOD
 
 
-def diagnose(views: Iterable[View]) -> Diagnosis:
+def diagnose(views: Iterable[NodeView]) -> Diagnosis:
     """Judge every view. Pure: all looking was done before."""
     found = [finding for view in views for finding in _ordered(view)]
-    return Diagnosis(tuple(found), first_of(found))
+    return Diagnosis(tuple(found), find_first(found))
 
 
-def first_of(findings: Iterable[Finding]) -> Finding | None:
+def find_first(findings: Iterable[Finding]) -> Finding | None:
     """The finding to mend first: the earliest that fails; without any, the earliest warning."""
-    place = {fault: number for number, fault in enumerate(catalogue())}
+    place = {fault: number for number, fault in enumerate(load_catalogue())}
     broken = [f for f in findings if f.verdict in BROKEN]
     return min(broken, key=lambda f: (f.because is not None, f.verdict != "fail", place.get(f.id, -1)), default=None)
 
 
-def _ordered(view: View) -> list[Finding]:
-    place = {fault: number for number, fault in enumerate(catalogue())}
+def _ordered(view: NodeView) -> list[Finding]:
+    place = {fault: number for number, fault in enumerate(load_catalogue())}
     found = sorted((f for check in CHECKS for f in check(view)), key=lambda f: place[f.id])
     return list(_explained(found))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.view import Echo, Observed
+from trackbed.doctor.view import EchoResult, ProbeResults
 from trackbed.fabric.model.ranges import V4, text
 from trackbed.host import state as host_state
 from trackbed.kernel.netlink.addresses import FAMILY
@@ -31,42 +31,44 @@ ICMP_HEADERS_BYTES = {4: 28, 6: 48}
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long probes wait, in seconds."""
 
-    answer: float = 1.0
+    reply: float = 1.0
     lldp: float = 1.5
     lldp_interval: float = 30.0
     """How often leaves speak (802.1AB's default is 30 s); silence counts only when we listened longer than that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class ProbeSource:
     """Where a port is now: on the host or inside a pod."""
 
     port: PortPlan
     netns: Path | int
     index: int
-    own: Addressed
+    address: Addressed
 
 
-def namespace(machine: Machine) -> Path | int:
+def get_netns(machine: Machine) -> Path | int:
     """The network namespace of a machine, also where it is our own."""
     return Path("/proc/self/ns/net") if machine.netns is None else machine.netns
 
 
-def seats(node: NodePlan, state: HostState, netns: Path | int) -> list[Seat]:
+def find_sources(node: NodePlan, state: HostState, netns: Path | int) -> list[ProbeSource]:
     """The seats of all addressed ports on the host that are up."""
     links = {link.name: link for link in state.links}
     found = []
     for port in node.ports:
         link = links.get(port.netdev)
         if link is not None and link.up and link.carrier and port.addressed:
-            found.append(Seat(port, netns, link.index, port.addressed[0]))
+            found.append(ProbeSource(port, netns, link.index, port.addressed[0]))
     return found
 
 
-def observe(plan: Plan, node: NodePlan, taken: Sequence[Seat], patience: Patience) -> dict[int, Observed]:
+def probe_rails(
+    plan: Plan, node: NodePlan, taken: Sequence[ProbeSource], patience: Timeouts
+) -> dict[int, ProbeResults]:
     """Probe all seats of a node, side by side; a rail without seat is not probed."""
     if not taken:
         return {}
@@ -76,20 +78,20 @@ def observe(plan: Plan, node: NodePlan, taken: Sequence[Seat], patience: Patienc
         echoes = pool.map(lambda seat: _echoes(plan, node, seat, patience), taken)
         heard = listening.result()
         return {
-            seat.port.rail: Observed(gateway, heard.get(seat.port.rail), _silence(heard, seat, patience), *reached)
+            seat.port.rail: ProbeResults(gateway, heard.get(seat.port.rail), _silence(heard, seat, patience), *reached)
             for seat, gateway, reached in zip(taken, gateways, echoes, strict=True)
         }
 
 
-def _silence(heard: Mapping[int, lldp.Advertisement], seat: Seat, patience: Patience) -> bool | None:
+def _silence(heard: Mapping[int, lldp.Advertisement], seat: ProbeSource, patience: Timeouts) -> bool | None:
     if seat.port.rail in heard:
         return True
     return False if patience.lldp > patience.lldp_interval else None
 
 
-def _leaves(taken: Sequence[Seat], patience: Patience) -> dict[int, lldp.Advertisement]:
+def _leaves(taken: Sequence[ProbeSource], patience: Timeouts) -> dict[int, lldp.Advertisement]:
     """What each rail's leaf says of itself; seats of one namespace listen together."""
-    groups: dict[Path | int, list[Seat]] = {}
+    groups: dict[Path | int, list[ProbeSource]] = {}
     for seat in taken:
         groups.setdefault(seat.netns, []).append(seat)
     with ThreadPoolExecutor(max_workers=len(groups)) as pool:
@@ -97,7 +99,7 @@ def _leaves(taken: Sequence[Seat], patience: Patience) -> dict[int, lldp.Adverti
         return {rail: said for one in found for rail, said in one.items()}
 
 
-def _listened(netns: Path | int, group: list[Seat], patience: Patience) -> dict[int, lldp.Advertisement]:
+def _listened(netns: Path | int, group: list[ProbeSource], patience: Timeouts) -> dict[int, lldp.Advertisement]:
     try:
         heard = lldp.listen(netns, [seat.index for seat in group], patience.lldp).neighbours
     except (ProbeError, OSError):
@@ -105,34 +107,34 @@ def _listened(netns: Path | int, group: list[Seat], patience: Patience) -> dict[
     return {seat.port.rail: heard[seat.index] for seat in group if seat.index in heard}
 
 
-def _gateway(seat: Seat, patience: Patience) -> bool | None:
+def _gateway(seat: ProbeSource, patience: Timeouts) -> bool | None:
     """Whether the gateway answers ARP (IPv4) or an echo (IPv6); None where there is none, or we may not ask."""
-    own = seat.own
+    own = seat.address
     if not own.gateway:
         return None
     try:
         if own.version == V4:
-            found = arp.resolve(seat.netns, seat.index, own.address, [own.gateway], patience.answer)
+            found = arp.resolve(seat.netns, seat.index, own.address, [own.gateway], patience.reply)
             return bool(found[own.gateway])
         asked = icmp.Ping(own.address, own.gateway, FAMILY[own.version])
-        return icmp.ping(seat.netns, [asked], patience.answer)[0].outcome == "answered"
+        return icmp.ping(seat.netns, [asked], patience.reply)[0].outcome == "answered"
     except (ProbeError, OSError):
         return None
 
 
 def _echoes(
-    plan: Plan, node: NodePlan, seat: Seat, patience: Patience
-) -> tuple[tuple[Echo, ...], tuple[Echo, ...], Echo | None]:
+    plan: Plan, node: NodePlan, seat: ProbeSource, patience: Timeouts
+) -> tuple[tuple[EchoResult, ...], tuple[EchoResult, ...], EchoResult | None]:
     """Peers of the same rail, one of another rail, and the first peer again with a packet of full size."""
-    same = list(_peers(plan, node, seat.port.rail, seat.own.version))
-    other = list(_peers(plan, node, _next_rail(plan, seat.port.rail), seat.own.version))[:1]
+    same = list(_peers(plan, node, seat.port.rail, seat.address.version))
+    other = list(_peers(plan, node, _next_rail(plan, seat.port.rail), seat.address.version))[:1]
     other = [] if len(plan.common.rails) == 1 else other
     asked = [_ping(seat, own) for own in (*same, *other)]
     if same:
-        room = plan.common.mtu_bytes - ICMP_HEADERS_BYTES[seat.own.version]
+        room = plan.common.mtu_bytes - ICMP_HEADERS_BYTES[seat.address.version]
         asked.append(_ping(seat, same[0], room))
     try:
-        answers = [_echo(answer) for answer in icmp.ping(seat.netns, asked, patience.answer)]
+        answers = [_echo(answer) for answer in icmp.ping(seat.netns, asked, patience.reply)]
     except (ProbeError, OSError):
         return (), (), None
     return (
@@ -158,27 +160,27 @@ def _peers(plan: Plan, node: NodePlan, rail: int, version: int) -> Iterable[Addr
             yield own
 
 
-def _ping(seat: Seat, to: Addressed, size: int = 56) -> icmp.Ping:
+def _ping(seat: ProbeSource, to: Addressed, size: int = 56) -> icmp.Ping:
     return icmp.Ping(
-        seat.own.address,
+        seat.address.address,
         to.address,
-        FAMILY[seat.own.version],
+        FAMILY[seat.address.version],
         payload_bytes=size,
         dont_fragment=True,
         ifindex=seat.index,
     )
 
 
-def _echo(answer: icmp.Echo) -> Echo:
+def _echo(answer: icmp.Echo) -> EchoResult:
     version = V4 if answer.ping.family == FAMILY[V4] else 6
     refusal = ""
     if answer.outcome not in {"answered", "silent"}:
         who = text(version, answer.reported_by) if answer.reported_by else "this host"
         refusal = f"{answer.outcome} ({who}: {answer.reason})"
-    return Echo(answer.outcome == "answered", text(version, answer.ping.target), refusal)
+    return EchoResult(answer.outcome == "answered", text(version, answer.ping.target), refusal)
 
 
-def management_paths(machine: Machine, targets: Iterable[int]) -> dict[int, str]:
+def find_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int, str]:
     """Through which interface the kernel would reach each management address (IPv4)."""
     found = {}
     with machine.socket() as sock:
@@ -191,10 +193,10 @@ def management_paths(machine: Machine, targets: Iterable[int]) -> dict[int, str]
     return found
 
 
-def base_chains(machine: Machine) -> tuple[nftables.BaseChain, ...] | None:
+def read_base_chains(machine: Machine) -> tuple[nftables.BaseChain, ...] | None:
     """The firewall's base chains; None where nf_tables cannot be read, () where the kernel has none."""
     try:
-        return nftables.base_chains(namespace(machine), 2.0)
+        return nftables.base_chains(get_netns(machine), 2.0)
     except ProbeError:
         return None
 
@@ -203,7 +205,7 @@ WATCHED = ("rp_filter", "arp_ignore", "arp_announce")
 """IPv4 sysctls of an interface that checks look at."""
 
 
-def sysctls(machine: Machine, names: Sequence[str]) -> dict[str, str | None]:
+def read_sysctls(machine: Machine, names: Sequence[str]) -> dict[str, str | None]:
     """The watched sysctls of these interfaces and of `all`; a key whose file cannot be read is left out."""
     keys = [f"net/ipv4/conf/{name}/{key}" for name in ("all", *names) for key in WATCHED]
     keys += [f"net/ipv6/conf/{name}/accept_ra" for name in names]

@@ -17,7 +17,7 @@ from trackbed.host.snapshot.snapshot import Wanted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -43,7 +43,7 @@ _SOON_SECONDS = 5
 """The kernel's first lines come earlier than this."""
 
 
-def functions(view: View, host: Snapshot) -> Iterator[tuple[PortPlan, str]]:
+def iter_functions(view: NodeView, host: Snapshot) -> Iterator[tuple[PortPlan, str]]:
     """Each planned port with the PCI address of its function, where that is known and there; also ports inside pods."""
     for port in view.node.ports:
         pci = port.pci or host.pci(port.netdev)
@@ -51,22 +51,22 @@ def functions(view: View, host: Snapshot) -> Iterator[tuple[PortPlan, str]]:
             yield port, pci
 
 
-def attribute(host: Snapshot, pci: str, name: str) -> str | None:
+def read_attribute(host: Snapshot, pci: str, name: str) -> str | None:
     """A function's file in sysfs; None where there is none."""
     return host.text(f"{DEVICES}/{pci}/{name}")
 
 
-def driver(host: Snapshot, pci: str) -> str | None:
+def find_driver(host: Snapshot, pci: str) -> str | None:
     """The driver that has the function."""
     return host.target(f"{DEVICES}/{pci}/driver")
 
 
-def mlx5(host: Snapshot, pci: str) -> bool:
+def uses_mlx5(host: Snapshot, pci: str) -> bool:
     """Whether mlx5_core has the function, or tried to: after a failed probe there is no driver, but there is a log."""
-    return driver(host, pci) == "mlx5_core" or f"mlx5_core {pci}" in (kernel_log(host) or "")
+    return find_driver(host, pci) == "mlx5_core" or f"mlx5_core {pci}" in (read_kernel_log(host) or "")
 
 
-def bridges(host: Snapshot, pci: str) -> list[str]:
+def list_bridges(host: Snapshot, pci: str) -> list[str]:
     """The bridges above a function, the nearest first."""
     found: list[str] = []
     above = host.target(f"{BUSES}/{_bus(pci)}/device")
@@ -76,19 +76,21 @@ def bridges(host: Snapshot, pci: str) -> list[str]:
     return found
 
 
-def root_bus(host: Snapshot, pci: str) -> str:
+def find_root_bus(host: Snapshot, pci: str) -> str:
     """The root bus that a function hangs under, as 0000:10."""
-    return _bus([pci, *bridges(host, pci)][-1])
+    return _bus([pci, *list_bridges(host, pci)][-1])
 
 
-def bridge_file(pci: str, name: str) -> str:
+def to_bridge_path(pci: str, name: str) -> str:
     """The path by which a file of the bridge right above a function is read."""
     return f"{BUSES}/{_bus(pci)}/device/{name}"
 
 
-def accelerators(host: Snapshot) -> list[str]:
+def list_accelerators(host: Snapshot) -> list[str]:
     """PCI addresses of GPUs in the order of the bus, which is how their drivers number them."""
-    kinds = {pci: (attribute(host, pci, "vendor"), (attribute(host, pci, "class") or "")[:6]) for pci in _all(host)}
+    kinds = {
+        pci: (read_attribute(host, pci, "vendor"), (read_attribute(host, pci, "class") or "")[:6]) for pci in _all(host)
+    }
     return sorted(pci for pci, kind in kinds.items() if kind in _ACCELERATORS)
 
 
@@ -100,28 +102,28 @@ def _bus(pci: str) -> str:
     return pci.rpartition(":")[0]
 
 
-def virtual(host: Snapshot) -> bool:
+def is_virtual(host: Snapshot) -> bool:
     """Whether the host is a virtual machine (x86: a CPUID bit): its PCI tree is then somebody's drawing."""
     return re.search(r"^flags\s*:.*\bhypervisor\b", host.text("/proc/cpuinfo") or "", re.MULTILINE) is not None
 
 
-def x86(host: Snapshot) -> bool:
+def is_x86(host: Snapshot) -> bool:
     """Whether the CPU is an x86."""
     return re.search(r"^vendor_id\s*:", host.text("/proc/cpuinfo") or "", re.MULTILINE) is not None
 
 
-def kernel_log(host: Snapshot) -> str | None:
+def read_kernel_log(host: Snapshot) -> str | None:
     """What the kernel logged, as dmesg shows it; None where nobody may read it."""
     return host.said(*_LOG)
 
 
-def log_refusal(host: Snapshot) -> str:
+def describe_log_error(host: Snapshot) -> str:
     """Why the kernel's log could not be read."""
     ran = host.ran(*_LOG)
     return f"dmesg: {ran.output.strip()[:120]}" if isinstance(ran, Ran) else "there is no dmesg here"
 
 
-def logged(log: str, pattern: str) -> str:
+def find_log_line(log: str, pattern: str) -> str:
     """The last line of the log that matches, without its time; empty where none does."""
     hits = list(re.finditer(pattern, log))
     if not hits:
@@ -131,7 +133,7 @@ def logged(log: str, pattern: str) -> str:
     return _STAMP.sub("", log[start : end if end >= 0 else None], count=1).strip()[:200]
 
 
-def reach(log: str) -> str:
+def describe_log_reach(log: str) -> str:
     """How far back the log goes: the kernel keeps the last lines only."""
     first = _STAMP.match(log)
     if first is None:

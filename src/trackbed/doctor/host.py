@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-def snapshot(machine: Machine, node: NodePlan) -> Snapshot | None:
+def take_snapshot(machine: Machine, node: NodePlan) -> Snapshot | None:
     """What the host checks want to see; None where the host is not this machine's own (a namespace, a container)."""
     if machine.shared or not machine.path("/proc/cmdline").exists():
         return None
-    return take(machine, wanted(machine, node))
+    return take(machine, collect_reads(machine, node))
 
 
-def wanted(machine: Machine, node: NodePlan) -> Wanted:
+def collect_reads(machine: Machine, node: NodePlan) -> Wanted:
     """What the host checks want to see of a node's machine."""
     return for_ports(READS, {port.netdev: port.pci or _pci(machine, port.netdev) for port in node.ports})
 
 
-def vfs(machine: Machine, netdevs: Iterable[str]) -> dict[str, Vfs]:
+def read_vfs(machine: Machine, netdevs: Iterable[str]) -> dict[str, Vfs]:
     """The VFs of each interface whose driver tells."""
     return _asked(machine, netdevs, get_vfs)
 
 
-def dcb(machine: Machine, netdevs: Iterable[str]) -> dict[str, Dcb]:
+def read_dcb(machine: Machine, netdevs: Iterable[str]) -> dict[str, Dcb]:
     """The data center bridging of each interface whose driver tells."""
     return _asked(machine, netdevs, get_dcb)
 

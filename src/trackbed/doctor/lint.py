@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.finding import Finding
 
 if TYPE_CHECKING:
@@ -22,6 +22,6 @@ def lint(problems: Iterable[Problem]) -> list[Finding]:
 
 
 def _finding(problem: Problem, fault_id: str) -> Finding:
-    fault = catalogue()[fault_id]
+    fault = load_catalogue()[fault_id]
     evidence = f"{problem.place}: {problem.message}" if problem.place else problem.message
     return Finding(fault.id, fault.step, fault.verdict, fault.title, evidence, fault.cause, fault.fix)

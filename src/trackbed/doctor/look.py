@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trackbed.doctor import host
-from trackbed.doctor.gather import Patience, Seat, base_chains, management_paths, namespace, observe, seats, sysctls
-from trackbed.doctor.view import PodView, Refusal, SwitchView, View
+from trackbed.doctor.gather import (
+    ProbeSource,
+    Timeouts,
+    find_management_paths,
+    find_sources,
+    get_netns,
+    probe_rails,
+    read_base_chains,
+    read_sysctls,
+)
+from trackbed.doctor.view import AttachRefusal, NodeView, PodView, SwitchView
 from trackbed.fabric.model.ranges import parse_address
 from trackbed.fabric.plan.plan import Addressed
 from trackbed.host.machine import Machine
@@ -40,7 +49,7 @@ class Subject:
     """What the host checks want, where somebody has read it already."""
 
 
-def look(subject: Subject, plan: Plan, patience: Patience) -> View:
+def inspect_node(subject: Subject, plan: Plan, patience: Timeouts) -> NodeView:
     """Look at one node alone; `together` adds what only others can say."""
     machine, node = subject.machine, subject.node
     state = read(machine)
@@ -49,32 +58,32 @@ def look(subject: Subject, plan: Plan, patience: Patience) -> View:
     away = frozenset(
         port["rail"] for one in told.get("attachments", ()) if one["mode"] == "move" for port in one["ports"]
     )
-    taken = [seat for seat in seats(node, state, namespace(machine)) if seat.port.rail not in away]
+    taken = [seat for seat in find_sources(node, state, get_netns(machine)) if seat.port.rail not in away]
     taken += [
         seat for pod, one in zip(pods, told.get("attachments", ()), strict=False) for seat in _pod_seats(node, pod, one)
     ]
-    return View(
+    return NodeView(
         node=node,
         state=state,
-        sysctls=sysctls(machine, [port.netdev for port in node.ports]),
-        unpersisted=_unpersisted(machine, node),
+        sysctls=read_sysctls(machine, [port.netdev for port in node.ports]),
+        unpersisted_files=_unpersisted(machine, node),
         baseline=carriers.load(machine),
-        away=away,
-        moved=frozenset(told.get("moved", ())),
+        rails_in_pods=away,
+        moved_ports=frozenset(told.get("moved", ())),
         pods=pods,
-        refusals=tuple(Refusal(r["pod"], str(r["code"]), r["message"]) for r in told.get("refused", ())),
-        observed=observe(plan, node, taken, patience),
-        chains=base_chains(machine),
+        refusals=tuple(AttachRefusal(r["pod"], str(r["code"]), r["message"]) for r in told.get("refused", ())),
+        probes=probe_rails(plan, node, taken, patience),
+        chains=read_base_chains(machine),
         switches=subject.switches,
         management=subject.management,
-        management_paths=management_paths(machine, subject.management),
-        host=subject.host or host.snapshot(machine, node),
-        vfs=host.vfs(machine, [port.netdev for port in node.ports]),
-        dcb=host.dcb(machine, [port.netdev for port in node.ports]),
+        management_paths=find_management_paths(machine, subject.management),
+        host=subject.host or host.take_snapshot(machine, node),
+        vfs=host.read_vfs(machine, [port.netdev for port in node.ports]),
+        dcb=host.read_dcb(machine, [port.netdev for port in node.ports]),
     )
 
 
-def together(views: list[View]) -> list[View]:
+def link_peers(views: list[NodeView]) -> list[NodeView]:
     """Let each view know its peers, so that checks across nodes can be made."""
     return [replace(view, peers=tuple(other for other in views if other is not view)) for view in views]
 
@@ -90,14 +99,15 @@ def _read_agent(subject: Subject) -> dict[str, Any]:
 def _pod(one: dict[str, Any]) -> PodView:
     machine = Machine(Path("/"), Path(one["netns"]))
     rails = {
-        port["rail"]: (port["name"], tuple(own_address(a) for a in port.get("addresses", ()))) for port in one["ports"]
+        port["rail"]: (port["name"], tuple(parse_agent_address(a) for a in port.get("addresses", ())))
+        for port in one["ports"]
     }
-    read_keys = sysctls(machine, [name for name, _ in rails.values()])
+    read_keys = read_sysctls(machine, [name for name, _ in rails.values()])
     known = {key: value for key, value in read_keys.items() if value is not None}
     return PodView(one["container"][:12], rails, read(machine), known)
 
 
-def own_address(address: dict[str, str]) -> Addressed:
+def parse_agent_address(address: dict[str, str]) -> Addressed:
     """An address as the agent's status tells it."""
     written, _, prefix = address["text"].partition("/")
     version, number = parse_address(written)
@@ -105,7 +115,7 @@ def own_address(address: dict[str, str]) -> Addressed:
     return Addressed(version, number, int(prefix), gateway, 0, 0)
 
 
-def _pod_seats(node: NodePlan, pod: PodView, one: dict[str, Any]) -> list[Seat]:
+def _pod_seats(node: NodePlan, pod: PodView, one: dict[str, Any]) -> list[ProbeSource]:
     """Seats of ports that moved into a pod: there they are probed from now on."""
     if one["mode"] != "move":
         return []
@@ -114,7 +124,7 @@ def _pod_seats(node: NodePlan, pod: PodView, one: dict[str, Any]) -> list[Seat]:
     for rail, (name, addresses) in pod.rails.items():
         port = node.port(rail)
         if port is not None and addresses and name in indexes:
-            found.append(Seat(port, Path(one["netns"]), indexes[name], addresses[0]))
+            found.append(ProbeSource(port, Path(one["netns"]), indexes[name], addresses[0]))
     return found
 
 

@@ -22,19 +22,19 @@ READS = Wanted(
 )
 
 
-class Device(NamedTuple):
+class RdmaDevice(NamedTuple):
     """One RDMA device, and its folder in sysfs."""
 
     name: str
     folder: str
-    soft: bool
+    is_soft: bool
 
 
-def devices_of(host: Snapshot, netdev: str) -> tuple[Device, ...]:
+def list_rdma_devices(host: Snapshot, netdev: str) -> tuple[RdmaDevice, ...]:
     """The port's RDMA devices; none where it has none, or it is in another namespace."""
     below = BELOW.format(netdev=netdev)
-    hard = [Device(name, f"{below}/{name}", soft=False) for name in host.folders.get(below, ())]
-    soft = [Device(name, f"{VIRTUAL}/{name}", soft=True) for name in host.folders.get(VIRTUAL, ())]
+    hard = [RdmaDevice(name, f"{below}/{name}", is_soft=False) for name in host.folders.get(below, ())]
+    soft = [RdmaDevice(name, f"{VIRTUAL}/{name}", is_soft=True) for name in host.folders.get(VIRTUAL, ())]
     return tuple(hard) or tuple(device for device in soft if _on(host, device.folder) == netdev)
 
 

@@ -40,24 +40,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Echo:
+class EchoResult:
     """Outcome of one probe of a peer: `answered`, or the words of whoever refused."""
 
     answered: bool
-    towards: str
+    target: str
     refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ProbeResults:
     """What probes found on one rail; None means not probed."""
 
     gateway: bool | None = None
     lldp: Advertisement | None = None
     lldp_heard: bool | None = None
-    same_rail: tuple[Echo, ...] = ()
-    cross_rail: tuple[Echo, ...] = ()
-    full_size: Echo | None = None
+    same_rail: tuple[EchoResult, ...] = ()
+    cross_rail: tuple[EchoResult, ...] = ()
+    full_size: EchoResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class PodView:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AttachRefusal:
     """An attach that the agent refused."""
 
     pod: str
@@ -89,23 +89,23 @@ class SwitchView:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NodeView:
     """What was gathered of one node."""
 
     node: NodePlan
     state: HostState
     sysctls: Mapping[str, str | None] = field(default_factory=dict)
-    unpersisted: tuple[str, ...] | None = None
+    unpersisted_files: tuple[str, ...] | None = None
     """Own files that are missing or differ from the plan; None where they could not be read."""
     baseline: Mapping[str, tuple[int, int]] | None = None
     """Interface -> (carrier_changes, carrier_down_count) at the last apply."""
-    away: frozenset[int] = frozenset()
-    moved: frozenset[str] = frozenset()
+    rails_in_pods: frozenset[int] = frozenset()
+    moved_ports: frozenset[str] = frozenset()
     """Ports that have been in a pod and come back: they lost their carrier by that."""
-    peers: tuple[View, ...] | None = None
+    peers: tuple[NodeView, ...] | None = None
     pods: tuple[PodView, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    observed: Mapping[int, Observed] = field(default_factory=dict)
+    refusals: tuple[AttachRefusal, ...] = ()
+    probes: Mapping[int, ProbeResults] = field(default_factory=dict)
     chains: tuple[BaseChain, ...] | None = None
     switches: Mapping[str, SwitchView] | None = None
     management: tuple[int, ...] = ()
@@ -119,51 +119,51 @@ class View:
     dcb: Mapping[str, Dcb] = field(default_factory=dict)
     """Interface -> its data center bridging; no entry where the driver has none."""
 
-    def ports(self) -> Iterator[PortPlan]:
+    def iter_ports(self) -> Iterator[PortPlan]:
         """The ports that are on the host now."""
-        return (port for port in self.node.ports if port.rail not in self.away)
+        return (port for port in self.node.ports if port.rail not in self.rails_in_pods)
 
-    def link(self, port: PortPlan) -> Link | None:
+    def find_link(self, port: PortPlan) -> Link | None:
         """The interface with the port's planned name."""
         return next((link for link in self.state.links if link.name == port.netdev), None)
 
-    def name_of(self, index: int) -> str:
+    def get_link_name(self, index: int) -> str:
         """The name of an interface by its index."""
         return next((link.name for link in self.state.links if link.index == index), f"if{index}")
 
-    def addresses(self, port: PortPlan) -> tuple[Address, ...]:
+    def list_addresses(self, port: PortPlan) -> tuple[Address, ...]:
         """Global addresses on the port."""
-        link = self.link(port)
+        link = self.find_link(port)
         return tuple(a for a in self.state.addresses if link and a.index == link.index and a.scope == 0)
 
-    def rail_of(self, index: int) -> PortPlan | None:
+    def find_port(self, index: int) -> PortPlan | None:
         """The port that an interface index belongs to."""
-        name = self.name_of(index)
+        name = self.get_link_name(index)
         return next((port for port in self.node.ports if port.netdev == name), None)
 
-    def rail_ranges(self) -> list[Range]:
+    def list_rail_ranges(self) -> list[Range]:
         """The ranges of all rails."""
         return [cut for rail in self.node.common.rails for cut in (rail.v4, rail.v6) if cut is not None]
 
 
-def version_of(family: int) -> int:
+def get_ip_version(family: int) -> int:
     """The IP version of an address family."""
     return V4 if family == socket.AF_INET else 6
 
 
-def show_route(view: View, route: Route) -> str:
+def format_route(view: NodeView, route: Route) -> str:
     """A route as `ip route` writes it."""
-    version = version_of(route.family)
+    version = get_ip_version(route.family)
     where = "default" if route.prefix == 0 else f"{text(version, route.dst)}/{route.prefix}"
     via = f" via {text(version, route.gateway)}" if route.gateway else ""
-    dev = f" dev {view.name_of(route.oif)}" if route.oif else ""
+    dev = f" dev {view.get_link_name(route.oif)}" if route.oif else ""
     src = f" src {text(version, route.prefsrc)}" if route.prefsrc else ""
     return f"{where}{via}{dev} table {route.table}{src}"
 
 
-def show_rule(rule: Rule) -> str:
+def format_rule(rule: Rule) -> str:
     """A rule as `ip rule` writes it."""
-    version = version_of(rule.family)
+    version = get_ip_version(rule.family)
     selector = f"from {text(version, rule.src)}/{rule.src_prefix}" if rule.src_prefix else "from all"
     target = f" to {text(version, rule.dst)}/{rule.dst_prefix}" if rule.dst_prefix else ""
     return f"{rule.priority}: {'not ' if rule.invert else ''}{selector}{target} lookup {rule.table}"

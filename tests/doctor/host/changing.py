@@ -10,7 +10,7 @@ import msgspec
 
 from trackbed.doctor import doctor
 from trackbed.doctor.checks import addresses, names, neighbours, rdma, routing, tables, vfs
-from trackbed.doctor.view import View
+from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trackbed.host.runner import Ran
 
-Fault: TypeAlias = Callable[[View], View]
+Fault: TypeAlias = Callable[[NodeView], NodeView]
 
 RAIL = "rail1"
 """The port that is changed."""
@@ -43,7 +43,7 @@ def host(
 ) -> Fault:
     """Change what the host says; None takes it away."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         was = view.host
         assert was is not None
         new = {path: None if text is None else text.encode() for path, text in (files or {}).items()}
@@ -62,7 +62,7 @@ def host(
 def unreadable(path: str) -> Fault:
     """A file that is there and cannot be read."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         was = view.host
         assert was is not None
         files = {name: content for name, content in was.files.items() if name != path}
@@ -78,7 +78,7 @@ def _merged(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[Any, Any]:
 def vf(number: int, **changes: Any) -> Fault:
     """Change what netlink says of a VF."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         told = view.vfs[RAIL]
         kept = tuple(replace(one, **changes) if one.index == number else one for one in told.vfs)
         return replace(view, vfs={**view.vfs, RAIL: replace(told, vfs=kept)})
@@ -89,7 +89,7 @@ def vf(number: int, **changes: Any) -> Fault:
 def port(**changes: Any) -> Fault:
     """Change the port's interface."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         links = tuple(replace(one, **changes) if one.name == RAIL else one for one in view.state.links)
         return replace(view, state=replace(view.state, links=links))
 
@@ -99,7 +99,7 @@ def port(**changes: Any) -> Fault:
 def planned(**changes: Any) -> Fault:
     """Change what the plan says of all nodes."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         common = msgspec.structs.replace(view.node.common, **changes)
         return replace(view, node=msgspec.structs.replace(view.node, common=common))
 
@@ -109,7 +109,7 @@ def planned(**changes: Any) -> Fault:
 def both(*faults: Fault) -> Fault:
     """One change after the other."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         for fault in faults:
             view = fault(view)
         return view

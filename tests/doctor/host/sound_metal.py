@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
-from trackbed.doctor.doctor import diagnose, first_of
+from trackbed.doctor.doctor import diagnose, find_first
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.host.runner import Ran
@@ -23,7 +23,7 @@ from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import Plan
 
 FABRIC = b"""
@@ -224,7 +224,7 @@ def _port_above() -> dict[str, str | bytes]:
     }
 
 
-def metal_view(host: Snapshot | None = None) -> View:
+def metal_view(host: Snapshot | None = None) -> NodeView:
     """The first node as planned, with this server beneath."""
     return replace(sound(NODE), host=metal() if host is None else host)
 
@@ -303,7 +303,7 @@ def told(host: Snapshot, step: str = "") -> tuple[Finding, ...]:
 
 def named_first(host: Snapshot) -> str | None:
     """The fault that doctor names first, of these steps."""
-    first = first_of(told(host))
+    first = find_first(told(host))
     return first.id if first else None
 
 

@@ -15,7 +15,7 @@ from trackbed.fabric.plan.compute import plan
 from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import NodePlan, Plan
 
 FABRIC = b"""
@@ -55,7 +55,7 @@ def names_plan() -> Plan:
     return plan(load(FABRIC, "names.yaml").fabric, {})
 
 
-def sound_view(node: NodePlan) -> View:
+def sound_view(node: NodePlan) -> NodeView:
     """A node whose ports and RDMA devices have their names."""
     view = sound(node)
     pci = {port.netdev: port.pci for port in node.ports}

@@ -18,7 +18,7 @@ from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
 
 FABRIC = b"""
@@ -72,7 +72,7 @@ def gid(own: Addressed) -> str:
     return IPv6Address(0xFFFF << 32 | own.address if own.version == 4 else own.address).exploded
 
 
-def sound_view(node: NodePlan) -> View:
+def sound_view(node: NodePlan) -> NodeView:
     """A node whose RDMA devices are as planned."""
     view = sound(node)
     links = tuple(replace(one, kind="") if one.name.startswith("rail") else one for one in view.state.links)

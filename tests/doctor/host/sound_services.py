@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tests.doctor.sound import small_plan, sound
-from trackbed.doctor.doctor import diagnose, first_of
+from trackbed.doctor.doctor import diagnose, find_first
 from trackbed.fabric.plan.plan import KernelPlan, KubeletPlan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 STEPS = ("limits", "kubelet", "runtime")
 """The steps that this host has everything for."""
@@ -123,7 +123,7 @@ def services() -> Snapshot:
     return Snapshot({path: text.encode() for path, text in files.items()}, {}, folders, outputs)
 
 
-def services_view(host: Snapshot | None = None) -> View:
+def services_view(host: Snapshot | None = None) -> NodeView:
     """The first node as planned, with this host beneath."""
     return replace(sound(NODE), host=services() if host is None else host)
 
@@ -136,12 +136,12 @@ def changed(files: Mapping[str, str | None] | None = None) -> Snapshot:
     return replace(was, files={path: content for path, content in new.items() if path not in gone})
 
 
-def told(view: View, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
+def told(view: NodeView, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
     """What doctor finds in these steps."""
     return tuple(finding for finding in diagnose([view]).findings if finding.step in steps)
 
 
-def first(view: View, steps: tuple[str, ...] = STEPS) -> str | None:
+def first(view: NodeView, steps: tuple[str, ...] = STEPS) -> str | None:
     """The fault that doctor names first, of these steps."""
-    found = first_of(told(view, steps))
+    found = find_first(told(view, steps))
     return found.id if found else None

@@ -18,7 +18,7 @@ from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.kernel.netlink.vfs import Vf, Vfs
 
 if TYPE_CHECKING:
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import NodePlan, Plan
 
 FABRIC = """
@@ -101,7 +101,7 @@ def _function(
     files[f"{here}/infiniband/mlx5_{2 + 2 * rail + vf}/node_guid"] = f"0201:00ff:fe{node.slot:02x}:{rail:02x}{vf:02x}\n"
 
 
-def sound_view(node: NodePlan) -> View:
+def sound_view(node: NodePlan) -> NodeView:
     """A node that is as planned, with its VFs."""
     told = {
         port.netdev: Vfs(2, tuple(Vf(n, mac(port.rail, n, node.slot), spoof_check=True, trust=False) for n in range(2)))

@@ -15,7 +15,7 @@ from trackbed.host.snapshot.snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 STEPS = ("addresses", "routing")
 IN_FILES = {
@@ -38,7 +38,7 @@ ROOM, ENTRIES = "/proc/sys/net/ipv4/neigh/default/gc_thresh3", "/proc/net/stat/a
 NETWORK = "/etc/systemd/network/90-{netdev}.network"
 
 
-def _view() -> View:
+def _view() -> NodeView:
     view = sound(small_plan().nodes[0])
     files = {
         ROOM: "1024\n",

@@ -31,8 +31,8 @@ from tests.doctor.host.sound_metal import (
     told,
     verdicts,
 )
-from trackbed.doctor.doctor import diagnose, first_of
-from trackbed.doctor.view import View
+from trackbed.doctor.doctor import diagnose, find_first
+from trackbed.doctor.view import NodeView
 
 PCI = f"{DEVICES}/{NIC}"
 LOADED = ("ib_core", "ib_uverbs", "mlx5_core")
@@ -140,7 +140,7 @@ def test_a_fault_is_named_first(fault_id: str, change: Change) -> None:
     assert worst[0].evidence
 
 
-def _new_interface(view: View) -> View:
+def _new_interface(view: NodeView) -> NodeView:
     """What a reload of the driver leaves: an interface that is down and bare; rules stay, they hang on nothing."""
     table = NODE.common.rails[PORT.rail].table
     own = next(one for one in view.state.links if one.name == PORT.netdev)
@@ -157,7 +157,7 @@ def _new_interface(view: View) -> View:
 
 def test_a_reload_of_the_driver_is_named_before_what_it_took_away() -> None:
     found = diagnose([_new_interface(metal_view())]).findings
-    first = first_of(found)
+    first = find_first(found)
     assert first is not None
     assert (first.id, first.rail) == ("driver-reload-lost-config", 1)
     later = {finding.id: finding.because for finding in found if finding.rail == 1 and finding.verdict == "fail"}

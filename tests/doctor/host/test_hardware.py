@@ -9,22 +9,22 @@ from trackbed.doctor import hardware
 
 
 def test_the_way_up_from_a_function_is_its_bridges_nearest_first() -> None:
-    assert hardware.bridges(metal(), NIC) == ["0000:57:00.0", "0000:56:00.0", "0000:55:01.0"]
-    assert hardware.root_bus(metal(), NIC) == "0000:55"
+    assert hardware.list_bridges(metal(), NIC) == ["0000:57:00.0", "0000:56:00.0", "0000:55:01.0"]
+    assert hardware.find_root_bus(metal(), NIC) == "0000:55"
 
 
 def test_a_function_on_a_root_bus_has_no_bridge() -> None:
-    assert hardware.bridges(metal(), "0000:55:02.0") == []
-    assert hardware.root_bus(metal(), "0000:55:02.0") == "0000:55"
+    assert hardware.list_bridges(metal(), "0000:55:02.0") == []
+    assert hardware.find_root_bus(metal(), "0000:55:02.0") == "0000:55"
 
 
 def test_a_tree_that_leads_in_a_circle_ends() -> None:
     circle = link(f"{BUSES}/0000:56/device", "../../../0000:57:00.0")(metal())
-    assert hardware.bridges(circle, NIC) == ["0000:57:00.0", "0000:56:00.0"]
+    assert hardware.list_bridges(circle, NIC) == ["0000:57:00.0", "0000:56:00.0"]
 
 
 def test_gpus_come_in_the_order_of_the_bus() -> None:
-    assert hardware.accelerators(metal()) == list(GPUS)
+    assert hardware.list_accelerators(metal()) == list(GPUS)
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,16 @@ def test_gpus_come_in_the_order_of_the_bus() -> None:
 )
 def test_the_cpu_says_whether_it_is_real(text: str | None, virtual: bool, x86: bool) -> None:
     host = file("/proc/cpuinfo", text)(metal())
-    assert (hardware.virtual(host), hardware.x86(host)) == (virtual, x86)
+    assert (hardware.is_virtual(host), hardware.is_x86(host)) == (virtual, x86)
 
 
 LOG = "[    1.000000] igb a: first\n[    2.000000] igb a: second\n[    3.000000] igb b: third"
 
 
 def test_the_newest_line_of_the_log_is_told_without_its_time() -> None:
-    assert hardware.logged(LOG, r"igb a: \w+") == "igb a: second"
-    assert hardware.logged(LOG, "third") == "igb b: third"
-    assert not hardware.logged(LOG, "a: .*third"), "a pattern never spans two lines"
+    assert hardware.find_log_line(LOG, r"igb a: \w+") == "igb a: second"
+    assert hardware.find_log_line(LOG, "third") == "igb b: third"
+    assert not hardware.find_log_line(LOG, "a: .*third"), "a pattern never spans two lines"
 
 
 @pytest.mark.parametrize(
@@ -59,17 +59,17 @@ def test_the_newest_line_of_the_log_is_told_without_its_time() -> None:
     ],
 )
 def test_how_far_back_a_log_goes_is_said(log: str, told: str) -> None:
-    assert hardware.reach(log) == told
+    assert hardware.describe_log_reach(log) == told
 
 
 def test_why_the_log_cannot_be_read_is_said() -> None:
     denied = output(("dmesg",), "dmesg: read kernel buffer failed: Operation not permitted\n", 1)(metal())
-    assert hardware.kernel_log(denied) is None
-    assert "Operation not permitted" in hardware.log_refusal(denied)
-    assert hardware.log_refusal(output(("dmesg",), None)(metal())) == "there is no dmesg here"
+    assert hardware.read_kernel_log(denied) is None
+    assert "Operation not permitted" in hardware.describe_log_error(denied)
+    assert hardware.describe_log_error(output(("dmesg",), None)(metal())) == "there is no dmesg here"
 
 
 def test_a_failed_probe_of_mlx5_is_still_mlx5_s() -> None:
     unbound = link(f"/sys/bus/pci/devices/{NIC}/driver", None)
-    assert hardware.mlx5(unbound(metal()), NIC)
-    assert not hardware.mlx5(all_of(unbound, output(("dmesg",), ""))(metal()), NIC)
+    assert hardware.uses_mlx5(unbound(metal()), NIC)
+    assert not hardware.uses_mlx5(all_of(unbound, output(("dmesg",), ""))(metal()), NIC)

@@ -27,23 +27,23 @@ from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 KUBELET = ("kubelet",)
 CLOCK = ("timedatectl", "show", "-p", "NTPSynchronized")
 DRIVER = "/var/lib/kubelet/plugins/dra.net"
 
 
-def _config(old: str, new: str) -> Callable[[View], View]:
+def _config(old: str, new: str) -> Callable[[NodeView], NodeView]:
     return host(files={CONFIG: KUBELET_CONFIG.replace(old, new)})
 
 
-def _clone(view: View) -> View:
+def _clone(view: NodeView) -> NodeView:
     other = replace(sound(small_plan().nodes[1]), host=services())
     return replace(view, peers=(other,))
 
 
-FAULTS: dict[str, tuple[str, Callable[[View], View]]] = {
+FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
     "cgroup v1": ("kubelet-cgroup-v1", host(folders={"/sys/fs/cgroup": ("cpuset", "memory")})),
     "swap": ("kubelet-swap-on", host(files={"/proc/swaps": f"{SWAPS}/swap.img file 8388604 0 -2\n"})),
     "no CPU reserved": (
@@ -75,7 +75,7 @@ FAULTS: dict[str, tuple[str, Callable[[View], View]]] = {
 
 
 @pytest.mark.parametrize(("fault", "change"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_named_first(fault: str, change: Callable[[View], View]) -> None:
+def test_a_fault_is_named_first(fault: str, change: Callable[[NodeView], NodeView]) -> None:
     assert first(change(services_view()), KUBELET) == fault
 
 

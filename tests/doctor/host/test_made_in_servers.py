@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from trackbed_lab.vm.faults import names, rdma, vfs
 
-from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.catalogue import load_catalogue
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -19,4 +19,4 @@ if TYPE_CHECKING:
 def test_each_fault_is_one_of_its_step_and_made_once(module: ModuleType, step: str) -> None:
     ids = [fault.id for fault in module.FAULTS]
     assert len(ids) == len(set(ids))
-    assert {catalogue()[one].step for one in ids} == {step}
+    assert {load_catalogue()[one].step for one in ids} == {step}

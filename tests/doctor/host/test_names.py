@@ -22,21 +22,21 @@ from tests.doctor.host.sound_names import (
     sound_view,
 )
 from tests.doctor.sound import link
-from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import names
 from trackbed.doctor.doctor import diagnose
 from trackbed.host.runner import Ran
 
 if TYPE_CHECKING:
     from tests.doctor.host.changing import Fault
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 PLAN = names_plan()
 NODE = PLAN.nodes[0]
 OTHER = "b8:ce:f6:00:00:77"
 
 
-def _exchanged(view: View) -> View:
+def _exchanged(view: NodeView) -> NodeView:
     """rail0 and rail1 have each other's hardware."""
     names_of = {"rail0": "rail1", "rail1": "rail0"}
     links = tuple(replace(one, name=names_of.get(one.name, one.name)) for one in view.state.links)
@@ -46,7 +46,7 @@ def _exchanged(view: View) -> View:
 def _more(name: str, kind: str = "", altnames: tuple[str, ...] = ()) -> Fault:
     """One more interface."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         one = replace(link(70, name, "02:00:00:00:00:70"), kind=kind, altnames=altnames)
         return replace(view, state=replace(view.state, links=(*view.state.links, one)))
 
@@ -56,7 +56,7 @@ def _more(name: str, kind: str = "", altnames: tuple[str, ...] = ()) -> Fault:
 def _recorded(mac: str) -> Fault:
     """The plan knows the port's MAC address."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         ports = tuple(msgspec.structs.replace(one, mac=mac) if one.rail == 1 else one for one in view.node.ports)
         return replace(view, node=msgspec.structs.replace(view.node, ports=ports))
 
@@ -66,14 +66,14 @@ def _recorded(mac: str) -> Fault:
 def _peers(*changes: Fault) -> Fault:
     """Other nodes of the same kind, each changed."""
 
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         others = [both(one)(sound_view(node)) for one, node in zip(changes, PLAN.nodes[1:], strict=False)]
         return replace(view, peers=tuple(others))
 
     return change
 
 
-def _as_it_is(view: View) -> View:
+def _as_it_is(view: NodeView) -> NodeView:
     return view
 
 
@@ -134,7 +134,7 @@ def test_a_fault_is_named_first(fault: str, change: Fault) -> None:
 def test_every_fault_of_the_step_that_a_host_can_have_is_made_here() -> None:
     refused_before = {"names-too-long"}
     made = {fault for fault, _ in FAULTS} | refused_before
-    assert made == {fault.id for fault in catalogue().values() if fault.step == "names"}
+    assert made == {fault.id for fault in load_catalogue().values() if fault.step == "names"}
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_the_two_that_agree_are_not_blamed_for_the_third() -> None:
 
 
 def test_a_representor_does_not_take_the_place_of_its_port() -> None:
-    def change(view: View) -> View:
+    def change(view: NodeView) -> NodeView:
         one = replace(link(5, "rail1_0", "02:00:00:00:00:70"), kind="", parent_device="0000:3b:00.0")
         return replace(view, state=replace(view.state, links=(one, *view.state.links)))
 

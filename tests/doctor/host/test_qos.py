@@ -21,7 +21,7 @@ from trackbed.host.steps.boot import SCRIPT, WANTED
 from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, Dcb, Ets, Pfc, dscp
 
 if TYPE_CHECKING:
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 QOS = ("qos",)
 RAIL = "rail1"
@@ -71,7 +71,7 @@ def _files(netdev: str) -> dict[str, str]:
     }
 
 
-def _view() -> View:
+def _view() -> NodeView:
     view = sound(small_plan().nodes[0])
     names = [port.netdev for port in view.node.ports]
     files = {SCRIPT: "#!/bin/sh\n", WANTED: "[Unit]\n"} | {k: v for name in names for k, v in _files(name).items()}
@@ -85,29 +85,29 @@ def _view() -> View:
     return replace(view, host=snapshot, dcb=dict.fromkeys(names, BRIDGING))
 
 
-def _bridging(**changes: Any) -> Callable[[View], View]:
+def _bridging(**changes: Any) -> Callable[[NodeView], NodeView]:
     return lambda view: replace(view, dcb={**view.dcb, RAIL: replace(view.dcb[RAIL], **changes)})
 
 
-def _classes(*classes: int) -> Callable[[View], View]:
+def _classes(*classes: int) -> Callable[[NodeView], NodeView]:
     return _bridging(ets=replace(BRIDGING.ets, classes=classes))  # type: ignore[type-var]  # the sound one has ETS
 
 
-def _file(path: str, text: str | None) -> Callable[[View], View]:
+def _file(path: str, text: str | None) -> Callable[[NodeView], NodeView]:
     return host(files={path: text})
 
 
-def _ran(option: str, text: str) -> Callable[[View], View]:
+def _ran(option: str, text: str) -> Callable[[NodeView], NodeView]:
     return host(outputs={("ethtool", option, RAIL): Ran(0, text)})
 
 
-def _counted(**counts: int) -> Callable[[View], View]:
+def _counted(**counts: int) -> Callable[[NodeView], NodeView]:
     """A driver without the files of ECN, that counts."""
     files: dict[str, str | None] = {f"{NET}/ecn/{side}/enable/3": None for side in ("roce_np", "roce_rp")}
     return host(files=files | {f"{COUNTS}/{name}": f"{value}\n" for name, value in counts.items()})
 
 
-FAULTS: dict[str, tuple[str, Callable[[View], View]]] = {
+FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
     "trust is pcp": ("qos-trust-not-dscp", _file(f"{NET}/qos/trust", "pcp\n")),
     "no DSCP is named, and no file of trust": (
         "qos-trust-not-dscp",
@@ -146,7 +146,7 @@ FAULTS: dict[str, tuple[str, Callable[[View], View]]] = {
 
 
 @pytest.mark.parametrize(("fault", "change"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_named_first(fault: str, change: Callable[[View], View]) -> None:
+def test_a_fault_is_named_first(fault: str, change: Callable[[NodeView], NodeView]) -> None:
     assert first(change(_view()), QOS) == fault
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.doctor.host.changing import both, host, only_near_steps, port
 from tests.doctor.host.sound_rdma import CHECKPOINT, MODE, OPTION, device, gid, place, rdma_plan, sound_view
-from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import rdma
 from trackbed.doctor.doctor import diagnose
 from trackbed.host.runner import Ran
@@ -17,7 +17,7 @@ from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tests.doctor.host.changing import Fault
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 NODE = rdma_plan().nodes[0]
 NAME, PLACE, PORT = device(NODE, 1), place(NODE, 1), NODE.ports[1]
@@ -28,7 +28,7 @@ NODES = ("rdma_cm", "uverbs0", "umad0", "umad1")
 DEVINFO = ("ibv_devinfo",)
 
 
-def _told(view: View) -> View:
+def _told(view: NodeView) -> NodeView:
     """The device says that it uses less than the interface has room for."""
     was = view.host.said(*DEVINFO) if view.host else None
     assert was is not None
@@ -91,7 +91,7 @@ def test_a_fault_is_named_first(fault: str, change: Fault) -> None:
 
 
 def test_every_fault_of_the_step_is_made_here() -> None:
-    assert {fault for fault, _ in FAULTS} == {fault.id for fault in catalogue().values() if fault.step == "rdma"}
+    assert {fault for fault, _ in FAULTS} == {fault.id for fault in load_catalogue().values() if fault.step == "rdma"}
 
 
 @pytest.mark.parametrize(

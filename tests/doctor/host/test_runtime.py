@@ -13,18 +13,18 @@ from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 RUNTIME = ("runtime",)
 TOML = "/etc/containerd/config.toml"
 OLD = host(outputs={("kubelet", "--version"): Ran(0, "Kubernetes v1.31.2\n")})
 
 
-def _config(old: str, new: str) -> Callable[[View], View]:
+def _config(old: str, new: str) -> Callable[[NodeView], NodeView]:
     return host(files={TOML: CONTAINERD_CONFIG.replace(old, new)})
 
 
-FAULTS: dict[str, tuple[str, Callable[[View], View]]] = {
+FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
     "locked memory": ("runtime-memlock-low", host(files={f"/proc/{CONTAINERD}/limits": limits(memlock="8388608")})),
     "cgroups": (
         "runtime-cgroup-driver-mismatch",
@@ -45,7 +45,7 @@ FAULTS: dict[str, tuple[str, Callable[[View], View]]] = {
 
 
 @pytest.mark.parametrize(("fault", "change"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_named_first(fault: str, change: Callable[[View], View]) -> None:
+def test_a_fault_is_named_first(fault: str, change: Callable[[NodeView], NodeView]) -> None:
     assert first(change(services_view()), RUNTIME) == fault
 
 

@@ -10,21 +10,21 @@ import pytest
 from tests.doctor.host.changing import both, host, only_near_steps, planned, port, vf
 from tests.doctor.host.sound_vfs import CHECKPOINT, mac, place, sound_view, vf_pci, vfs_plan
 from tests.doctor.sound import link
-from trackbed.doctor.catalogue import catalogue
+from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import vfs
 from trackbed.doctor.doctor import diagnose
 from trackbed.host.runner import Ran
 
 if TYPE_CHECKING:
     from tests.doctor.host.changing import Fault
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 PLAN = vfs_plan()
 NODE = PLAN.nodes[0]
 DEVICE = "/sys/class/net/rail1/device"
 
 
-def _bond(view: View) -> View:
+def _bond(view: NodeView) -> NodeView:
     view = port(master=60)(view)
     bond = replace(link(60, "bond0", "02:00:00:00:00:0b"), kind="bond")
     return replace(view, state=replace(view.state, links=(*view.state.links, bond)))
@@ -97,7 +97,7 @@ def test_a_fault_is_named_first(fault: str, change: Fault) -> None:
 
 def test_every_fault_of_the_step_is_made_here() -> None:
     made = {fault for fault, _ in FAULTS} | {"vfs-too-many-on-infiniband"}
-    assert made == {fault.id for fault in catalogue().values() if fault.step == "vfs"}
+    assert made == {fault.id for fault in load_catalogue().values() if fault.step == "vfs"}
 
 
 def test_more_than_sixteen_vfs_on_infiniband_are_too_many() -> None:

@@ -15,7 +15,7 @@ from trackbed.cluster.api import live as kube
 from trackbed.cluster.api.live import Live
 from trackbed.cluster.resources.conditions import find
 from trackbed.cluster.resources.railnode import HEALTHY, PATH, RailNodeSpec, RailNodeStatus
-from trackbed.doctor.doctor import Diagnosis, first_of
+from trackbed.doctor.doctor import Diagnosis, find_first
 from trackbed.doctor.finding import Finding, Verdict
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.node.sync import findings as told
@@ -29,7 +29,7 @@ def one(verdict: Verdict, rail: int | None = 3, because: str | None = None, **mo
 
 
 def diagnosis(*found: Finding) -> Diagnosis:
-    return Diagnosis(found, first_of(found))
+    return Diagnosis(found, find_first(found))
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from trackbed.doctor.doctor import Diagnosis, diagnose
-from trackbed.doctor.gather import Patience
+from trackbed.doctor.gather import Timeouts
 from trackbed.doctor.lint import lint
-from trackbed.doctor.look import Subject, look, own_address, together
+from trackbed.doctor.look import Subject, inspect_node, link_peers, parse_agent_address
 from trackbed.doctor.view import SwitchView
 from trackbed.fabric.model.load import load
 from trackbed.fabric.model.problems import SpecError
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan
     from trackbed.host.transaction.apply import Applied
 
-PATIENCE = Patience(answer=0.7, lldp=1.2, lldp_interval=1.0)
+PATIENCE = Timeouts(reply=0.7, lldp=1.2, lldp_interval=1.0)
 """Leaves of a lab speak four times a second."""
 _AGENT_SECONDS = 15.0
 _NODE_FOLDERS = ("etc/systemd/network", "etc/trackbed", "var/lib", "run", "opt/cni/bin")
@@ -263,7 +263,7 @@ class Lab:
         return [
             (port["rail"], port["name"], own)
             for port in ports
-            for own in map(own_address, port.get("addresses", ())[:1])
+            for own in map(parse_agent_address, port.get("addresses", ())[:1])
         ]
 
     def reattach(self, node: str, pod: str) -> None:
@@ -323,8 +323,8 @@ class Lab:
         switches = self._switches()
         subjects = [self._subject(number, node, switches) for number, node in enumerate(self.plan.nodes)]
         with ThreadPoolExecutor(max_workers=max(1, len(subjects))) as pool:
-            views = list(pool.map(lambda subject: look(subject, self.plan, PATIENCE), subjects))
-        return diagnose(together(views))
+            views = list(pool.map(lambda subject: inspect_node(subject, self.plan, PATIENCE), subjects))
+        return diagnose(link_peers(views))
 
     def _lint(self) -> list[Finding]:
         try:

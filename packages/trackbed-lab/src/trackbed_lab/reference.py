@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from itertools import groupby
 
-from trackbed.doctor.catalogue import Fault, catalogue, unchecked
+from trackbed.doctor.catalogue import Fault, load_catalogue, load_unchecked
 from trackbed_lab.faults import FAULTS
 from trackbed_lab.vm.faults import FAULTS as VM_FAULTS
 
@@ -44,7 +44,7 @@ def _in_servers() -> frozenset[str]:
 
 
 def _steps() -> Iterator[str]:
-    known = catalogue()
+    known = load_catalogue()
     count = len(known)
     made = {place: sum(place in tested_in(one) for one in known) for place in ("namespaces", "files", "servers")}
     yield f"\n{count} checks: " + ", ".join(f"{number} in {place}" for place, number in made.items()) + ".\n"
@@ -58,7 +58,7 @@ def _row(fault: Fault) -> str:
 
 
 def _unchecked() -> Iterator[str]:
-    reasons = unchecked()
+    reasons = load_unchecked()
     if reasons:
         yield "\n## Known and not looked for\n\n| fault | why |\n|---|---|\n"
         yield from (f"| `{fault}` | {why} |\n" for fault, why in reasons.items())

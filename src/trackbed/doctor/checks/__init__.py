@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 MODULES: tuple[ModuleType, ...] = (
     bios,
@@ -59,7 +59,7 @@ MODULES: tuple[ModuleType, ...] = (
 )
 """In this order doctor walks."""
 
-CHECKS: tuple[Callable[[View], Iterator[Finding]], ...] = tuple(module.check for module in MODULES)
+CHECKS: tuple[Callable[[NodeView], Iterator[Finding]], ...] = tuple(module.check for module in MODULES)
 
 READS: Wanted = reduce(Wanted.__or__, (getattr(module, "READS", Wanted()) for module in MODULES), Wanted())
 """What all checks together need to see of a host."""

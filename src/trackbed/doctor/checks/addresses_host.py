@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.fabric.model.ranges import V4, V6
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.host.steps.limits import neighbours
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
 _SPEED = "/sys/class/net/{netdev}/speed"
@@ -35,7 +35,7 @@ READS = Wanted(
 )
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge each port's speed against the node's fastest, then the host as a whole."""
     if view.host is not None:
         yield from _speeds(view, view.host)
@@ -43,17 +43,17 @@ def check(view: View) -> Iterator[Finding]:
         yield from _services(view, view.host)
 
 
-def _speeds(view: View, host: Snapshot) -> Iterator[Finding]:
+def _speeds(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """The plan names no speed; rails of one node are of one kind. Without carrier the kernel says -1 or nothing."""
-    told = [(port, host.number(_SPEED.format(netdev=port.netdev))) for port in view.ports()]
+    told = [(port, host.number(_SPEED.format(netdev=port.netdev))) for port in view.iter_ports()]
     known = [(port, speed) for port, speed in told if speed is not None and speed > 0]
     best = max((speed for _, speed in known), default=0)
     for port, speed in known if len(known) > 1 else ():
         evidence = f"{port.netdev}: {speed} Mbit/s, fastest rail of {view.node.name}: {best} Mbit/s"
-        yield judged("addr-speed-wrong", view.node, port, ok=speed == best, evidence=evidence)
+        yield judge("addr-speed-wrong", view.node, port, ok=speed == best, evidence=evidence)
 
 
-def _neighbours(view: View, host: Snapshot) -> Iterator[Finding]:
+def _neighbours(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     wrong, looked = [], False
     for version, path in _TABLES.items():
         room, planned = host.number(_ROOM.format(version=version)), neighbours(view.node, version)
@@ -64,7 +64,7 @@ def _neighbours(view: View, host: Snapshot) -> Iterator[Finding]:
         if room < 2 * planned or (entries or 0) >= FULL * room:
             wrong.append(f"IPv{version}: {entries or 0} neighbours, the plan brings {planned}, gc_thresh3 is {room}")
     if looked:
-        yield judged("addr-neighbour-table-overflow", view.node, None, ok=not wrong, evidence="; ".join(wrong))
+        yield judge("addr-neighbour-table-overflow", view.node, None, ok=not wrong, evidence="; ".join(wrong))
 
 
 def _entries(text: str) -> int | None:
@@ -73,17 +73,17 @@ def _entries(text: str) -> int | None:
     return max((int(words[0], 16) for words in lines if words), default=None)
 
 
-def _services(view: View, host: Snapshot) -> Iterator[Finding]:
+def _services(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """The range itself on a control plane node; elsewhere the cluster's resolver, whose address is a Service's."""
     found = [
         *_told(host, _SERVER, _RANGES, r"[0-9A-Fa-f:.]+/\d+"),
         *_told(host, _KUBELET, _RESOLVERS, r"[0-9A-Fa-f:.]+"),
     ]
-    rails = [ip_network(str(cut)) for cut in view.rail_ranges()]
+    rails = [ip_network(str(cut)) for cut in view.list_rail_ranges()]
     inside = [str(one) for one in found if any(one.version == rail.version and one.overlaps(rail) for rail in rails)]
     evidence = f"Services at {', '.join(inside)} lie on a rail" if inside else ""
     if found:
-        yield judged("addr-service-cidr-overlap", view.node, None, ok=not inside, evidence=evidence)
+        yield judge("addr-service-cidr-overlap", view.node, None, ok=not inside, evidence=evidence)
 
 
 def _told(host: Snapshot, path: str, block: re.Pattern[str], one: str) -> Iterator[IPv4Network | IPv6Network]:

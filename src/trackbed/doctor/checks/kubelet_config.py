@@ -21,16 +21,16 @@ _FLAG = re.compile(r"--([a-z0-9-]+)[= ]([^\s\"']+)")
 READS = Wanted(files=(CONFIG, f"{FOLDER}/*.conf", _FLAGS), commands=(PS, VERSION))
 
 
-class Kubelet(NamedTuple):
+class KubeletInfo(NamedTuple):
     """Its configuration as it is put together, its flags, whether it runs, and its version (0, 0 where not known)."""
 
     config: dict[str, Any]
     flags: dict[str, str]
-    runs: bool
+    is_running: bool
     version: tuple[int, int]
 
 
-def kubelet(host: Snapshot) -> Kubelet | None:
+def read_kubelet(host: Snapshot) -> KubeletInfo | None:
     """None where the host has no configuration of kubelet, or nobody can read it."""
     base = _document(host.text(CONFIG))
     if base is None:
@@ -41,7 +41,7 @@ def kubelet(host: Snapshot) -> Kubelet | None:
         for path in host.glob(f"{FOLDER}/*.conf"):
             base |= _document(host.text(path)) or {}
     found = re.search(r"v(\d+)\.(\d+)", host.said(*VERSION) or "")
-    return Kubelet(base, flags, bool(ran), (int(found[1]), int(found[2])) if found else (0, 0))
+    return KubeletInfo(base, flags, bool(ran), (int(found[1]), int(found[2])) if found else (0, 0))
 
 
 def _document(text: str | None) -> dict[str, Any] | None:

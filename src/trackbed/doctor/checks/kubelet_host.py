@@ -5,15 +5,15 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.doctor.checks.kubelet_config import Kubelet
+    from trackbed.doctor.checks.kubelet_config import KubeletInfo
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
 _ROOT = "/var/lib/kubelet"
@@ -38,7 +38,7 @@ READS = Wanted(
 )
 
 
-def check(view: View, host: Snapshot, told: Kubelet) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
     """Judge what the host shows of each."""
     yield from _address(view, told)
     yield from _name(view, host)
@@ -47,30 +47,30 @@ def check(view: View, host: Snapshot, told: Kubelet) -> Iterator[Finding]:
     clock = host.said(*_CLOCK)
     if clock:
         ok = clock.strip().endswith("=yes")
-        yield judged("kubelet-clock-skew", view.node, None, ok=ok, evidence=clock.strip())
+        yield judge("kubelet-clock-skew", view.node, None, ok=ok, evidence=clock.strip())
 
 
-def _address(view: View, told: Kubelet) -> Iterator[Finding]:
+def _address(view: NodeView, told: KubeletInfo) -> Iterator[Finding]:
     try:
         given = [ip_address(one) for one in told.flags.get("node-ip", "").split(",") if one]
     except ValueError:
         return
-    rails = [ip_network(str(cut)) for cut in view.rail_ranges()]
+    rails = [ip_network(str(cut)) for cut in view.list_rail_ranges()]
     if given:
         ok = not any(one in rail for one in given for rail in rails)
         evidence = f"--node-ip={told.flags['node-ip']}"
-        yield judged("kubelet-node-address-on-rail", view.node, None, ok=ok, evidence=evidence)
+        yield judge("kubelet-node-address-on-rail", view.node, None, ok=ok, evidence=evidence)
 
 
-def _name(view: View, host: Snapshot) -> Iterator[Finding]:
+def _name(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     others = [peer.host for peer in view.peers or () if peer.host is not None and peer.node.name != view.node.name]
     if others:
         same = [path for path in _IDENTITY if host.text(path) and host.text(path) in {o.text(path) for o in others}]
         evidence = f"another node has the same content of {', '.join(same)}" if same else ""
-        yield judged("kubelet-duplicate-node-name", view.node, None, ok=not same, evidence=evidence)
+        yield judge("kubelet-duplicate-node-name", view.node, None, ok=not same, evidence=evidence)
 
 
-def _pages(view: View, host: Snapshot, told: Kubelet) -> Iterator[Finding]:
+def _pages(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
     """The group of all pods is limited to what kubelet found at its start, less what it reserves."""
     reserved = any(
         str(name).startswith("hugepages")
@@ -86,20 +86,20 @@ def _pages(view: View, host: Snapshot, told: Kubelet) -> Iterator[Finding]:
     less = [f"{have} pages of {size >> 20} MiB, pods may use {given // size}" for size, have, given in known]
     less = [text for text, (size, have, given) in zip(less, known, strict=True) if given < size * have]
     if known and not reserved:
-        yield judged("kubelet-hugepages-not-advertised", view.node, None, ok=not less, evidence="; ".join(less))
+        yield judge("kubelet-hugepages-not-advertised", view.node, None, ok=not less, evidence="; ".join(less))
 
 
-def _plugins(view: View, host: Snapshot, told: Kubelet) -> Iterator[Finding]:
+def _plugins(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
     root = told.flags.get("root-dir", _ROOT)
-    if told.runs:
+    if told.is_running:
         places = [f"{_ROOT}/{name}" for name in ("device-plugins", "pod-resources")]
         missing = [place for place in places if _SOCKET not in host.folders.get(place, ())]
         evidence = f"kubelet's folder is {root}; no {_SOCKET} in {', '.join(missing)}" if missing else ""
-        yield judged("kubelet-plugin-socket-missing", view.node, None, ok=not missing, evidence=evidence)
+        yield judge("kubelet-plugin-socket-missing", view.node, None, ok=not missing, evidence=evidence)
     drivers = [path for path, names in host.folders.items() if path.startswith(f"{_ROOT}/plugins/") and _dra(names)]
     if drivers and told.version != (0, 0):
         evidence = f"kubelet {told.version[0]}.{told.version[1]} with the DRA driver {drivers[0].rpartition('/')[2]}"
-        yield judged("kubelet-dra-api-missing", view.node, None, ok=told.version >= _DRA, evidence=evidence)
+        yield judge("kubelet-dra-api-missing", view.node, None, ok=told.version >= _DRA, evidence=evidence)
 
 
 def _dra(names: tuple[str, ...]) -> bool:

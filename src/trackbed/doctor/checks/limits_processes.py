@@ -19,25 +19,25 @@ _COMM = re.compile(r"/proc/(\d+)/comm")
 _COLUMNS = re.compile(r"\s{2,}")
 
 
-class Process(NamedTuple):
+class ProcessLimits(NamedTuple):
     """A process: its name (cut to 15 bytes by the kernel), its number, and its soft limits by their names there."""
 
     name: str
-    number: int
+    pid: int
     limits: dict[str, str]
 
 
-def processes(host: Snapshot, *names: str) -> list[Process]:
+def find_processes(host: Snapshot, *names: str) -> list[ProcessLimits]:
     """The processes of these names, in the order of their numbers."""
-    return sorted(_named(host, names), key=lambda one: one.number)
+    return sorted(_named(host, names), key=lambda one: one.pid)
 
 
-def _named(host: Snapshot, names: tuple[str, ...]) -> Iterator[Process]:
+def _named(host: Snapshot, names: tuple[str, ...]) -> Iterator[ProcessLimits]:
     for path in host.files:
         place = _COMM.fullmatch(path)
         name = host.text(path) if place else None
         if place and name in names:
-            yield Process(name, int(place[1]), _limits(host.text(f"/proc/{place[1]}/limits") or ""))
+            yield ProcessLimits(name, int(place[1]), _limits(host.text(f"/proc/{place[1]}/limits") or ""))
 
 
 def _limits(text: str) -> dict[str, str]:
@@ -46,6 +46,6 @@ def _limits(text: str) -> dict[str, str]:
     return {row[0]: row[1] for row in rows if len(row) > 1}
 
 
-def below(limit: str | None, least: int) -> bool:
+def is_below(limit: str | None, least: int) -> bool:
     """Whether a limit is known and less than `least`."""
     return limit is not None and limit.isdigit() and int(limit) < least

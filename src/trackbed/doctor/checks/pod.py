@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.fabric.model.ranges import text
 from trackbed.fabric.plan.routes import routes, rule
 from trackbed.kernel.netlink.addresses import FAMILY
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import PodView, View
+    from trackbed.doctor.view import NodeView, PodView
     from trackbed.fabric.plan.plan import Addressed
     from trackbed.fabric.plan.routes import Route
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge every rail of every attached pod."""
     for pod in view.pods:
         first = min(pod.rails, default=0)
         for rail, (name, addresses) in pod.rails.items():
             missing = [m for own in addresses for m in _missing(view, pod, rail, own, first=rail == first)]
             shown = f"pod {pod.name} {name} lacks {'; '.join(missing)}" if missing else f"pod {pod.name}"
-            yield judged("pod-rail-routes-missing", view.node, view.node.port(rail), ok=not missing, evidence=shown)
+            yield judge("pod-rail-routes-missing", view.node, view.node.port(rail), ok=not missing, evidence=shown)
 
 
-def _missing(view: View, pod: PodView, rail: int, own: Addressed, *, first: bool) -> Iterator[str]:
+def _missing(view: NodeView, pod: PodView, rail: int, own: Addressed, *, first: bool) -> Iterator[str]:
     common, family = view.node.common, FAMILY[own.version]
     wanted = rule(common, rail, own)
     if not any(r.family == family and r.src == own.address and r.table == wanted.table for r in pod.state.rules):

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 READS = qos_bridging.READS | qos_marking.READS | qos_counters.READS
 """What these checks want to see of a host."""
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge each Ethernet port; InfiniBand has service levels instead, which its subnet manager sets."""
     if view.host is None or view.node.common.link_type != "ethernet":
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_LLD_MANAGED, IEEE_8021QAZ_APP_SEL_DSCP, dscp_priorities
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan, QosPlan
     from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.kernel.netlink.dcb import Dcb
@@ -25,10 +25,10 @@ _PAUSED = re.compile(r"^(RX|TX):\s+on\b", re.MULTILINE)
 READS = Wanted(files=(_TRUST,), commands=(_PAUSE,))
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge each port whose driver knows of bridging; of others there is nothing to say."""
     qos = view.node.common.qos
-    for port in view.ports():
+    for port in view.iter_ports():
         dcb = view.dcb.get(port.netdev)
         yield from _trust(view, host, port)
         if dcb is not None:
@@ -39,7 +39,7 @@ def check(view: View, host: Snapshot) -> Iterator[Finding]:
             yield from _managed(view, port, dcb)
 
 
-def _trust(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+def _trust(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     """The driver's own file, else the list of selectors, else entries for DSCP: with one, mlx5 goes by DSCP."""
     said, dcb = host.text(_TRUST.format(netdev=port.netdev)), view.dcb.get(port.netdev)
     if said is not None:
@@ -50,10 +50,10 @@ def _trust(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
         ok, evidence = IEEE_8021QAZ_APP_SEL_DSCP in dcb.trust, f"trusted selectors: {dcb.trust or 'none'}"
     else:
         ok, evidence = bool(dscp_priorities(dcb.apps)), "no DSCP has a priority" if not dcb.apps else ""
-    yield judged("qos-trust-not-dscp", view.node, port, ok=ok, evidence=evidence)
+    yield judge("qos-trust-not-dscp", view.node, port, ok=ok, evidence=evidence)
 
 
-def _mapping(view: View, host: Snapshot, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+def _mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
     """A DSCP that no entry names has its upper three bits as priority, where DSCP is trusted at all."""
     qos, found = view.node.common.qos, dscp_priorities(dcb.apps)
     if not found and host.text(_TRUST.format(netdev=port.netdev)) is None:
@@ -62,45 +62,45 @@ def _mapping(view: View, host: Snapshot, port: PortPlan, dcb: Dcb) -> Iterator[F
     have = {dscp: max(found.get(dscp) or {dscp >> 3}) for dscp in wanted}
     wrong = [f"DSCP {dscp} has priority {have[dscp]}, planned {want}" for dscp, want in wanted.items()]
     wrong = [text for text, (dscp, want) in zip(wrong, wanted.items(), strict=True) if have[dscp] != want]
-    yield judged("qos-dscp-map-wrong", view.node, port, ok=not wrong, evidence="; ".join(wrong))
+    yield judge("qos-dscp-map-wrong", view.node, port, ok=not wrong, evidence="; ".join(wrong))
 
 
-def _pause(view: View, host: Snapshot, port: PortPlan, qos: QosPlan) -> Iterator[Finding]:
+def _pause(view: NodeView, host: Snapshot, port: PortPlan, qos: QosPlan) -> Iterator[Finding]:
     said = host.said(*(word.format(netdev=port.netdev) for word in _PAUSE))
     if qos.pfc and said is not None:
         on = _PAUSED.findall(said)
         evidence = f"link-level pause is on: {', '.join(on)}" if on else ""
-        yield judged("qos-global-pause-on", view.node, port, ok=not on, evidence=evidence)
+        yield judge("qos-global-pause-on", view.node, port, ok=not on, evidence=evidence)
 
 
-def _pfc(view: View, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+def _pfc(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
     qos = view.node.common.qos
     if dcb.pfc is None:
         return
     have, want = dcb.pfc.priorities, {qos.priority} if qos.pfc else set[int]()
     evidence = f"PFC on priorities {_shown(have)}, planned {_shown(want)}"
-    yield judged("qos-pfc-off", view.node, port, ok=not want - have, evidence=evidence)
-    yield judged("qos-pfc-extra-or-wrong-priority", view.node, port, ok=not have - want, evidence=evidence)
+    yield judge("qos-pfc-off", view.node, port, ok=not want - have, evidence=evidence)
+    yield judge("qos-pfc-extra-or-wrong-priority", view.node, port, ok=not have - want, evidence=evidence)
 
 
 def _shown(priorities: frozenset[int] | set[int]) -> str:
     return ", ".join(map(str, sorted(priorities))) or "none"
 
 
-def _classes(view: View, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+def _classes(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
     if dcb.ets is None:
         return
     own, classes = view.node.common.qos.priority, dcb.ets.classes
     others = {other for other, held in enumerate(classes) if held == classes[own] and other != own}
     evidence = f"traffic class {classes[own]} has priority {own}" + (f" and {_shown(others)}" if others else "")
-    yield judged("qos-ets-shares-traffic-class", view.node, port, ok=not others, evidence=evidence)
+    yield judge("qos-ets-shares-traffic-class", view.node, port, ok=not others, evidence=evidence)
 
 
-def _managed(view: View, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+def _managed(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
     """Firmware that negotiates, or a port that takes what its neighbour recommends."""
     if dcb.dcbx is None and dcb.ets is None:
         return
     firmware = bool((dcb.dcbx or 0) & DCB_CAP_DCBX_LLD_MANAGED)
     willing = dcb.ets is not None and dcb.ets.willing
     told = ["the device negotiates by itself"] * firmware + ["the port is willing"] * willing
-    yield judged("qos-dcbx-firmware-managed", view.node, port, ok=not told, evidence=", ".join(told))
+    yield judge("qos-dcbx-firmware-managed", view.node, port, ok=not told, evidence=", ".join(told))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -25,23 +25,23 @@ TOLERATED = 1e-6
 READS = Wanted(commands=(_STATISTICS,))
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge each port that counts by priority."""
-    for port in view.ports():
+    for port in view.iter_ports():
         said = host.said(*(word.format(netdev=port.netdev) for word in _STATISTICS))
         counted = {name: int(value) for name, value in _LINE.findall(said or "")}
         yield from _storm(view, port, counted)
         yield from _drops(view, port, counted)
 
 
-def _storm(view: View, port: PortPlan, counted: dict[str, int]) -> Iterator[Finding]:
+def _storm(view: NodeView, port: PortPlan, counted: dict[str, int]) -> Iterator[Finding]:
     storms = counted.get("tx_pause_storm_error_events")
     if storms is not None:
         evidence = f"tx_pause_storm_error_events {storms}"
-        yield judged("qos-pause-storm", view.node, port, ok=storms == 0, evidence=evidence)
+        yield judge("qos-pause-storm", view.node, port, ok=storms == 0, evidence=evidence)
 
 
-def _drops(view: View, port: PortPlan, counted: dict[str, int]) -> Iterator[Finding]:
+def _drops(view: NodeView, port: PortPlan, counted: dict[str, int]) -> Iterator[Finding]:
     """Only the planned priority: others may drop, that is what makes them different."""
     qos = view.node.common.qos
     received = counted.get(f"rx_prio{qos.priority}_packets")
@@ -51,4 +51,4 @@ def _drops(view: View, port: PortPlan, counted: dict[str, int]) -> Iterator[Find
         return
     ok = max(lost.values()) <= received * TOLERATED
     evidence = ", ".join(f"{name} {value}" for name, value in lost.items())
-    yield judged("qos-lossless-drops", view.node, port, ok=ok, evidence=f"{evidence} of {received} packets")
+    yield judge("qos-lossless-drops", view.node, port, ok=ok, evidence=f"{evidence} of {received} packets")

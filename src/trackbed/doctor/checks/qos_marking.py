@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.rdma_devices import BELOW, devices_of
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.rdma_devices import BELOW, list_rdma_devices
 from trackbed.doctor.rdma_devices import READS as DEVICES
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.host.steps.boot import SCRIPT, WANTED
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -48,9 +48,9 @@ READS = (
 )
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge each port by the files that its driver has, then whether the next boot sets all this again."""
-    for port in view.ports():
+    for port in view.iter_ports():
         yield from _ecn(view, host, port)
         yield from _notices(view, host, port)
         yield from _class(view, host, port)
@@ -58,7 +58,7 @@ def check(view: View, host: Snapshot) -> Iterator[Finding]:
     yield from _boot(view, host)
 
 
-def _ecn(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+def _ecn(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     """The switches of NVIDIA's driver; without them what was counted: marks that nobody answered."""
     qos = view.node.common.qos
     if not qos.ecn:
@@ -71,18 +71,18 @@ def _ecn(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
         many, done = counts[asked], counts[answered]
         if on is not None:
             evidence = f"ecn/{side}/enable/{qos.priority} is {on}"
-            yield judged(fault, view.node, port, ok=on == 1, evidence=evidence)
+            yield judge(fault, view.node, port, ok=on == 1, evidence=evidence)
         elif many is not None and done is not None:
-            yield judged(fault, view.node, port, ok=not many or done > 0, evidence=f"{asked} {many}, {answered} {done}")
+            yield judge(fault, view.node, port, ok=not many or done > 0, evidence=f"{asked} {many}, {answered} {done}")
 
 
 def _count(host: Snapshot, port: PortPlan, name: str) -> int | None:
-    found = [host.number(f"{device.folder}{_COUNTS}/{name}") for device in devices_of(host, port.netdev)]
+    found = [host.number(f"{device.folder}{_COUNTS}/{name}") for device in list_rdma_devices(host, port.netdev)]
     known = [number for number in found if number is not None]
     return sum(known) if known else None
 
 
-def _notices(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+def _notices(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     qos, base = view.node.common.qos, f"{_ECN.format(netdev=port.netdev)}/roce_np"
     cc = _CC.format(pci=port.pci or host.pci(port.netdev))
     dscp = _either(host.number(f"{base}/cnp_dscp"), host.number(f"{cc}/np_cnp_dscp"))
@@ -90,47 +90,51 @@ def _notices(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     if qos.ecn and dscp is not None:
         ok = dscp == qos.cnp_dscp and priority in {None, qos.cnp_dscp >> 3}
         evidence = f"notices have DSCP {dscp}, priority {priority}; planned {qos.cnp_dscp}, {qos.cnp_dscp >> 3}"
-        yield judged("qos-cnp-dscp-wrong", view.node, port, ok=ok, evidence=evidence)
+        yield judge("qos-cnp-dscp-wrong", view.node, port, ok=ok, evidence=evidence)
 
 
 def _either(first: int | None, second: int | None) -> int | None:
     return second if first is None else first
 
 
-def _class(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+def _class(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     want = traffic_class(view.node)
     for text in _classes(host, port):
         told = re.search(r"\d+", text)
         have = int(told[0]) if told else None
         evidence = f"traffic_class of {port.netdev}: {'not forced' if have is None else have}, planned {want}"
-        yield judged("qos-traffic-class-not-forced", view.node, port, ok=have == want, evidence=evidence)
+        yield judge("qos-traffic-class-not-forced", view.node, port, ok=have == want, evidence=evidence)
 
 
-def _connections(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+def _connections(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     """A device is in configfs only where somebody asked for it (mkdir): what nobody asked for is not known."""
     want = traffic_class(view.node)
-    for device in devices_of(host, port.netdev):
+    for device in list_rdma_devices(host, port.netdev):
         base = _CM.format(device=device.name)
         tos, mode = host.number(f"{base}/default_roce_tos"), host.text(f"{base}/default_roce_mode")
         if tos is not None:
             evidence = f"rdma_cm gives {device.name} the class {tos}, planned {want}"
-            yield judged("qos-rdma-cm-tos-wrong", view.node, port, ok=tos == want, evidence=evidence)
+            yield judge("qos-rdma-cm-tos-wrong", view.node, port, ok=tos == want, evidence=evidence)
         if mode is not None:
             evidence = f"rdma_cm takes {mode} for {device.name}"
-            yield judged("qos-rdma-cm-roce-v1", view.node, port, ok=mode == "RoCE v2", evidence=evidence)
+            yield judge("qos-rdma-cm-roce-v1", view.node, port, ok=mode == "RoCE v2", evidence=evidence)
 
 
-def _boot(view: View, host: Snapshot) -> Iterator[Finding]:
+def _boot(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Only where something forgets: a port with bridging or with the files of NVIDIA's driver."""
-    if not any(port.netdev in view.dcb or _classes(host, port) for port in view.ports()):
+    if not any(port.netdev in view.dcb or _classes(host, port) for port in view.iter_ports()):
         return
     ours = [SCRIPT] if host.exists(SCRIPT) and host.exists(WANTED) else []
     others = [path for pattern in _UNITS for path in host.glob(pattern) if _SETS.search(host.text(path) or "")]
     setters = [*ours, *others]
     evidence = f"set at boot by {', '.join(setters)}" if setters else "no unit and no udev rule here sets QoS"
-    yield judged("qos-not-persistent", view.node, None, ok=bool(setters), evidence=evidence)
+    yield judge("qos-not-persistent", view.node, None, ok=bool(setters), evidence=evidence)
 
 
 def _classes(host: Snapshot, port: PortPlan) -> list[str]:
     """What forces a traffic class, of each device of the port."""
-    return [text for device in devices_of(host, port.netdev) if (text := host.text(device.folder + _CLASS)) is not None]
+    return [
+        text
+        for device in list_rdma_devices(host, port.netdev)
+        if (text := host.text(device.folder + _CLASS)) is not None
+    ]

@@ -6,9 +6,9 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.limits_processes import READS as PROCESSES
-from trackbed.doctor.checks.limits_processes import processes
+from trackbed.doctor.checks.limits_processes import find_processes
 from trackbed.fabric.model.ranges import text
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
 _SYSCTLS = tuple(f"{folder}/*.conf" for folder in ("/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"))
@@ -35,23 +35,23 @@ _NO = {"no", "false", "off", "0", "n", "f"}
 READS = Wanted(files=(*_SYSCTLS, _OLD, *_NETWORKD, *_NETWORKS)) | PROCESSES
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge what the next boot, or the next restart of networkd, makes of rp_filter and of our rules."""
     if view.host is not None:
         yield from _filters(view, view.host)
         yield from _networkd(view, view.host)
 
 
-def _filters(view: View, host: Snapshot) -> Iterator[Finding]:
+def _filters(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Later files win, and a key by its name wins over a pattern, wherever it stands (sysctl.d(5))."""
     lines = [(path, *found) for path in _ordered(host) for found in _settings(host.text(path) or "")]
     if not lines:
         return
-    for port in view.ports():
+    for port in view.iter_ports():
         last = [one for name in ("all", port.netdev) if (one := _last(lines, name)) is not None]
         strict = bool(last) and max(value for _, value in last) == _STRICT
         evidence = "; ".join(f"{path} sets {value}" for path, value in last)
-        yield judged("route-rp-filter-reset", view.node, port, ok=not strict, evidence=evidence)
+        yield judge("route-rp-filter-reset", view.node, port, ok=not strict, evidence=evidence)
 
 
 def _ordered(host: Snapshot) -> list[str]:
@@ -77,9 +77,9 @@ def _last(lines: list[tuple[str, str, int]], name: str) -> tuple[str, int] | Non
     return found[-1] if found else None
 
 
-def _networkd(view: View, host: Snapshot) -> Iterator[Finding]:
+def _networkd(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """It removes at its start what no .network file has (networkd.conf(5)): rules that are in a file are safe."""
-    if not processes(host, _PROCESS):
+    if not find_processes(host, _PROCESS):
         return
     kept = dict.fromkeys(_KEYS, "yes")
     for path in (path for pattern in _NETWORKD for path in host.glob(pattern)):
@@ -87,8 +87,8 @@ def _networkd(view: View, host: Snapshot) -> Iterator[Finding]:
             key, _, value = line.partition("=")
             kept |= {key.strip(): value.strip().lower()} if key.strip() in kept else {}
     files = "\n".join(host.text(path) or "" for pattern in _NETWORKS for path in host.glob(pattern))
-    own = [text(one.version, one.address) for port in view.ports() for one in port.addressed]
+    own = [text(one.version, one.address) for port in view.iter_ports() for one in port.addressed]
     missing = [one for one in own if not re.search(rf"^From={re.escape(one)}(/\d+)?\s*$", files, re.MULTILINE)]
     ok = not missing or all(value in _NO for value in kept.values())
     evidence = f"{', '.join(f'{key}={value}' for key, value in kept.items())}; no file has a rule from {missing[:1]}"
-    yield judged("route-networkd-removes-foreign-rules", view.node, None, ok=ok, evidence="" if ok else evidence)
+    yield judge("route-networkd-removes-foreign-rules", view.node, None, ok=ok, evidence="" if ok else evidence)

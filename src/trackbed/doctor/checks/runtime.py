@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.kubelet_config import READS as KUBELET
-from trackbed.doctor.checks.kubelet_config import kubelet
+from trackbed.doctor.checks.kubelet_config import read_kubelet
 from trackbed.doctor.checks.limits_processes import READS as PROCESSES
-from trackbed.doctor.checks.limits_processes import UNLIMITED, processes
+from trackbed.doctor.checks.limits_processes import UNLIMITED, find_processes
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
 _CONFIG, _MORE = "/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml"
@@ -47,17 +47,17 @@ READS = (
 )
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge the containerd that runs here."""
     host = view.host
-    found = processes(host, "containerd") if host is not None else []
+    found = find_processes(host, "containerd") if host is not None else []
     if host is None or not found:
         return
     limits = [limit for one in found if (limit := one.limits.get("Max locked memory")) is not None]
     if limits:
         less = [limit for limit in limits if limit != UNLIMITED]
         evidence = f"containerd may lock {less[0]} bytes" if less else ""
-        yield judged("runtime-memlock-low", view.node, None, ok=not less, evidence=evidence)
+        yield judge("runtime-memlock-low", view.node, None, ok=not less, evidence=evidence)
     config = _config(host)
     yield from _network(view, host, config)
     yield from _devices(view, host, config)
@@ -85,21 +85,21 @@ def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return {**old, **new, **both}
 
 
-def _network(view: View, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+def _network(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
     folder = config.get("cni", {}).get("conf_dir", _NETWORKS[0])
     if folder in _NETWORKS:
         names = host.folders.get(folder, ())
         ok = any(name.endswith(_NETWORK_FILES) for name in names)
         evidence = f"{folder} has {', '.join(names[:5]) or 'no files'}"
-        yield judged("runtime-cni-not-initialized", view.node, None, ok=ok, evidence=evidence)
+        yield judge("runtime-cni-not-initialized", view.node, None, ok=ok, evidence=evidence)
     if "dra.net" in host.folders.get(_PLUGINS, ()):
         off = bool(config["nri"].get("disable"))
         ok = not off and "nri.sock" in host.folders.get(_SOCKETS, ())
         evidence = "NRI is disabled in containerd's configuration" if off else f"nri.sock in {_SOCKETS}: {ok}"
-        yield judged("runtime-nri-disabled", view.node, None, ok=ok, evidence=evidence)
+        yield judge("runtime-nri-disabled", view.node, None, ok=ok, evidence=evidence)
 
 
-def _devices(view: View, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+def _devices(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
     """Where nobody has written a CDI specification, nobody needs CDI."""
     specs = [path for folder in _SPECS for path in host.glob(f"{folder}/*") if path.endswith((".json", ".yaml"))]
     if not specs:
@@ -108,9 +108,9 @@ def _devices(view: View, host: Snapshot, config: dict[str, Any]) -> Iterator[Fin
     unread = [path for path in specs if path.rpartition("/")[0].replace("/var/run", "/run") not in _plain(folders)]
     off = config.get("enable_cdi") is False
     evidence = "enable_cdi is false" if off else f"not read: {', '.join(unread)}" if unread else ""
-    yield judged("runtime-cdi-disabled", view.node, None, ok=not evidence, evidence=evidence)
+    yield judge("runtime-cdi-disabled", view.node, None, ok=not evidence, evidence=evidence)
     wrong = list(_unresolved(host, specs))
-    yield judged("runtime-cdi-spec-missing", view.node, None, ok=not wrong, evidence="; ".join(wrong[:3]))
+    yield judge("runtime-cdi-spec-missing", view.node, None, ok=not wrong, evidence="; ".join(wrong[:3]))
 
 
 def _plain(folders: list[str]) -> set[str]:
@@ -141,17 +141,17 @@ def _names(path: str, text: str) -> list[str]:
     return [f"{spec['kind']}={name}" for name in found if name] if isinstance(spec, dict) and "kind" in spec else []
 
 
-def _handlers(view: View, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+def _handlers(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
     runtimes = config.get("containerd", {}).get("runtimes", {})
     if "toolkit-ready" in host.folders.get(_TOOLKIT, ()):
         injected = bool(config.get("enable_cdi")) and any(host.glob(f"{folder}/nvidia*") for folder in _SPECS)
         ok = "nvidia" in runtimes or injected
         evidence = f"handlers: {', '.join(sorted(runtimes)) or 'none'}"
-        yield judged("runtime-nvidia-handler-missing", view.node, None, ok=ok, evidence=evidence)
-    told = kubelet(host)
+        yield judge("runtime-nvidia-handler-missing", view.node, None, ok=ok, evidence=evidence)
+    told = read_kubelet(host)
     wanted = told.config.get("cgroupDriver") if told and told.version < _DRIVER_FROM_CRI else None
     options = runtimes.get("runc", {}).get("options", {})
     if wanted and "SystemdCgroup" in options:
         have = "systemd" if options["SystemdCgroup"] else "cgroupfs"
         evidence = f"containerd: {have}, kubelet: {wanted}"
-        yield judged("runtime-cgroup-driver-mismatch", view.node, None, ok=have == wanted, evidence=evidence)
+        yield judge("runtime-cgroup-driver-mismatch", view.node, None, ok=have == wanted, evidence=evidence)

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from trackbed.doctor.doctor import Diagnosis, diagnose
-from trackbed.doctor.gather import Patience
-from trackbed.doctor.host import wanted
-from trackbed.doctor.look import Subject, look
+from trackbed.doctor.gather import Timeouts
+from trackbed.doctor.host import collect_reads
+from trackbed.doctor.look import Subject, inspect_node
 from trackbed.fabric.plan.plan import KubernetesPlan, NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.snapshot import Snapshot
@@ -30,7 +30,7 @@ _UNTOLD = KubernetesPlan("", "", "", None, None, ())
 
 async def examine(machine: Machine, host: Host, socket: Path, node: NodePlan) -> Diagnosis:
     """All that doctor says of one node by itself. Raises OSError, NetlinkError; MsgspecError for a garbled answer."""
-    told = await host.capture(node.name, await asyncio.to_thread(wanted, machine, node))
+    told = await host.capture(node.name, await asyncio.to_thread(collect_reads, machine, node))
     if "snapshot" not in told.answer:
         raise OSError(told.told)
     found = read_snapshot(told.answer["snapshot"])
@@ -40,5 +40,5 @@ async def examine(machine: Machine, host: Host, socket: Path, node: NodePlan) ->
 def _diagnosed(machine: Machine, node: NodePlan, socket: Path, found: Snapshot) -> Diagnosis:
     """Look and judge; whether the files for the next boot are there is told by the agent's own comparison."""
     alone = Plan(node.common, (node,), _UNTOLD)
-    view = look(Subject(machine, node, partial(status, socket), host=found), alone, Patience())
-    return diagnose([replace(view, unpersisted=None)])
+    view = inspect_node(Subject(machine, node, partial(status, socket), host=found), alone, Timeouts())
+    return diagnose([replace(view, unpersisted_files=None)])

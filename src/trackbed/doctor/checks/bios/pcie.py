@@ -5,15 +5,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.hardware import BUSES, DEVICES, attribute, bridge_file, functions, kernel_log, logged, mlx5, reach
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.hardware import (
+    BUSES,
+    DEVICES,
+    describe_log_reach,
+    find_log_line,
+    iter_functions,
+    read_attribute,
+    read_kernel_log,
+    to_bridge_path,
+    uses_mlx5,
+)
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
 _LINK = ("current_link_width", "max_link_width", "current_link_speed", "max_link_speed")
@@ -36,26 +46,28 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _POWER = r"(?:Detected insufficient power on the PCIe slot|powered down due to insufficient)"
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge each port's link."""
-    for port, pci in functions(view, host):
+    for port, pci in iter_functions(view, host):
         for fault_id, what in (("bios-pcie-width-reduced", "width"), ("bios-pcie-speed-reduced", "speed")):
             told = _trained(host, pci, what)
             if told is not None:
-                yield judged(fault_id, view.node, port, ok=told[0], evidence=told[1])
+                yield judge(fault_id, view.node, port, ok=told[0], evidence=told[1])
         errors = _counted(host, pci)
         if errors is not None:
-            yield judged("bios-pcie-errors", view.node, port, ok=not errors, evidence=errors)
-        log = kernel_log(host)
-        if log is not None and mlx5(host, pci):
-            said = logged(log, rf"mlx5_core {re.escape(pci)}.*{_POWER}")
-            yield judged("bios-slot-power-insufficient", view.node, port, ok=not said, evidence=said or reach(log))
+            yield judge("bios-pcie-errors", view.node, port, ok=not errors, evidence=errors)
+        log = read_kernel_log(host)
+        if log is not None and uses_mlx5(host, pci):
+            said = find_log_line(log, rf"mlx5_core {re.escape(pci)}.*{_POWER}")
+            yield judge(
+                "bios-slot-power-insufficient", view.node, port, ok=not said, evidence=said or describe_log_reach(log)
+            )
 
 
 def _trained(host: Snapshot, pci: str, what: str) -> tuple[bool, str] | None:
     """(as good as both ends can, what was read); None where there is no link to speak of (emulated, or `Unknown`)."""
-    now, most = (attribute(host, pci, f"{when}_link_{what}") for when in ("current", "max"))
-    above = host.text(bridge_file(pci, f"max_link_{what}"))
+    now, most = (read_attribute(host, pci, f"{when}_link_{what}") for when in ("current", "max"))
+    above = host.text(to_bridge_path(pci, f"max_link_{what}"))
     have, can = _value(now), [value for value in map(_value, (most, above)) if value]
     if not have or not can:
         return None
@@ -71,7 +83,7 @@ def _value(text: str | None) -> float:
 
 def _counted(host: Snapshot, pci: str) -> str | None:
     """What is too much on both ends of the link, empty for nothing; None where the kernel does not count."""
-    places = {pci: f"{DEVICES}/{pci}/", "the port above": bridge_file(pci, "")}
+    places = {pci: f"{DEVICES}/{pci}/", "the port above": to_bridge_path(pci, "")}
     counts = {(who, name): _total(host, path + name) for who, path in places.items() for name in _ERRORS}
     known = {key: count for key, count in counts.items() if count is not None}
     if not known:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.doctor.hardware import (
     BUSES,
     DEVICES,
     NVIDIA_NIC,
-    accelerators,
-    attribute,
-    bridges,
-    functions,
-    virtual,
-    x86,
+    is_virtual,
+    is_x86,
+    iter_functions,
+    list_accelerators,
+    list_bridges,
+    read_attribute,
 )
 from trackbed.host.snapshot import pci as registers
 from trackbed.host.snapshot.snapshot import Wanted
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -34,11 +34,11 @@ _DATA_DIRECT = {(NVIDIA_NIC, "0x1023")}
 """ConnectX-8: the function that moves GPU data is not the one that the port is known by."""
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge each port's place."""
     several = (host.text(ONLINE) or "0") != "0"
-    paired = x86(host) and not virtual(host)
-    for port, pci in functions(view, host):
+    paired = is_x86(host) and not is_virtual(host)
+    for port, pci in iter_functions(view, host):
         if several:
             yield from _numa(view, host, port, pci)
         if paired and _kind(host, pci) not in _DATA_DIRECT:
@@ -46,32 +46,32 @@ def check(view: View, host: Snapshot) -> Iterator[Finding]:
 
 
 def _kind(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
-    return attribute(host, pci, "vendor"), attribute(host, pci, "device")
+    return read_attribute(host, pci, "vendor"), read_attribute(host, pci, "device")
 
 
-def _numa(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    node = attribute(host, pci, "numa_node")
+def _numa(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    node = read_attribute(host, pci, "numa_node")
     if node is not None:
         evidence = f"{DEVICES}/{pci}/numa_node is {node}, nodes {host.text(ONLINE)} are online"
-        yield judged("bios-numa-node-unknown", view.node, port, ok=not node.startswith("-"), evidence=evidence)
+        yield judge("bios-numa-node-unknown", view.node, port, ok=not node.startswith("-"), evidence=evidence)
 
 
-def _beside(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    here = accelerators(host)
+def _beside(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    here = list_accelerators(host)
     gpus = [here[gpu] for gpu in port.gpus if gpu < len(here)]
     if not gpus:
         return
-    own, above = bridges(host, pci), {gpu: bridges(host, gpu) for gpu in gpus}
+    own, above = list_bridges(host, pci), {gpu: list_bridges(host, gpu) for gpu in gpus}
     far = [gpu for gpu, theirs in above.items() if not set(own) & set(theirs)]
     evidence = f"no PCIe switch joins {pci} and GPU {', '.join(far)}" if far else f"{pci} and GPU {', '.join(gpus)}"
-    yield judged("bios-nic-not-beside-gpu", view.node, port, ok=not far, evidence=evidence)
+    yield judge("bios-nic-not-beside-gpu", view.node, port, ok=not far, evidence=evidence)
     between = sorted({one for theirs in above.values() for one in set(own) ^ set(theirs)})
     control = {one: registers.acs(_config(host, one)) for one in between}
     if any(registers.readable(_config(host, one)) for one in between):
         on = [f"{one} ACSCtl {value:#06x}" for one, value in control.items() if value and value & registers.REDIRECTS]
-        yield judged("bios-acs-redirect-on", view.node, port, ok=not on, evidence=", ".join(on))
+        yield judge("bios-acs-redirect-on", view.node, port, ok=not on, evidence=", ".join(on))
     elif between:
-        yield judged("bios-acs-redirect-on", view.node, port, ok=None, evidence="config space can be read by root only")
+        yield judge("bios-acs-redirect-on", view.node, port, ok=None, evidence="config space can be read by root only")
 
 
 def _config(host: Snapshot, bridge: str) -> bytes:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.hardware import DEVICES, accelerators, driver, functions, kernel_log, log_refusal, logged, reach
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.hardware import (
+    DEVICES,
+    describe_log_error,
+    describe_log_reach,
+    find_driver,
+    find_log_line,
+    iter_functions,
+    list_accelerators,
+    read_kernel_log,
+)
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.kernel.netlink.links import Link
@@ -28,36 +37,36 @@ _BLOCKED = (
 """drivers/iommu/intel/dmar.c and amd/iommu.c; the first names bus, device and function only."""
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge each port; GPUs, which belong to no one rail, together."""
-    for port, pci in functions(view, host):
-        if port.rail not in view.away and driver(host, pci) is not None:
+    for port, pci in iter_functions(view, host):
+        if port.rail not in view.rails_in_pods and find_driver(host, pci) is not None:
             yield from _reloaded(view, host, port, pci)
-    log = kernel_log(host)
+    log = read_kernel_log(host)
     if log is None:
-        yield judged("driver-iommu-page-faults", view.node, None, ok=None, evidence=log_refusal(host))
+        yield judge("driver-iommu-page-faults", view.node, None, ok=None, evidence=describe_log_error(host))
         return
-    for port, pci in functions(view, host):
+    for port, pci in iter_functions(view, host):
         said = _blocked(log, pci)
-        yield judged("driver-iommu-page-faults", view.node, port, ok=not said, evidence=said or reach(log))
-    told = [said for gpu in accelerators(host) if (said := _blocked(log, gpu))]
+        yield judge("driver-iommu-page-faults", view.node, port, ok=not said, evidence=said or describe_log_reach(log))
+    told = [said for gpu in list_accelerators(host) if (said := _blocked(log, gpu))]
     if told:
-        yield judged("driver-iommu-page-faults", view.node, None, ok=False, evidence=told[0])
+        yield judge("driver-iommu-page-faults", view.node, None, ok=False, evidence=told[0])
 
 
 def _blocked(log: str, pci: str) -> str:
     place = re.escape(pci.partition(":")[2])
-    return logged(log, _BLOCKED.format(place=place)) if re.search(_ANY_BLOCKED, log) else ""
+    return find_log_line(log, _BLOCKED.format(place=place)) if re.search(_ANY_BLOCKED, log) else ""
 
 
-def _reloaded(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+def _reloaded(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
     """All that hangs on the interface is gone at once, and what does not hang on it (the rule) is still there.
 
     Its carrier counts tell that it is younger than the last apply: they started again. An interface that was only taken
     down keeps them. The function is what makes it the port's: a new interface may not even have the planned name yet.
     """
     here = [link for link in view.state.links if link.parent_device == pci]
-    link, known = next(iter(here), view.link(port)), (view.baseline or {}).get(port.netdev)
+    link, known = next(iter(here), view.find_link(port)), (view.baseline or {}).get(port.netdev)
     if link is None or known is None or not port.addressed:
         return
     young = link.carrier_up_count + link.carrier_down_count < known[0]
@@ -66,10 +75,10 @@ def _reloaded(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[
     table = view.node.common.rails[port.rail].table
     told = f"is new: no address, no route in table {table}, {vfs or 0} VFs; the rule for table {table} stayed"
     evidence = f"{link.name} {told if lost else 'has been there since it was set up'}"
-    yield judged("driver-reload-lost-config", view.node, port, ok=not lost, evidence=evidence)
+    yield judge("driver-reload-lost-config", view.node, port, ok=not lost, evidence=evidence)
 
 
-def _bare(view: View, port: PortPlan, link: Link) -> bool:
+def _bare(view: NodeView, port: PortPlan, link: Link) -> bool:
     table, own = view.node.common.rails[port.rail].table, {address.address for address in port.addressed}
     ruled = any(rule.table == table for rule in view.state.rules)
     held = any(address.index == link.index and address.address in own for address in view.state.addresses)

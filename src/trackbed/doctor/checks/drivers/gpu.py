@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.hardware import DEVICES, NVIDIA, attribute, kernel_log, logged
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.hardware import DEVICES, NVIDIA, find_log_line, read_attribute, read_kernel_log
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
 DRIVER = "/proc/driver/nvidia/version"
@@ -39,7 +39,7 @@ _BRIDGE_OTHER = "0x0680"
 _SYMBOL = r"Unknown symbol ib_register_peer_memory_client"
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge the driver where it is loaded; a host without it has nothing to judge."""
     said = host.text(DRIVER)
     if said is None:
@@ -50,15 +50,15 @@ def check(view: View, host: Snapshot) -> Iterator[Finding]:
         yield from _gpudirect(view, host, said)
 
 
-def _gpudirect(view: View, host: Snapshot, said: str) -> Iterator[Finding]:
+def _gpudirect(view: NodeView, host: Snapshot, said: str) -> Iterator[Finding]:
     peermem = [path for path in _PEERMEM if path in host.files]
     dmabuf = "Open Kernel Module" in said and _release(host) >= _DMABUF_SINCE
-    refused = logged(kernel_log(host) or "", _SYMBOL) if not peermem else ""
+    refused = find_log_line(read_kernel_log(host) or "", _SYMBOL) if not peermem else ""
     ways = [*peermem, *(["DMA-BUF: open kernel modules"] if dmabuf else [])]
     evidence = ", ".join(ways) or "no nvidia-peermem, and no DMA-BUF (it takes the open kernel modules and Linux 5.12)"
     if peermem or not dmabuf:
-        yield judged("driver-peermem-unknown-symbol", view.node, None, ok=not refused, evidence=refused or evidence)
-    yield judged("driver-gpudirect-path-missing", view.node, None, ok=bool(ways), evidence=evidence)
+        yield judge("driver-peermem-unknown-symbol", view.node, None, ok=not refused, evidence=refused or evidence)
+    yield judge("driver-gpudirect-path-missing", view.node, None, ok=bool(ways), evidence=evidence)
 
 
 def _release(host: Snapshot) -> tuple[int, ...]:
@@ -66,7 +66,7 @@ def _release(host: Snapshot) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else (0, 0)
 
 
-def _library(view: View, host: Snapshot) -> Iterator[Finding]:
+def _library(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """The library's name says its version: libnvidia-ml.so.1 leads to libnvidia-ml.so.570.86.15."""
     loaded = host.text(MODULE)
     targets = {host.target(path) or "" for pattern in _LIBRARIES for path in host.glob(pattern)}
@@ -74,14 +74,15 @@ def _library(view: View, host: Snapshot) -> Iterator[Finding]:
     if loaded is None or not versions:
         return
     evidence = f"module {loaded}, library {', '.join(sorted(versions))}"
-    yield judged("driver-nvidia-library-mismatch", view.node, None, ok=loaded in versions, evidence=evidence)
+    yield judge("driver-nvidia-library-mismatch", view.node, None, ok=loaded in versions, evidence=evidence)
 
 
-def _manager(view: View, host: Snapshot) -> Iterator[Finding]:
+def _manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     kinds = [
         pci
         for pci in host.folders.get(DEVICES, ())
-        if attribute(host, pci, "vendor") == NVIDIA and (attribute(host, pci, "class") or "").startswith(_BRIDGE_OTHER)
+        if read_attribute(host, pci, "vendor") == NVIDIA
+        and (read_attribute(host, pci, "class") or "").startswith(_BRIDGE_OTHER)
     ]
     if not kinds:
         return
@@ -89,4 +90,4 @@ def _manager(view: View, host: Snapshot) -> Iterator[Finding]:
     state = ran.output.strip() if isinstance(ran, Ran) else None
     ok = None if state is None else state == "active"
     evidence = f"{len(kinds)} NVSwitches; nvidia-fabricmanager is {state or 'not to be asked without systemctl'}"
-    yield judged("driver-fabric-manager-down", view.node, None, ok=ok, evidence=evidence)
+    yield judge("driver-fabric-manager-down", view.node, None, ok=ok, evidence=evidence)

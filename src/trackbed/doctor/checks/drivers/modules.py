@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.hardware import DEVICES, attribute, driver, functions, kernel_log, log_refusal, logged, reach
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.hardware import (
+    DEVICES,
+    describe_log_error,
+    describe_log_reach,
+    find_driver,
+    find_log_line,
+    iter_functions,
+    read_attribute,
+    read_kernel_log,
+)
 from trackbed.host.runner import Ran
 from trackbed.host.setting import Module
 from trackbed.host.snapshot.snapshot import Wanted
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
 _STACK = ("ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib")
@@ -47,7 +56,7 @@ _REJECTED = r"(?:Loading of .* is rejected|Lockdown: \S+: unsigned module loadin
 _UNKNOWN = r"(?:mlx5_ib|mlx5_core|ib_\w+|rdma_\w+): (?:Unknown symbol (?:ib_|mlx5_)|disagrees about version of symbol)"
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge the modules."""
     yield from _rejected(view, host)
     yield from _present(view, host)
@@ -57,9 +66,9 @@ def check(view: View, host: Snapshot) -> Iterator[Finding]:
     yield from _version(view, host)
 
 
-def _wanted(view: View, host: Snapshot) -> list[str]:
+def _wanted(view: NodeView, host: Snapshot) -> list[str]:
     """The modules that the planned NICs take, also where the Fabric does not say whose NICs they are."""
-    vendors = {(attribute(host, pci, "vendor") or "").removeprefix("0x") for _, pci in functions(view, host)}
+    vendors = {(read_attribute(host, pci, "vendor") or "").removeprefix("0x") for _, pci in iter_functions(view, host)}
     nic = view.node.nic or (f"{vendors.pop()}:" if len(vendors) == 1 else None)
     if nic is not None and nic.startswith("8086") and view.node.nic is None:
         return []  # Intel's older NICs need neither ice nor irdma
@@ -72,22 +81,22 @@ def _loaded(host: Snapshot) -> frozenset[str] | None:
     return frozenset(names) if names is not None else None
 
 
-def _rejected(view: View, host: Snapshot) -> Iterator[Finding]:
+def _rejected(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """A refusal counts only while a planned module is not loaded."""
-    wanted, loaded, log = _wanted(view, host), _loaded(host), kernel_log(host)
+    wanted, loaded, log = _wanted(view, host), _loaded(host), read_kernel_log(host)
     if not wanted or loaded is None:
         return
     missing = [name for name in wanted if name not in loaded]
-    said = logged(log or "", _REJECTED) if missing else ""
+    said = find_log_line(log or "", _REJECTED) if missing else ""
     if log is None and missing:
-        told = f"{', '.join(missing)} not loaded; {log_refusal(host)}"
-        yield judged("driver-secure-boot-rejects-module", view.node, None, ok=None, evidence=told)
+        told = f"{', '.join(missing)} not loaded; {describe_log_error(host)}"
+        yield judge("driver-secure-boot-rejects-module", view.node, None, ok=None, evidence=told)
         return
-    evidence = f"{', '.join(missing)} not loaded; {said}" if said else reach(log or "")
-    yield judged("driver-secure-boot-rejects-module", view.node, None, ok=not said, evidence=evidence)
+    evidence = f"{', '.join(missing)} not loaded; {said}" if said else describe_log_reach(log or "")
+    yield judge("driver-secure-boot-rejects-module", view.node, None, ok=not said, evidence=evidence)
 
 
-def _present(view: View, host: Snapshot) -> Iterator[Finding]:
+def _present(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Loaded ones are there; of the others modinfo knows."""
     wanted, loaded, ran = _wanted(view, host), _loaded(host) or frozenset(), host.ran(*MODINFO)
     open_ = [name for name in wanted if name not in loaded]
@@ -95,26 +104,26 @@ def _present(view: View, host: Snapshot) -> Iterator[Finding]:
         return
     if open_ and not isinstance(ran, Ran):
         told = f"{', '.join(open_)} not loaded, and there is no modinfo to ask"
-        yield judged("driver-module-missing-for-kernel", view.node, None, ok=None, evidence=told)
+        yield judge("driver-module-missing-for-kernel", view.node, None, ok=None, evidence=told)
         return
     missing = sorted(set(_MISSING.findall(ran.output)) & set(open_)) if isinstance(ran, Ran) else []
     kernel = host.text("/proc/sys/kernel/osrelease") or "the running kernel"
     evidence = f"no {', '.join(missing)} for {kernel}" if missing else f"{', '.join(wanted)} for {kernel}"
-    yield judged("driver-module-missing-for-kernel", view.node, None, ok=not missing, evidence=evidence)
+    yield judge("driver-module-missing-for-kernel", view.node, None, ok=not missing, evidence=evidence)
 
 
-def _trees(view: View, host: Snapshot) -> Iterator[Finding]:
+def _trees(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """`/lib/modules/KERNEL/kernel/...` is the kernel's own tree; updates, extra and weak-updates are others'."""
     if "mlx5_core" not in _wanted(view, host):
         return
-    ran, log = host.ran(*MODINFO), kernel_log(host) or ""
+    ran, log = host.ran(*MODINFO), read_kernel_log(host) or ""
     trees = _by_tree(ran.output) if isinstance(ran, Ran) else {}
-    said = logged(log, _UNKNOWN)
+    said = find_log_line(log, _UNKNOWN)
     if not trees and not said:
         return
     evidence = "; ".join(f"{tree}: {', '.join(names)}" for tree, names in sorted(trees.items()))
     told = "; ".join(filter(None, (evidence, said)))
-    yield judged("driver-mixed-trees", view.node, None, ok=len(trees) <= 1 and not said, evidence=told)
+    yield judge("driver-mixed-trees", view.node, None, ok=len(trees) <= 1 and not said, evidence=told)
 
 
 def _by_tree(said: str) -> dict[str, list[str]]:
@@ -128,26 +137,26 @@ def _by_tree(said: str) -> dict[str, list[str]]:
     return trees
 
 
-def _bound(view: View, host: Snapshot) -> Iterator[Finding]:
-    for port, pci in functions(view, host):
-        have, want = driver(host, pci), _FOR_VENDOR.get(attribute(host, pci, "vendor") or "")
-        override = attribute(host, pci, "driver_override")
+def _bound(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    for port, pci in iter_functions(view, host):
+        have, want = find_driver(host, pci), _FOR_VENDOR.get(read_attribute(host, pci, "vendor") or "")
+        override = read_attribute(host, pci, "driver_override")
         evidence = f"{pci} has {f'driver {have}' if have else 'no driver'}"
         evidence += f", driver_override {override}" if override not in {None, "", "(null)"} else ""
         ok = have is not None and have not in _PLACEHOLDERS and want in {None, have}
-        yield judged("driver-not-bound", view.node, port, ok=ok, evidence=evidence)
+        yield judge("driver-not-bound", view.node, port, ok=ok, evidence=evidence)
 
 
-def _irdma(view: View, host: Snapshot) -> Iterator[Finding]:
+def _irdma(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Only where the DOCA-OFED container runs on this host, for the ports of another vendor's driver."""
     loaded = _loaded(host)
     if DRIVER_CONTAINER not in host.folders or loaded is None or "mlx5_core" not in _wanted(view, host):
         return
     evidence = "irdma is loaded and holds ib_core" if "irdma" in loaded else "irdma is not loaded"
-    yield judged("driver-irdma-blocks-ofed", view.node, None, ok="irdma" not in loaded, evidence=evidence)
+    yield judge("driver-irdma-blocks-ofed", view.node, None, ok="irdma" not in loaded, evidence=evidence)
 
 
-def _version(view: View, host: Snapshot) -> Iterator[Finding]:
+def _version(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Compared with the other nodes that were looked at together with this one."""
     own = _mlx5(host)
     if own is None:
@@ -158,7 +167,7 @@ def _version(view: View, host: Snapshot) -> Iterator[Finding]:
     seen = Counter([own, *others])
     common, count = max(seen.items(), key=lambda pair: (pair[1], pair[0]))
     evidence = f"mlx5_core {own}" if own == common else f"mlx5_core {own}, {count} of {seen.total()} nodes: {common}"
-    yield judged("driver-version-unexpected", view.node, None, ok=own == common, evidence=evidence)
+    yield judge("driver-version-unexpected", view.node, None, ok=own == common, evidence=evidence)
 
 
 def _mlx5(host: Snapshot) -> str | None:

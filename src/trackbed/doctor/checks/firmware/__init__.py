@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 READS = hardware.READS | settings.READS | registers.READS | health.READS
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge the NICs' firmware; nothing to say where the host is not this machine's own."""
     host = view.host
     if host is None:

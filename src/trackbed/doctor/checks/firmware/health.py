@@ -9,15 +9,23 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.hardware import DEVICES, functions, kernel_log, log_refusal, logged, mlx5, reach
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.hardware import (
+    DEVICES,
+    describe_log_error,
+    describe_log_reach,
+    find_log_line,
+    iter_functions,
+    read_kernel_log,
+    uses_mlx5,
+)
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -36,18 +44,18 @@ _HOT = r"High [Tt]emperature"
 _MILLI = 1000
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge each port; a log that nobody may read is told once."""
-    log, ours = kernel_log(host), [(port, pci) for port, pci in functions(view, host) if mlx5(host, pci)]
+    log, ours = read_kernel_log(host), [(port, pci) for port, pci in iter_functions(view, host) if uses_mlx5(host, pci)]
     if log is None:
         for fault_id in _LOGGED if ours else ():
-            yield judged(fault_id, view.node, None, ok=None, evidence=log_refusal(host))
+            yield judge(fault_id, view.node, None, ok=None, evidence=describe_log_error(host))
     for port, pci in ours if log is not None else ():
         for fault_id, pattern in _LOGGED.items():
-            said = logged(log or "", rf"mlx5_core {re.escape(pci)}\b.*{pattern}")
+            said = find_log_line(log or "", rf"mlx5_core {re.escape(pci)}\b.*{pattern}")
             said = said or (_reporter(host, pci) if fault_id == "fw-health-compromised" else "")
-            yield judged(fault_id, view.node, port, ok=not said, evidence=said or reach(log or ""))
-    for port, pci in functions(view, host):
+            yield judge(fault_id, view.node, port, ok=not said, evidence=said or describe_log_reach(log or ""))
+    for port, pci in iter_functions(view, host):
         yield from _heat(view, host, port, pci)
 
 
@@ -61,9 +69,9 @@ def _reporter(host: Snapshot, pci: str) -> str:
     return ", ".join(f"devlink reporter {name}: {state}" for name, state in states.items() if state != "healthy")
 
 
-def _heat(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    log = kernel_log(host)
-    said = logged(log, rf"mlx5_core {re.escape(pci)}\b.*{_HOT}") if log else ""
+def _heat(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    log = read_kernel_log(host)
+    said = find_log_line(log, rf"mlx5_core {re.escape(pci)}\b.*{_HOT}") if log else ""
     pairs = [
         (path, host.number(path), host.number(path.removesuffix("_input") + "_crit"))
         for path in host.glob(f"{DEVICES}/{pci}/hwmon/hwmon*/temp*_input")
@@ -74,4 +82,4 @@ def _heat(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Find
     hot = [f"{path}: {now // _MILLI} °C of {limit // _MILLI} °C" for path, now, limit in known if now >= limit]
     warmest = max((now for _, now, _ in known), default=0) // _MILLI
     evidence = "; ".join(filter(None, (*hot, said))) or f"{pci}: {warmest} °C at most"
-    yield judged("fw-over-temperature", view.node, port, ok=not hot and not said, evidence=evidence)
+    yield judge("fw-over-temperature", view.node, port, ok=not hot and not said, evidence=evidence)

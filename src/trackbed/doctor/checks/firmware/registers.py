@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.hardware import DEVICES, NVIDIA_NIC, attribute, functions, virtual
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.hardware import DEVICES, NVIDIA_NIC, is_virtual, iter_functions, read_attribute
 from trackbed.host.snapshot import pci as pcie
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -26,15 +26,15 @@ _WIDE, _FAST = 8, 8.0
 """Lanes and GT/s from which on the size of requests matters: a PCIe 3.0 x8 link carries 50 Gb/s."""
 
 
-def check(view: View, host: Snapshot) -> Iterator[Finding]:
+def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Judge each port; in a virtual machine the registers are the hypervisor's to set."""
-    for port, pci in functions(view, host):
-        if attribute(host, pci, "vendor") == NVIDIA_NIC and not virtual(host):
+    for port, pci in iter_functions(view, host):
+        if read_attribute(host, pci, "vendor") == NVIDIA_NIC and not is_virtual(host):
             yield from _requests(view, host, port, pci)
         yield from _version(view, host, port, pci)
 
 
-def _requests(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+def _requests(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
     path = f"{DEVICES}/{pci}/config"
     config = host.content(path)
     if not isinstance(config, bytes):
@@ -43,17 +43,17 @@ def _requests(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[
     if found is None:
         if not pcie.readable(config):
             for fault_id in ("fw-max-read-request-small", "fw-relaxed-ordering-off"):
-                yield judged(fault_id, view.node, port, ok=None, evidence=f"{path} can be read by root only")
+                yield judge(fault_id, view.node, port, ok=None, evidence=f"{path} can be read by root only")
         return
     if found.max_width >= _WIDE and found.max_speed >= _FAST:
         size = found.max_read_request_bytes
         evidence = f"{pci}: MaxReadReq {size} bytes"
-        yield judged("fw-max-read-request-small", view.node, port, ok=size >= READ_REQUEST_BYTES, evidence=evidence)
+        yield judge("fw-max-read-request-small", view.node, port, ok=size >= READ_REQUEST_BYTES, evidence=evidence)
     evidence = f"{pci}: DevCtl RlxdOrd{'+' if found.relaxed_ordering else '-'}"
-    yield judged("fw-relaxed-ordering-off", view.node, port, ok=found.relaxed_ordering, evidence=evidence)
+    yield judge("fw-relaxed-ordering-off", view.node, port, ok=found.relaxed_ordering, evidence=evidence)
 
 
-def _version(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+def _version(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
     """Compared with all ports of the same device id, of this node and of those that were looked at together with it."""
     kind, own = _kind(host, pci), _firmware(host, pci)
     if own is None:
@@ -62,16 +62,16 @@ def _version(view: View, host: Snapshot, port: PortPlan, pci: str) -> Iterator[F
     seen = Counter(
         version
         for other, theirs in hosts
-        for _, function in functions(other, theirs)
+        for _, function in iter_functions(other, theirs)
         if _kind(theirs, function) == kind and (version := _firmware(theirs, function))
     )
     common, count = max(seen.items(), key=lambda pair: (pair[1], pair[0]))
     evidence = f"{pci}: {own}" if len(seen) == 1 else f"{pci}: {own}, {count} of {seen.total()} ports have {common}"
-    yield judged("fw-version-mixed", view.node, port, ok=own == common, evidence=evidence)
+    yield judge("fw-version-mixed", view.node, port, ok=own == common, evidence=evidence)
 
 
 def _kind(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
-    return attribute(host, pci, "vendor"), attribute(host, pci, "device")
+    return read_attribute(host, pci, "vendor"), read_attribute(host, pci, "device")
 
 
 def _firmware(host: Snapshot, pci: str) -> str | None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 READS = ports.READS | rdma.READS | sources.READS | managers.READS
 """What these checks want to see of a host."""
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge each port. That names fit the kernel is refused before there is a plan (spec.check)."""
     yield from ports.check(view)
     if view.host is None:

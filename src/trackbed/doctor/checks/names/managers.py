@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.checks.names.sources import devices
-from trackbed.doctor.checks.vfs.functions import functions, shown
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.checks.names.sources import iter_ethernets
+from trackbed.doctor.checks.vfs.functions import iter_vfs, summarize
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -32,7 +32,7 @@ _SPLIT = re.compile(r"(?<!\\):")
 READS = Wanted(files=(_CLOUD_INIT, *_CLOUD_CONFIG), folders=(_NM_FILES,), commands=(_NM,))
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge each port; a program that is not on the host leaves nothing to say."""
     host = view.host
     if host is None:
@@ -41,21 +41,21 @@ def check(view: View) -> Iterator[Finding]:
     yield from _network_manager(view, host)
 
 
-def _cloud_init(view: View, host: Snapshot) -> Iterator[Finding]:
+def _cloud_init(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     written = host.read(_CLOUD_INIT)
     if not isinstance(written, str):
         if _CLOUD_INIT in host.unreadable:
             evidence = f"{_CLOUD_INIT}: {host.unreadable[_CLOUD_INIT]}"
-            yield judged("names-cloud-init-rewrites-network", view.node, None, ok=None, evidence=evidence)
+            yield judge("names-cloud-init-rewrites-network", view.node, None, ok=None, evidence=evidence)
         return
     off = any(_disabled(host.text(path) or "") for pattern in _CLOUD_CONFIG for path in host.glob(pattern))
-    marks = [f"{name} {device}".lower() for name, device in devices(written)]
-    for port in view.ports():
+    marks = [f"{name} {device}".lower() for name, device in iter_ethernets(written)]
+    for port in view.iter_ports():
         known = [re.escape(one.lower()) for one in (port.netdev, port.mac, port.kernel_name) if one]
         inside = any(re.search(rf"(?<![\w.-])({'|'.join(known)})(?![\w.-])", mark) for mark in marks)
         evidence = f"{_CLOUD_INIT} {'configures' if inside else 'leaves out'} {port.netdev}"
         evidence += ", network: {config: disabled}" if off else ""
-        yield judged("names-cloud-init-rewrites-network", view.node, port, ok=off or not inside, evidence=evidence)
+        yield judge("names-cloud-init-rewrites-network", view.node, port, ok=off or not inside, evidence=evidence)
 
 
 def _disabled(text: str) -> bool:
@@ -67,22 +67,22 @@ def _disabled(text: str) -> bool:
     return isinstance(network, dict) and network.get("config") == "disabled"
 
 
-def _network_manager(view: View, host: Snapshot) -> Iterator[Finding]:
+def _network_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Ports are NetworkManager's where Trackbed itself has put their connections there; VFs never are."""
     said = host.said(*_NM)
     if said is None:
         return  # not installed, or not running: nmcli then ends with 8
     states = dict(_state(line) for line in said.splitlines())
     planned = any(name.startswith(_OURS) for name in host.folders.get(_NM_FILES, ()))
-    for port in view.ports():
+    for port in view.iter_ports():
         taken = [f"{name} is {states[name]}" for name in _names(host, port, planned=planned) if _managed(states, name)]
-        evidence = f"nmcli: {shown(taken)}" if taken else "NetworkManager leaves it alone"
-        yield judged("names-networkmanager-manages-rails", view.node, port, ok=not taken, evidence=evidence)
+        evidence = f"nmcli: {summarize(taken)}" if taken else "NetworkManager leaves it alone"
+        yield judge("names-networkmanager-manages-rails", view.node, port, ok=not taken, evidence=evidence)
 
 
 def _names(host: Snapshot, port: PortPlan, *, planned: bool) -> list[str]:
     mine = [] if planned else [port.netdev]
-    return [*mine, *(name for vf in functions(host, port.netdev) for name in vf.netdevs)]
+    return [*mine, *(name for vf in iter_vfs(host, port.netdev) for name in vf.netdevs)]
 
 
 def _managed(states: dict[str, str], name: str) -> bool:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -30,16 +30,16 @@ _PATH, _MACS = "path", ("macaddress", "permanentmacaddress")
 READS = Wanted(files=(*_RULES, *_LINKS, _NETPLAN))
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge each port of which at least one source is known."""
     host = view.host
     if host is None:
         return
     named = [*_rules(host), *_links(host), *_set_names(host)]
-    for port in view.ports():
+    for port in view.iter_ports():
         paths = sorted({path for path, name, marks in named if _is(port, name, marks)})
         if paths:
-            yield judged("names-two-naming-sources", view.node, port, ok=len(paths) == 1, evidence=", ".join(paths))
+            yield judge("names-two-naming-sources", view.node, port, ok=len(paths) == 1, evidence=", ".join(paths))
 
 
 Named = tuple[str, str, str]
@@ -76,12 +76,12 @@ def _links(host: Snapshot) -> Iterator[Named]:
 
 def _set_names(host: Snapshot) -> Iterator[Named]:
     for path in _paths(host, _NETPLAN):
-        for name, device in devices(host.text(path) or ""):
+        for name, device in iter_ethernets(host.text(path) or ""):
             if isinstance(given := device.get("set-name"), str):
                 yield path, given, f"{name} {device.get('match')}"
 
 
-def devices(text: str) -> Iterator[tuple[str, dict[str, object]]]:
+def iter_ethernets(text: str) -> Iterator[tuple[str, dict[str, object]]]:
     """The ethernets of a file of netplan; none where it is no such file."""
     try:
         document = yaml.safe_load(text)

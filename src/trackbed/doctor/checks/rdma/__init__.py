@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 READS = stack.READS | devices.READS | ports.READS
 """What these checks want to see of a host."""
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge the host's stack, then every port."""
     for part in (stack, devices, ports):
         yield from part.check(view)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.rdma_devices import BELOW, VIRTUAL, Device, devices_of
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.rdma_devices import BELOW, VIRTUAL, RdmaDevice, list_rdma_devices
 from trackbed.fabric.model.ranges import V4, text
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import Addressed, PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -55,30 +55,30 @@ class Gid:
     netdev: str
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge each port that has one RDMA device on the host."""
     host = view.host
     if host is None:
         return
-    rates = {port.rail: _rate(host, port) for port in view.ports()}
+    rates = {port.rail: _rate(host, port) for port in view.iter_ports()}
     best = max((rate for rate in rates.values() if rate is not None), default=(0.0, 0))
-    for port in view.ports():
-        found = devices_of(host, port.netdev)
+    for port in view.iter_ports():
+        found = list_rdma_devices(host, port.netdev)
         if len(found) == 1:
             yield from _judged(view, host, port, found[0])
         rate = rates[port.rail]
         if rate is not None:
             evidence = f"{rate[0]:g} Gb/s, {rate[1]} lanes; the best port has {best[0]:g} Gb/s, {best[1]} lanes"
-            yield judged("rdma-rate-below-plan", view.node, port, ok=rate == best, evidence=evidence)
+            yield judge("rdma-rate-below-plan", view.node, port, ok=rate == best, evidence=evidence)
 
 
-def _judged(view: View, host: Snapshot, port: PortPlan, device: Device) -> Iterator[Finding]:
+def _judged(view: NodeView, host: Snapshot, port: PortPlan, device: RdmaDevice) -> Iterator[Finding]:
     state, physical = (host.text(f"{device.folder}/{_PORT}/{name}") for name in ("state", "phys_state"))
     if state is None:
         return
     active = state.endswith("ACTIVE")
     evidence = f"{device.name}: state {state}, phys_state {physical}"
-    yield judged("rdma-port-down", view.node, port, ok=active, evidence=evidence)
+    yield judge("rdma-port-down", view.node, port, ok=active, evidence=evidence)
     if active and host.text(f"{device.folder}/{_PORT}/link_layer") == "Ethernet":
         yield from _gids(view, host, port, device)
         yield from _mtu(view, host, port, device)
@@ -86,14 +86,14 @@ def _judged(view: View, host: Snapshot, port: PortPlan, device: Device) -> Itera
 
 def _rate(host: Snapshot, port: PortPlan) -> tuple[float, int] | None:
     """Gb/s and lanes of a port of hardware that is up: the plan has no speed, but all rails shall be alike."""
-    for device in devices_of(host, port.netdev):
+    for device in list_rdma_devices(host, port.netdev):
         found = _RATE.match(host.text(f"{device.folder}/{_PORT}/rate") or "")
-        if found and not device.soft and (host.text(f"{device.folder}/{_PORT}/state") or "").endswith("ACTIVE"):
+        if found and not device.is_soft and (host.text(f"{device.folder}/{_PORT}/state") or "").endswith("ACTIVE"):
             return float(found[1]), int(found[2])
     return None
 
 
-def _gids(view: View, host: Snapshot, port: PortPlan, device: Device) -> Iterator[Finding]:
+def _gids(view: NodeView, host: Snapshot, port: PortPlan, device: RdmaDevice) -> Iterator[Finding]:
     table = list(_table(host, device))
     if not table:
         return
@@ -101,17 +101,17 @@ def _gids(view: View, host: Snapshot, port: PortPlan, device: Device) -> Iterato
         mine = [gid for gid in table if gid.number == _as_gid(own) and gid.netdev == port.netdev]
         shown = text(own.version, own.address)
         evidence = f"{device.name}: {', '.join(gid.kind for gid in mine) or 'no GID'} for {shown}"
-        yield judged("rdma-gid-without-address", view.node, port, ok=bool(mine), evidence=evidence)
+        yield judge("rdma-gid-without-address", view.node, port, ok=bool(mine), evidence=evidence)
         if mine:
             routed = any(gid.kind == _V2 for gid in mine)
-            yield judged("rdma-gid-rocev1-only", view.node, port, ok=routed, evidence=evidence)
+            yield judge("rdma-gid-rocev1-only", view.node, port, ok=routed, evidence=evidence)
 
 
 def _as_gid(own: Addressed) -> int:
     return MAPPED | own.address if own.version == V4 else own.address
 
 
-def _table(host: Snapshot, device: Device) -> Iterator[Gid]:
+def _table(host: Snapshot, device: RdmaDevice) -> Iterator[Gid]:
     """The GIDs in use; of the others the kernel gives zeros and refuses type and interface (EINVAL)."""
     place = f"{device.folder}/{_PORT}"
     for index in _INDEXES:
@@ -124,15 +124,19 @@ def _table(host: Snapshot, device: Device) -> Iterator[Gid]:
             yield Gid(number, kind, netdev or "")
 
 
-def _mtu(view: View, host: Snapshot, port: PortPlan, device: Device) -> Iterator[Finding]:
+def _mtu(view: NodeView, host: Snapshot, port: PortPlan, device: RdmaDevice) -> Iterator[Finding]:
     """As the device says it; where nobody can ask it, as the kernel reckons it from the interface's MTU."""
-    link, planned, told = view.link(port), view.node.common.path_mtu_bytes, _told(host.said(*_TOLD) or "", device.name)
+    link, planned, told = (
+        view.find_link(port),
+        view.node.common.path_mtu_bytes,
+        _told(host.said(*_TOLD) or "", device.name),
+    )
     if link is None:
         return
     reckoned = next((size for size in PATH_MTUS if size <= link.mtu - HEADERS_BYTES), 0)
     have = told if told is not None else reckoned
     evidence = f"{device.name}: path MTU {have}, planned {planned}; {port.netdev} has MTU {link.mtu}"
-    yield judged("rdma-active-mtu-low", view.node, port, ok=have >= planned, evidence=evidence)
+    yield judge("rdma-active-mtu-low", view.node, port, ok=have >= planned, evidence=evidence)
 
 
 def _told(output: str, name: str) -> int | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.checks.vfs.functions import device, shown
-from trackbed.doctor.rdma_devices import devices_of
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.checks.vfs.functions import get_device_folder, summarize
+from trackbed.doctor.rdma_devices import list_rdma_devices
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
 CLASSES, MODULES, NODES = "/sys/class", "/sys/module", "/dev/infiniband"
@@ -37,48 +37,48 @@ READS = Wanted(
 )
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge the stack as a whole; a host of which nobody listed /sys/class leaves nothing to say."""
     host = view.host
     if host is None or CLASSES not in host.folders:
         return
     lacks = list(_lacks(view, host))
-    evidence = f"not there: {shown(lacks)}" if lacks else "ib_core and the ports' RDMA drivers are loaded"
-    yield judged("rdma-stack-not-loaded", view.node, None, ok=not lacks, evidence=evidence)
+    evidence = f"not there: {summarize(lacks)}" if lacks else "ib_core and the ports' RDMA drivers are loaded"
+    yield judge("rdma-stack-not-loaded", view.node, None, ok=not lacks, evidence=evidence)
     if "infiniband" in host.folders[CLASSES]:
         yield from _manager(view, host)
         yield from _mode(view, host)
 
 
-def _lacks(view: View, host: Snapshot) -> Iterator[str]:
+def _lacks(view: NodeView, host: Snapshot) -> Iterator[str]:
     """A module that is built in shows in what it does only, so a port that has its device lacks nothing."""
     if "infiniband" not in host.folders[CLASSES]:
         yield "/sys/class/infiniband (ib_core)"
-    bare = [port for port in view.ports() if not devices_of(host, port.netdev)]
-    drivers = {host.target(f"{device(port.netdev)}/driver") or "" for port in bare}
+    bare = [port for port in view.iter_ports() if not list_rdma_devices(host, port.netdev)]
+    drivers = {host.target(f"{get_device_folder(port.netdev)}/driver") or "" for port in bare}
     modules = {RDMA_OF[driver] for driver in drivers if driver in RDMA_OF}
     yield from sorted(modules - set(host.folders.get(MODULES, modules)))
 
 
-def _manager(view: View, host: Snapshot) -> Iterator[Finding]:
+def _manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     there = "rdma_cm" in host.folders.get(NODES, ())
     evidence = f"{NODES}/rdma_cm is {'there' if there else 'not there'}"
-    yield judged("rdma-ucm-node-missing", view.node, None, ok=there, evidence=evidence)
+    yield judge("rdma-ucm-node-missing", view.node, None, ok=there, evidence=evidence)
 
 
-def _mode(view: View, host: Snapshot) -> Iterator[Finding]:
+def _mode(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     planned, now = view.node.common.rdma_mode, _MODES.get(host.text(MODE) or "")
     if now is not None:
         evidence = f"{MODE}: {now}, planned {planned}"
-        yield judged("rdma-netns-mode-wrong", view.node, None, ok=now == planned, evidence=evidence)
+        yield judge("rdma-netns-mode-wrong", view.node, None, ok=now == planned, evidence=evidence)
         others = [
             f"{folder}/{name}" for folder in _NAMESPACES for name in host.folders.get(folder, ()) if name != "default"
         ]
-        evidence = f"{now}, planned {planned}; other namespaces: {shown(others) or 'none'}"
-        yield judged("rdma-netns-mode-change-busy", view.node, None, ok=now == planned or not others, evidence=evidence)
+        evidence = f"{now}, planned {planned}; other namespaces: {summarize(others) or 'none'}"
+        yield judge("rdma-netns-mode-change-busy", view.node, None, ok=now == planned or not others, evidence=evidence)
     later, source = _next_boot(host)
     evidence = f"at boot {later} by {source}, planned {planned}"
-    yield judged("rdma-netns-mode-not-persistent", view.node, None, ok=later == planned, evidence=evidence)
+    yield judge("rdma-netns-mode-not-persistent", view.node, None, ok=later == planned, evidence=evidence)
 
 
 def _next_boot(host: Snapshot) -> tuple[str, str]:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
 
 READS = functions.READS | count.READS | binding.READS | owners.READS | identity.READS
 """What these checks want to see of a host."""
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge every port's VFs; what needs netlink and peers only is judged without the host's files too."""
-    yield from identity.macs(view)
+    yield from identity.check_macs(view)
     if view.host is None:
         return
     for part in (count, binding, owners, identity, limits):

@@ -31,7 +31,7 @@ READS = Wanted(
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class VirtualFunction:
     """One virtual function of a port."""
 
     index: int
@@ -44,25 +44,25 @@ class Function:
     rdma: tuple[str, ...]
 
 
-def device(netdev: str) -> str:
+def get_device_folder(netdev: str) -> str:
     """The folder of the PCI function behind a port."""
     return DEVICE.format(netdev=netdev)
 
 
-def made(host: Snapshot, netdev: str) -> int | None:
+def read_vf_count(host: Snapshot, netdev: str) -> int | None:
     """How many VFs the port has; None where its function offers none, or nobody read it."""
-    return host.number(f"{device(netdev)}/sriov_numvfs")
+    return host.number(f"{get_device_folder(netdev)}/sriov_numvfs")
 
 
-def functions(host: Snapshot, netdev: str) -> Iterator[Function]:
+def iter_vfs(host: Snapshot, netdev: str) -> Iterator[VirtualFunction]:
     """The VFs of a port, in their order."""
-    places = (f"{device(netdev)}/virtfn{index}" for index in count())
+    places = (f"{get_device_folder(netdev)}/virtfn{index}" for index in count())
     for index, place in enumerate(takewhile(host.links.__contains__, places)):
         netdevs, rdma = (host.folders.get(f"{place}/{name}", ()) for name in ("net", "infiniband"))
-        yield Function(index, host.target(place) or "", place, host.target(f"{place}/driver"), netdevs, rdma)
+        yield VirtualFunction(index, host.target(place) or "", place, host.target(f"{place}/driver"), netdevs, rdma)
 
 
-def shown(these: list[str], most: int = 4) -> str:
+def summarize(these: list[str], most: int = 4) -> str:
     """A few of them and how many more there are."""
     more = f" and {len(these) - most} more" if len(these) > most else ""
     return ", ".join(these[:most]) + more

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.doctor.catalogue import judged
-from trackbed.doctor.checks.vfs.functions import functions, shown
+from trackbed.doctor.catalogue import judge
+from trackbed.doctor.checks.vfs.functions import iter_vfs, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import Common, PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.kernel.netlink.vfs import Vf
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge each port that has VFs; a driver that tells nothing of them leaves nothing to say."""
     host = view.host
     if host is None or not view.node.common.vfs:
         return
-    for port in view.ports():
+    for port in view.iter_ports():
         told = view.vfs.get(port.netdev)
         if told and told.vfs:
             yield from _held(view, port, told.vfs)
         yield from _mtu(view, host, port)
 
 
-def _held(view: View, port: PortPlan, vfs: tuple[Vf, ...]) -> Iterator[Finding]:
+def _held(view: NodeView, port: PortPlan, vfs: tuple[Vf, ...]) -> Iterator[Finding]:
     common = view.node.common
     wanted = {"enable"} if common.link_type == "infiniband" else {"auto", "enable"}
     states = [f"VF {vf.index}: {vf.link_state}" for vf in vfs if vf.link_state not in wanted]
@@ -48,15 +48,15 @@ def _trusted(vf: Vf, common: Common) -> str:
     return f"VF {vf.index}: {', '.join(wrong)}" if wrong else ""
 
 
-def _said(view: View, port: PortPlan, fault: str, wrong: list[str]) -> Finding:
-    return judged(fault, view.node, port, ok=not wrong, evidence=shown(wrong))
+def _said(view: NodeView, port: PortPlan, fault: str, wrong: list[str]) -> Finding:
+    return judge(fault, view.node, port, ok=not wrong, evidence=summarize(wrong))
 
 
-def _mtu(view: View, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    link, planned = view.link(port), view.node.common.vf_mtu_bytes
+def _mtu(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    link, planned = view.find_link(port), view.node.common.vf_mtu_bytes
     seen = [
         (name, mtu)
-        for vf in functions(host, port.netdev)
+        for vf in iter_vfs(host, port.netdev)
         for name in vf.netdevs
         if (mtu := host.number(f"{vf.folder}/net/{name}/mtu")) is not None
     ]

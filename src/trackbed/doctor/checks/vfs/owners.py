@@ -15,16 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trackbed.doctor.catalogue import judged
+from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.vfs.binding import VFIO
-from trackbed.doctor.checks.vfs.functions import functions, made, shown
+from trackbed.doctor.checks.vfs.functions import iter_vfs, read_vf_count, summarize
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import View
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -39,36 +39,36 @@ READS = Wanted(files=(CHECKPOINT, f"{RECORDS}/*"), folders=(PODS, RECORDS, NAMES
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldFunction:
     """A PCI function that somebody has, and who says so."""
 
     pci: str
-    by: str
+    holder: str
 
 
-def check(view: View) -> Iterator[Finding]:
+def check(view: NodeView) -> Iterator[Finding]:
     """Judge the VFs that pods hold and those that nobody holds; nothing to say on a host without either record."""
     host = view.host
     if host is None or not view.node.common.vfs:
         return
-    held = None if CHECKPOINT in host.unreadable else list(holders(host))
-    for port in view.ports():
-        if made(host, port.netdev) is not None:
+    held = None if CHECKPOINT in host.unreadable else list(iter_held_functions(host))
+    for port in view.iter_ports():
+        if read_vf_count(host, port.netdev) is not None:
             yield from _removed(view, host, port, held)
             yield from _leaked(view, host, port, held)
 
 
-def holders(host: Snapshot) -> Iterator[Held]:
+def iter_held_functions(host: Snapshot) -> Iterator[HeldFunction]:
     """Functions that pods hold which are still there."""
     alive, named = host.folders.get(PODS, ()), host.folders.get(NAMESPACES, ())
     for entry in _entries(host):
         if entry.get("PodUID") in alive:
             for address in _addresses(entry.get("DeviceIDs")):
-                yield Held(address, f"pod {entry['PodUID']}")
+                yield HeldFunction(address, f"pod {entry['PodUID']}")
     for address in host.folders.get(RECORDS, ()):
         namespace = (host.text(f"{RECORDS}/{address}") or "").rpartition("/")[2]
         if namespace in named:
-            yield Held(address, f"namespace {namespace}")
+            yield HeldFunction(address, f"namespace {namespace}")
 
 
 def _entries(host: Snapshot) -> list[dict[str, Any]]:
@@ -86,34 +86,34 @@ def _addresses(devices: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of somebod
         yield from (text for text in one or () if isinstance(text, str) and _ADDRESS.fullmatch(text))
 
 
-def _removed(view: View, host: Snapshot, port: PortPlan, held: list[Held] | None) -> Iterator[Finding]:
+def _removed(view: NodeView, host: Snapshot, port: PortPlan, held: list[HeldFunction] | None) -> Iterator[Finding]:
     """A VF shares domain and bus with its port, or has one of the next buses; ports differ in theirs."""
     if held is None:
         why = host.unreadable[CHECKPOINT]
-        yield judged("vfs-removed-under-pods", view.node, port, ok=None, evidence=f"{CHECKPOINT}: {why}")
+        yield judge("vfs-removed-under-pods", view.node, port, ok=None, evidence=f"{CHECKPOINT}: {why}")
         return
-    there = {vf.pci for one in view.ports() for vf in functions(host, one.netdev)}
-    gone = [f"{one.pci} of {one.by}" for one in held if one.pci not in there and _of(view, host, port, one.pci)]
-    evidence = f"not on the host: {shown(gone)}" if gone else "all VFs that pods hold are there"
-    yield judged("vfs-removed-under-pods", view.node, port, ok=not gone, evidence=evidence)
+    there = {vf.pci for one in view.iter_ports() for vf in iter_vfs(host, one.netdev)}
+    gone = [f"{one.pci} of {one.holder}" for one in held if one.pci not in there and _of(view, host, port, one.pci)]
+    evidence = f"not on the host: {summarize(gone)}" if gone else "all VFs that pods hold are there"
+    yield judge("vfs-removed-under-pods", view.node, port, ok=not gone, evidence=evidence)
 
 
-def _of(view: View, host: Snapshot, port: PortPlan, vf: str) -> bool:
+def _of(view: NodeView, host: Snapshot, port: PortPlan, vf: str) -> bool:
     """Whether a VF that is gone was this port's: the last port whose address is below it."""
-    ports = {one.netdev: host.pci(one.netdev) or one.pci or "" for one in view.ports()}
+    ports = {one.netdev: host.pci(one.netdev) or one.pci or "" for one in view.iter_ports()}
     below = [(address, netdev) for netdev, address in ports.items() if address and address < vf]
     return max(below, default=("", ""))[1] == port.netdev
 
 
-def _leaked(view: View, host: Snapshot, port: PortPlan, held: list[Held] | None) -> Iterator[Finding]:
-    away = [vf.pci for vf in functions(host, port.netdev) if vf.driver not in {None, VFIO} and not vf.netdevs]
+def _leaked(view: NodeView, host: Snapshot, port: PortPlan, held: list[HeldFunction] | None) -> Iterator[Finding]:
+    away = [vf.pci for vf in iter_vfs(host, port.netdev) if vf.driver not in {None, VFIO} and not vf.netdevs]
     known = {one.pci for one in held or ()}
     lost = [pci for pci in away if pci not in known]
     if not away:
-        yield judged("vfs-leaked-in-namespace", view.node, port, ok=True, evidence="all VFs are on the host")
+        yield judge("vfs-leaked-in-namespace", view.node, port, ok=True, evidence="all VFs are on the host")
     elif held is None or CHECKPOINT not in host.files:
-        evidence = f"in another namespace: {shown(away)}; nothing here says which pods have them"
-        yield judged("vfs-leaked-in-namespace", view.node, port, ok=None, evidence=evidence)
+        evidence = f"in another namespace: {summarize(away)}; nothing here says which pods have them"
+        yield judge("vfs-leaked-in-namespace", view.node, port, ok=None, evidence=evidence)
     else:
-        evidence = f"in another namespace and in no pod: {shown(lost)}" if lost else f"in pods: {shown(away)}"
-        yield judged("vfs-leaked-in-namespace", view.node, port, ok=not lost, evidence=evidence)
+        evidence = f"in another namespace and in no pod: {summarize(lost)}" if lost else f"in pods: {summarize(away)}"
+        yield judge("vfs-leaked-in-namespace", view.node, port, ok=not lost, evidence=evidence)

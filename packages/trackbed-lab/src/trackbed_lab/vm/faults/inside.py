@@ -19,8 +19,8 @@ import msgspec
 
 from trackbed.doctor.doctor import diagnose
 from trackbed.doctor.finding import BROKEN
-from trackbed.doctor.gather import Patience
-from trackbed.doctor.look import Subject, look
+from trackbed.doctor.gather import Timeouts
+from trackbed.doctor.look import Subject, inspect_node
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.plan import NodePlan, Plan
@@ -32,7 +32,7 @@ from trackbed_lab.vm.faults.fault import RefusedError, Server, VmFault
 RAIL = 1
 """Where faults are put: neither the first rail nor the last, which a sloppy check would look at alone."""
 
-PATIENCE = Patience(answer=1.5, lldp=1.5)
+PATIENCE = Timeouts(reply=1.5, lldp=1.5)
 _SETTLE_SECONDS = 30.0
 _KEPT = Path("/run/trackbed-lab-faults.json")
 
@@ -126,7 +126,7 @@ def _tried(fault: VmFault, server: Server, planned: Plan) -> bool:
 
 def _named(node: NodePlan, planned: Plan) -> tuple[str, str]:
     """What doctor names first, and what it saw."""
-    first = diagnose([look(Subject(Machine(Path("/")), node), planned, PATIENCE)]).first
+    first = diagnose([inspect_node(Subject(Machine(Path("/")), node), planned, PATIENCE)]).first
     return (first.id, first.evidence) if first is not None and first.verdict in BROKEN else ("", "")
 
 
