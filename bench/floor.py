@@ -16,7 +16,7 @@ from trackbed.kernel.netlink import links
 from trackbed.kernel.netlink.addresses import Address, add_address
 from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route, add_route
-from trackbed.kernel.netlink.rules import Rule, add_rule, delete_rule
+from trackbed.kernel.netlink.rules import PolicyRule, add_rule, delete_rule
 from trackbed.kernel.netlink.sockets import Socket
 
 NOTHING: Final = ("/bin/true",)
@@ -115,9 +115,9 @@ def _clearing(slot: int) -> list[Message]:
     return [delete_rule(rule) for rule in _rules(slot)]
 
 
-def _rules(slot: int) -> list[Rule]:
+def _rules(slot: int) -> list[PolicyRule]:
     return [
-        Rule(socket.AF_INET, _FIRST_PRIORITY + rail, _FIRST_TABLE + rail, _network(rail) + 10 + slot, 32)
+        PolicyRule(socket.AF_INET, _FIRST_PRIORITY + rail, _FIRST_TABLE + rail, _network(rail) + 10 + slot, 32)
         for rail in range(RAILS)
     ]
 

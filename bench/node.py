@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from trackbed.kernel.netlink import netns
 from trackbed.kernel.netlink.addresses import Address, add_address, list_addresses
-from trackbed.kernel.netlink.links import End, create_veth, list_links, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_veth, list_links, set_link
 from trackbed.kernel.netlink.routes import RT_TABLE_MAIN, Route, add_route
 from trackbed.kernel.netlink.sockets import Socket
 
@@ -85,7 +85,7 @@ def _bring_up(names: Sequence[str]) -> None:
     present = {name for _, name in socket.if_nameindex()}
     ends = [end for name in names for end in (name, f"{name}x")]
     with Socket() as kernel:
-        kernel.send([create_veth(End(name), End(f"{name}x")) for name in names if name not in present])
+        kernel.send([create_veth(VethEnd(name), VethEnd(f"{name}x")) for name in names if name not in present])
         kernel.send([set_link(socket.if_nametoindex(end), up=True) for end in ends])
 
 
@@ -117,5 +117,5 @@ def working_links(pod: Pod) -> list[str]:
 
 def _pod(folder: Path, slot: int) -> Pod:
     name = f"pod-{secrets.token_hex(4)}-{slot}"
-    netns.new(folder / name)
+    netns.create(folder / name)
     return Pod(name, secrets.token_hex(32), slot, folder / name, os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC))

@@ -18,7 +18,7 @@ from trackbed.host.steps import settings
 from trackbed.kernel.netlink.addresses import FAMILY, Address
 from trackbed.kernel.netlink.links import IFF_RUNNING, IFF_UP, Link
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route
-from trackbed.kernel.netlink.rules import Rule
+from trackbed.kernel.netlink.rules import PolicyRule
 from trackbed.kernel.wire.lldp import Advertisement
 
 if TYPE_CHECKING:
@@ -116,14 +116,14 @@ def _route(want: RouteOn, indexes: dict[str, int]) -> Route:
     return replace(kept, oif=indexes[want.netdev], gateway=route.gateway, scope=scope)
 
 
-def _rule(want: PlannedRule) -> Rule:
+def _rule(want: PlannedRule) -> PolicyRule:
     if want.source is not None:
         family = FAMILY[want.source.version]
-        return Rule(family, want.priority, want.table, src=want.source.base, src_prefix=want.source.prefix)
+        return PolicyRule(family, want.priority, want.table, src=want.source.base, src_prefix=want.source.prefix)
     target = want.unless_to
     assert target is not None
     family = FAMILY[target.version]
-    return Rule(family, want.priority, want.table, dst=target.base, dst_prefix=target.prefix, invert=True)
+    return PolicyRule(family, want.priority, want.table, dst=target.base, dst_prefix=target.prefix, invert=True)
 
 
 def _sysctls(node: NodePlan) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from trackbed.doctor.doctor import diagnose
 from trackbed.doctor.view import AttachRefusal, EchoResult, NodeView, PodView, SwitchView
 from trackbed.kernel.netlink.addresses import Address
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route
-from trackbed.kernel.netlink.rules import Rule
+from trackbed.kernel.netlink.rules import PolicyRule
 from trackbed.kernel.wire.lldp import Advertisement
 from trackbed.kernel.wire.nftables import BaseChain
 
@@ -62,7 +62,7 @@ def _routes(change: Callable[[Route], Route | None], *more: Route) -> Callable[[
     return changed
 
 
-def _rules(change: Callable[[Rule], Rule | None], *more: Rule) -> Callable[[NodeView], NodeView]:
+def _rules(change: Callable[[PolicyRule], PolicyRule | None], *more: PolicyRule) -> Callable[[NodeView], NodeView]:
     def changed(view: NodeView) -> NodeView:
         kept = [new for one in view.state.rules if (new := change(one))]
         return replace(view, state=replace(view.state, rules=(*more, *kept)))
@@ -70,7 +70,7 @@ def _rules(change: Callable[[Rule], Rule | None], *more: Rule) -> Callable[[Node
     return changed
 
 
-def _mine(rule: Rule) -> bool:
+def _mine(rule: PolicyRule) -> bool:
     return rule.family == socket.AF_INET and rule.src == OWN.address
 
 
@@ -144,7 +144,7 @@ FAULTS: dict[str, Callable[[NodeView], NodeView]] = {
     "addr-neighbour-failed": _seen(gateway=False),
     "route-rule-missing": _rules(lambda rule: None if _mine(rule) else rule),
     "route-rule-wrong-table": _rules(lambda rule: replace(rule, table=1000) if _mine(rule) else rule),
-    "route-rule-shadowed": _rules(lambda rule: rule, Rule(socket.AF_INET, 500, 254)),
+    "route-rule-shadowed": _rules(lambda rule: rule, PolicyRule(socket.AF_INET, 500, 254)),
     "route-table-empty": _routes(lambda _: None),
     "route-table-flushed-by-link-down": lambda view: _link(carrier_up_count=2)(_routes(lambda _: None)(view)),
     "route-gateway-not-on-link": _routes(

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from trackbed.kernel.netlink import netns
-from trackbed.kernel.netlink.links import End, create_veth, list_links, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_veth, list_links, set_link
 from trackbed.kernel.netlink.sockets import Socket
 
 LOGIN = """\
@@ -64,10 +64,10 @@ def _host(folder: Path, number: int) -> None:
         (place / part).mkdir(parents=True)
     (place / "root/.dockerenv").touch()
     (place / "root/proc/sys/kernel/random/boot_id").write_text(f"boot-of-{number}\n")
-    netns.new(place / "net")
+    netns.create(place / "net")
     with Socket(netns=place / "net") as sock:
         for rail in range(2):
-            sock.send([create_veth(End(f"eth{rail}", mac=mac(number, rail)), End(f"leaf{rail}"))])
+            sock.send([create_veth(VethEnd(f"eth{rail}", mac=mac(number, rail)), VethEnd(f"leaf{rail}"))])
         far = [link for link in list_links(sock) if not link.name.startswith("eth")]
         sock.send([set_link(link.index, up=True) for link in far])
 

@@ -40,9 +40,10 @@ class RdmaCore:
 
     def dump(self, message: Message) -> list[Received]:
         """RDMA_NLDEV_CMD_GET."""
-        assert message == rdma.ask_devices()
+        assert message == rdma.build_device_dump()
         bodies = [
-            codec.u32(1, index) + codec.string(2, name) + codec.u32(3, 1) for name, index in self._devices().items()
+            codec.pack_u32(1, index) + codec.pack_string(2, name) + codec.pack_u32(3, 1)
+            for name, index in self._devices().items()
         ]
         return [Received(message.type, 0, 1, memoryview(body)) for body in bodies]
 
@@ -51,7 +52,7 @@ class RdmaCore:
         if self.refuses:
             raise BatchError((Failure(0, self.refuses, ""),))
         for message in messages:
-            self._set(message.type & 0x3FF, codec.attributes(message.body))
+            self._set(message.type & 0x3FF, codec.parse_attributes(message.body))
 
     def _set(self, command: int, told: dict[int, memoryview]) -> None:
         if command == rdma.RDMA_NLDEV_CMD_SYS_SET:

@@ -30,7 +30,7 @@ class Drivers:
     """What the drivers keep: DCB of each port, trust and spoof check of each VF, by the port's name."""
 
     bridges: dict[str, Dcb] = field(default_factory=dict)
-    guards: dict[tuple[str, int], vfs.Change] = field(default_factory=dict)
+    guards: dict[tuple[str, int], vfs.VfChange] = field(default_factory=dict)
     refuses: int = 0
     """An errno, for everything that is to be set."""
     file: Path | None = None
@@ -64,11 +64,11 @@ class NicSocket(Socket):
     def request(self, message: Message) -> list[Received]:
         """RTM_GETLINK that asks for VFs, and DCB; the rest is the kernel's."""
         if message.type in {dcb.RTM_GETDCB, dcb.RTM_SETDCB}:
-            name = codec.as_text(codec.attributes(message.body, 4)[dcb.DCB_ATTR_IFNAME])
+            name = codec.as_text(codec.parse_attributes(message.body, 4)[dcb.DCB_ATTR_IFNAME])
             if told := self._drivers.bridge(name):
                 return [Received(message.type, 0, 1, memoryview(self._bridge(name, told, message.body)))]
         if message.type == RTM_GETLINK:
-            asked = codec.attributes(message.body, 16)
+            asked = codec.parse_attributes(message.body, 16)
             if codec.as_int(asked.get(IFLA_EXT_MASK)) & vfs.RTEXT_FILTER_VF:
                 body = self._virtual(codec.as_text(asked[IFLA_IFNAME]))
                 return [Received(RTM_NEWLINK, 0, 1, memoryview(body))]
@@ -76,7 +76,7 @@ class NicSocket(Socket):
 
     def send(self, messages: Sequence[Message]) -> None:
         """RTM_NEWLINK that sets VFs; the rest is the kernel's."""
-        mine = [one for one in messages if one.type == RTM_NEWLINK and 22 in codec.attributes(one.body, 16)]
+        mine = [one for one in messages if one.type == RTM_NEWLINK and 22 in codec.parse_attributes(one.body, 16)]
         super().send([one for one in messages if one not in mine])
         for one in mine:
             if self._drivers.refuses:
@@ -88,7 +88,7 @@ class NicSocket(Socket):
 
     def _guard(self, body: bytes) -> None:
         name = self._name(int.from_bytes(body[4:8], "little"))
-        told = codec.attributes(codec.attributes(codec.attributes(body, 16)[22])[1])
+        told = codec.parse_attributes(codec.parse_attributes(codec.parse_attributes(body, 16)[22])[1])
         numbers = {kind: (codec.as_int(value[:4]), bool(codec.as_int(value[4:8]))) for kind, value in told.items()}
         for kind, (number, on) in numbers.items():
             old = self._drivers.guards.get((name, number), FRESH)
@@ -100,29 +100,29 @@ class NicSocket(Socket):
         infos = b""
         for number in range(int(count) if isinstance(count, str) else 0):
             change = self._drivers.guards.get((name, number), FRESH)
-            infos += bytes(codec.attributes(vfs.set_vf(1, number, replace(change, mac=MAC)).body, 16)[22])
-        return bytes(16) + codec.attribute(IFLA_ADDRESS, bytes(6)) + codec.attribute(22, infos)
+            infos += bytes(codec.parse_attributes(vfs.set_vf(1, number, replace(change, mac=MAC)).body, 16)[22])
+        return bytes(16) + codec.pack_attribute(IFLA_ADDRESS, bytes(6)) + codec.pack_attribute(22, infos)
 
     def _bridge(self, name: str, now: Dcb, body: bytes) -> bytes:
         command = body[1]
         if command == dcb.DCB_CMD_IEEE_GET:
             return answer(now)
         if self._drivers.refuses:
-            return body[:4] + codec.u8(dcb.DCB_ATTR_IEEE, 256 - self._drivers.refuses)
-        told = dcb.dcb(body)
+            return body[:4] + codec.pack_u8(dcb.DCB_ATTR_IEEE, 256 - self._drivers.refuses)
+        told = dcb.parse_dcb(body)
         known = set(now.apps)
         wrong = not known.issuperset(told.apps) if command == dcb.DCB_CMD_IEEE_DEL else known & set(told.apps)
         if wrong:
             code = errno.ENOENT if command == dcb.DCB_CMD_IEEE_DEL else errno.EEXIST
-            return body[:4] + codec.u8(dcb.DCB_ATTR_IEEE, 256 - code)
+            return body[:4] + codec.pack_u8(dcb.DCB_ATTR_IEEE, 256 - code)
         known = known - set(told.apps) if command == dcb.DCB_CMD_IEEE_DEL else known | set(told.apps)
         trust = now.trust if told.trust is None else told.trust
         new = replace(now, ets=told.ets or now.ets, pfc=told.pfc or now.pfc, trust=trust, apps=tuple(sorted(known)))
         self._drivers.keep(name, new)
-        return body[:4] + codec.u8(dcb.DCB_ATTR_IEEE, 0)
+        return body[:4] + codec.pack_u8(dcb.DCB_ATTR_IEEE, 0)
 
 
-FRESH = vfs.Change(trust=False, spoof_check=True)
+FRESH = vfs.VfChange(trust=False, spoof_check=True)
 """A VF as its driver makes it."""
 
 
@@ -132,6 +132,6 @@ def answer(told: Dcb) -> bytes:
     messages += [dcb.set_ets("x", told.ets)] if told.ets else []
     messages += [dcb.set_pfc("x", told.pfc)] if told.pfc else []
     messages += [dcb.set_trust("x", told.trust)] if told.trust is not None else []
-    inner = b"".join(bytes(codec.attributes(one.body, 4)[dcb.DCB_ATTR_IEEE]) for one in messages)
-    dcbx = b"" if told.dcbx is None else codec.u8(dcb.DCB_ATTR_DCBX, told.dcbx)
-    return bytes([0, dcb.DCB_CMD_IEEE_GET, 0, 0]) + codec.nested(dcb.DCB_ATTR_IEEE, inner) + dcbx
+    inner = b"".join(bytes(codec.parse_attributes(one.body, 4)[dcb.DCB_ATTR_IEEE]) for one in messages)
+    dcbx = b"" if told.dcbx is None else codec.pack_u8(dcb.DCB_ATTR_DCBX, told.dcbx)
+    return bytes([0, dcb.DCB_CMD_IEEE_GET, 0, 0]) + codec.pack_nested(dcb.DCB_ATTR_IEEE, inner) + dcbx

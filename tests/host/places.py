@@ -15,7 +15,7 @@ from trackbed.host.steps import settings
 from trackbed.host.transaction.compare import compare
 from trackbed.kernel.netlink import codec, netns
 from trackbed.kernel.netlink.codec import Message
-from trackbed.kernel.netlink.links import End, create_veth, list_links, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_veth, list_links, set_link
 
 MACS = ("b8:3f:d2:00:00:00", "b8:3f:d2:00:00:01")
 PORTS = str(list(MACS)).replace("'", '"')
@@ -90,7 +90,9 @@ def _dump(machine: Machine, kind: int, size: int, ages: set[int]) -> list[object
     with machine.socket() as sock:
         for family in (AF_INET, AF_INET6):
             for reply in sock.dump(Message(kind, 0, bytes([family]).ljust(size, b"\0"))):
-                known = sorted((k, bytes(v)) for k, v in codec.attributes(reply.body, size).items() if k not in ages)
+                known = sorted(
+                    (k, bytes(v)) for k, v in codec.parse_attributes(reply.body, size).items() if k not in ages
+                )
                 if kind != _ROUTES or (_RTA_DST, _ALL_MULTICAST) not in known:
                     found.append((bytes(reply.body[:size]), known))
     return sorted(found, key=repr)
@@ -98,7 +100,7 @@ def _dump(machine: Machine, kind: int, size: int, ages: set[int]) -> list[object
 
 def _new(path: Path) -> None:
     try:
-        netns.new(path)
+        netns.create(path)
     except PermissionError as error:
         pytest.skip(f"no network namespaces here: {error}")
 
@@ -109,8 +111,8 @@ def _cable(made: Host) -> None:
     far = os.open(made.far, os.O_RDONLY)
     try:
         for number, mac in enumerate(MACS):
-            made.send(create_veth(End(f"eth{number}", mac=mac), End(f"leaf{number}", far)))
-        made.send(create_veth(End("mgmt0"), End("office0", far)))
+            made.send(create_veth(VethEnd(f"eth{number}", mac=mac), VethEnd(f"leaf{number}", far)))
+        made.send(create_veth(VethEnd("mgmt0"), VethEnd("office0", far)))
     finally:
         os.close(far)
     with Machine(made.machine.root, made.far).socket() as sock:

@@ -14,7 +14,7 @@ from trackbed_lab.sandbox import first_of, inside, start
 from tests.lab.sandboxes import SECONDS, all_ending, descendants, in_sandbox, keeper
 from tests.namespaces import fresh_netns
 from trackbed.kernel.netlink import netns
-from trackbed.kernel.netlink.links import End, create_veth, list_links
+from trackbed.kernel.netlink.links import VethEnd, create_veth, list_links
 from trackbed.kernel.netlink.sockets import Socket
 
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h
@@ -119,9 +119,9 @@ def test_kill_9_leaves_no_process_no_mount_and_no_namespace(tmp_path: Path, vict
     with fresh_netns() as outside, _link_events(outside) as events:
 
         def hold() -> int:
-            netns.new(tmp_path / "pinned")
+            netns.create(tmp_path / "pinned")
             with Socket(netns=tmp_path / "pinned") as sock:
-                sock.send([create_veth(End("in-the-lab"), End("canary", outside))])
+                sock.send([create_veth(VethEnd("in-the-lab"), VethEnd("canary", outside))])
             if os.fork() == 0:
                 os.setsid()
             else:
@@ -148,7 +148,7 @@ def test_kill_9_leaves_no_process_no_mount_and_no_namespace(tmp_path: Path, vict
 @contextmanager
 def _link_events(descriptor: int) -> Iterator[socket.socket]:
     """What the kernel tells of network links in a namespace (rtnetlink(7)); a wait is bounded."""
-    with netns.entered(descriptor):
+    with netns.enter_netns(descriptor):
         events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     with events:
         events.bind((0, _RTMGRP_LINK))

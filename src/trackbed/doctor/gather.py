@@ -15,7 +15,7 @@ from trackbed.fabric.model.ranges import V4, text
 from trackbed.host import state as host_state
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.routes import get_route
-from trackbed.kernel.netlink.sockets import RefusedError
+from trackbed.kernel.netlink.sockets import RequestError
 from trackbed.kernel.wire import arp, icmp, lldp, nftables
 from trackbed.kernel.wire.errors import ProbeError
 
@@ -171,7 +171,7 @@ def _ping(seat: ProbeSource, to: Addressed, size: int = 56) -> icmp.Ping:
     )
 
 
-def _echo(answer: icmp.Echo) -> EchoResult:
+def _echo(answer: icmp.PingResult) -> EchoResult:
     version = V4 if answer.ping.family == FAMILY[V4] else 6
     refusal = ""
     if answer.outcome not in {"answered", "silent"}:
@@ -188,7 +188,7 @@ def find_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int,
         for target in targets:
             try:
                 found[target] = names.get(get_route(sock, FAMILY[V4], target).oif, "")
-            except RefusedError:
+            except RequestError:
                 found[target] = ""
     return found
 
@@ -196,7 +196,7 @@ def find_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int,
 def read_base_chains(machine: Machine) -> tuple[nftables.BaseChain, ...] | None:
     """The firewall's base chains; None where nf_tables cannot be read, () where the kernel has none."""
     try:
-        return nftables.base_chains(get_netns(machine), 2.0)
+        return nftables.list_base_chains(get_netns(machine), 2.0)
     except ProbeError:
         return None
 

@@ -9,7 +9,7 @@ from trackbed.doctor.checks import READS
 from trackbed.host.snapshot.take import for_ports, take
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.dcb import Dcb, get_dcb
-from trackbed.kernel.netlink.vfs import Vfs, get_vfs
+from trackbed.kernel.netlink.vfs import VfListing, get_vfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ def collect_reads(machine: Machine, node: NodePlan) -> Wanted:
     return for_ports(READS, {port.netdev: port.pci or _pci(machine, port.netdev) for port in node.ports})
 
 
-def read_vfs(machine: Machine, netdevs: Iterable[str]) -> dict[str, Vfs]:
+def read_vfs(machine: Machine, netdevs: Iterable[str]) -> dict[str, VfListing]:
     """The VFs of each interface whose driver tells."""
     return _asked(machine, netdevs, get_vfs)
 

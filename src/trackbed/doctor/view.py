@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from trackbed.kernel.netlink.dcb import Dcb
     from trackbed.kernel.netlink.links import Link
     from trackbed.kernel.netlink.routes import Route
-    from trackbed.kernel.netlink.rules import Rule
-    from trackbed.kernel.netlink.vfs import Vfs
+    from trackbed.kernel.netlink.rules import PolicyRule
+    from trackbed.kernel.netlink.vfs import VfListing
     from trackbed.kernel.wire.lldp import Advertisement
     from trackbed.kernel.wire.nftables import BaseChain
 
@@ -114,7 +114,7 @@ class NodeView:
     """Management address -> name of the interface that the kernel would take."""
     host: Snapshot | None = None
     """None where the host's own files mean nothing: a network namespace of the lab, a container."""
-    vfs: Mapping[str, Vfs] = field(default_factory=dict)
+    vfs: Mapping[str, VfListing] = field(default_factory=dict)
     """Interface -> its VFs; no entry where the kernel did not tell."""
     dcb: Mapping[str, Dcb] = field(default_factory=dict)
     """Interface -> its data center bridging; no entry where the driver has none."""
@@ -161,7 +161,7 @@ def format_route(view: NodeView, route: Route) -> str:
     return f"{where}{via}{dev} table {route.table}{src}"
 
 
-def format_rule(rule: Rule) -> str:
+def format_rule(rule: PolicyRule) -> str:
     """A rule as `ip rule` writes it."""
     version = get_ip_version(rule.family)
     selector = f"from {text(version, rule.src)}/{rule.src_prefix}" if rule.src_prefix else "from all"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from trackbed.host.runner import Local, Ran, Runner
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 
 PROC_SYS = Path("/proc/sys")
@@ -136,7 +136,7 @@ class Machine:
         place = _sysctl(key)
         try:
             self._seen()
-            with entered(self.netns):
+            with enter_netns(self.netns):
                 return place.read_text().strip()
         except FileNotFoundError:
             return Absent()
@@ -147,7 +147,7 @@ class Machine:
         """Write `/proc/sys/<key>` inside the network namespace; OSError as the kernel says it."""
         place = _sysctl(key)
         self._seen()
-        with entered(self.netns):
+        with enter_netns(self.netns):
             place.write_text(value)
 
 

@@ -19,8 +19,8 @@ from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.links import Link, list_links
 from trackbed.kernel.netlink.neighbours import Neighbour, list_neighbours
 from trackbed.kernel.netlink.routes import Route, list_routes
-from trackbed.kernel.netlink.rules import Rule, list_rules
-from trackbed.kernel.netlink.sockets import RefusedError, Socket
+from trackbed.kernel.netlink.rules import PolicyRule, list_rules
+from trackbed.kernel.netlink.sockets import RequestError, Socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class HostState:
     links: tuple[Link, ...]
     addresses: tuple[Address, ...]
     routes: tuple[Route, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
     neighbours: tuple[Neighbour, ...]
     ours: frozenset[tuple[int, int, int]]
 
@@ -86,7 +86,7 @@ def _both(listed: Callable[[int], tuple[_T, ...]]) -> tuple[_T, ...]:
     found = listed(socket.AF_INET)
     try:
         return tuple(dict.fromkeys(found + listed(socket.AF_INET6)))
-    except RefusedError as error:
+    except RequestError as error:
         if error.errno not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
             raise
         return found
@@ -96,7 +96,7 @@ def _ours(sock: Socket, family: int) -> tuple[tuple[int, int, int], ...]:
     found = []
     for reply in sock.dump(Message(RTM_GETADDR, 0, ADDRESS_HEAD.pack(family, 0, 0, 0, 0))):
         index = ADDRESS_HEAD.unpack_from(reply.body)[4]
-        known = codec.attributes(reply.body, ADDRESS_HEAD.size)
+        known = codec.parse_attributes(reply.body, ADDRESS_HEAD.size)
         if codec.as_int(known.get(IFA_PROTO)) == PROTOCOL:
             own = known.get(IFA_LOCAL, known.get(IFA_ADDRESS, b""))
             found.append((index, family, int.from_bytes(own, "big")))

@@ -55,7 +55,10 @@ def devices(machine: Machine) -> dict[str, int]:
         return {}
     with talk:
         try:
-            return {one.name: one.index for one in (rdma.device(reply.body) for reply in talk.dump(rdma.ask_devices()))}
+            return {
+                one.name: one.index
+                for one in (rdma.parse_device(reply.body) for reply in talk.dump(rdma.build_device_dump()))
+            }
         except NetlinkError:
             return {}
 

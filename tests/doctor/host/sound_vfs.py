@@ -15,7 +15,7 @@ from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-from trackbed.kernel.netlink.vfs import Vf, Vfs
+from trackbed.kernel.netlink.vfs import Vf, VfListing
 
 if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
@@ -104,7 +104,9 @@ def _function(
 def sound_view(node: NodePlan) -> NodeView:
     """A node that is as planned, with its VFs."""
     told = {
-        port.netdev: Vfs(2, tuple(Vf(n, mac(port.rail, n, node.slot), spoof_check=True, trust=False) for n in range(2)))
+        port.netdev: VfListing(
+            2, tuple(Vf(n, mac(port.rail, n, node.slot), spoof_check=True, trust=False) for n in range(2))
+        )
         for port in node.ports
     }
     view = sound(node)

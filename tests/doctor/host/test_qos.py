@@ -18,7 +18,7 @@ from tests.doctor.sound import small_plan, sound
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.host.steps.boot import SCRIPT, WANTED
-from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, Dcb, Ets, Pfc, dscp
+from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, Dcb, Ets, Pfc, build_dscp_app
 
 if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
@@ -50,7 +50,7 @@ BRIDGING = Dcb(
         classes=(1, 0, 2, 3, 4, 5, 6, 7),
     ),
     pfc=Pfc(8, frozenset({3})),
-    apps=(dscp(26, 3), dscp(48, 6)),
+    apps=(build_dscp_app(26, 3), build_dscp_app(48, 6)),
     buffer=None,
     trust=None,
     dcbx=DCB_CAP_DCBX_HOST,
@@ -120,8 +120,11 @@ FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
     "PFC is off": ("qos-pfc-off", _bridging(pfc=Pfc(8, frozenset()))),
     "PFC on another too": ("qos-pfc-extra-or-wrong-priority", _bridging(pfc=Pfc(8, frozenset({3, 4})))),
     "link-level pause": ("qos-global-pause-on", _ran("-a", PAUSE.format(rx="on", tx="on"))),
-    "RDMA's DSCP has another priority": ("qos-dscp-map-wrong", _bridging(apps=(dscp(26, 4), dscp(48, 6)))),
-    "that of notices too": ("qos-dscp-map-wrong", _bridging(apps=(dscp(26, 3), dscp(48, 3)))),
+    "RDMA's DSCP has another priority": (
+        "qos-dscp-map-wrong",
+        _bridging(apps=(build_dscp_app(26, 4), build_dscp_app(48, 6))),
+    ),
+    "that of notices too": ("qos-dscp-map-wrong", _bridging(apps=(build_dscp_app(26, 3), build_dscp_app(48, 3)))),
     "no notices": ("qos-ecn-notification-off", _file(f"{CC}/enable/3", "0\n")),
     "marks that nobody answered": (
         "qos-ecn-notification-off",

@@ -12,7 +12,7 @@ from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare
 from trackbed.kernel.netlink import dcb
-from trackbed.kernel.netlink.dcb import Dcb, Ets, Pfc, dscp
+from trackbed.kernel.netlink.dcb import Dcb, Ets, Pfc, build_dscp_app
 
 HOST = dcb.DCB_CAP_DCBX_HOST | dcb.DCB_CAP_DCBX_VER_IEEE
 TOGETHER = Ets(
@@ -25,7 +25,9 @@ TOGETHER = Ets(
     classes=(0, 0, 0, 0, 0, 0, 0, 0),
 )
 ALONE = replace(TOGETHER, classes=(0, 1, 2, 3, 4, 5, 6, 7))
-FRESH = Dcb(TOGETHER, Pfc(8, frozenset({1}), delay=7), (dscp(10, 1), dscp(26, 0)), None, (255, 5), HOST)
+FRESH = Dcb(
+    TOGETHER, Pfc(8, frozenset({1}), delay=7), (build_dscp_app(10, 1), build_dscp_app(26, 0)), None, (255, 5), HOST
+)
 
 
 def wanted(more: str = "") -> tuple[Setting, ...]:
@@ -53,7 +55,7 @@ def test_dscp_pfc_and_classes_are_set_once_and_undone(place: Host, drivers: Driv
     ]
     apply(place.machine, wanted(), place.records)
     now = drivers.bridges["eth0"]
-    assert dcb.dscp_priorities(now.apps) == {26: {3}, 48: {6}, 10: {1}}
+    assert dcb.group_dscp_priorities(now.apps) == {26: {3}, 48: {6}, 10: {1}}
     assert now.trust == (5, 255)
     assert now.pfc == Pfc(8, frozenset({3}), delay=7)
     assert now.ets == replace(
@@ -70,9 +72,9 @@ def test_dscp_pfc_and_classes_are_set_once_and_undone(place: Host, drivers: Driv
 def test_entries_that_others_made_meanwhile_stay(place: Host, drivers: Drivers) -> None:
     apply(place.machine, wanted(), place.records)
     now = drivers.bridges["eth0"]
-    drivers.bridges["eth0"] = replace(now, apps=(*now.apps, dscp(34, 4)))
+    drivers.bridges["eth0"] = replace(now, apps=(*now.apps, build_dscp_app(34, 4)))
     undo(place.machine, place.records)
-    assert dcb.dscp_priorities(drivers.bridges["eth0"].apps) == {26: {0}, 10: {1}, 34: {4}}
+    assert dcb.group_dscp_priorities(drivers.bridges["eth0"].apps) == {26: {0}, 10: {1}, 34: {4}}
 
 
 def test_a_priority_that_is_alone_in_its_class_keeps_it(place: Host, drivers: Drivers) -> None:

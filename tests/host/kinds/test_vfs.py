@@ -12,8 +12,8 @@ from trackbed.host.setting import Setting, VfMtu
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare
-from trackbed.kernel.netlink.links import End, create_veth, delete_link, get_link, set_link
-from trackbed.kernel.netlink.vfs import Change as VfChange
+from trackbed.kernel.netlink.links import VethEnd, create_veth, delete_link, get_link, set_link
+from trackbed.kernel.netlink.vfs import VfChange
 
 PCI = ("0000:18:00.0", "0000:3a:00.0")
 PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]'
@@ -190,7 +190,7 @@ def mtu(host: Host, name: str) -> int:
 def test_a_vfs_mtu_is_set_while_it_is_on_the_host_and_undone(host: Host, drivers: Drivers) -> None:
     assert drivers.refuses == 0
     grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "2"})
-    host.send(create_veth(End("eth0v0"), End("other")))
+    host.send(create_veth(VethEnd("eth0v0"), VethEnd("other")))
     vf(host, "0000:18:00.2", netdev="eth0v0")
     (host.machine.root / "sys/bus/pci/devices/0000:18:00.2").symlink_to(
         host.machine.root / "sys/devices/pci0000:00/0000:18:00.2"
@@ -206,7 +206,7 @@ def test_vfs_that_are_made_anew_get_their_mtu_and_not_those_that_were_there(
 ) -> None:
     assert drivers.refuses == 0
     grow(host.machine.root, {f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs": "1"})
-    host.send(create_veth(End("eth0v0"), End("other")))
+    host.send(create_veth(VethEnd("eth0v0"), VethEnd("other")))
     vf(host, "0000:18:00.2", netdev="eth0v0")
     write = Machine.write_attribute
 
@@ -214,7 +214,7 @@ def test_vfs_that_are_made_anew_get_their_mtu_and_not_those_that_were_there(
         write(machine, path, value)
         if path.endswith("/sriov_numvfs"):
             none = value.strip() == "0"
-            host.send(delete_link(host.index("eth0v0")) if none else create_veth(End("eth0v0"), End("other")))
+            host.send(delete_link(host.index("eth0v0")) if none else create_veth(VethEnd("eth0v0"), VethEnd("other")))
 
     monkeypatch.setattr(Machine, "write_attribute", as_the_kernel_does)
     apply(host.machine, guarded(), host.records)
@@ -242,7 +242,7 @@ def test_the_mtu_of_a_vf_that_is_away_is_skipped_with_that_reason(
 
 
 def test_a_vfs_mtu_waits_for_its_ports(host: Host) -> None:
-    host.send(create_veth(End("eth0v0"), End("other")), set_link(host.index("eth0"), mtu=1300))
+    host.send(create_veth(VethEnd("eth0v0"), VethEnd("other")), set_link(host.index("eth0"), mtu=1300))
     vf(host, "0000:18:00.2", netdev="eth0v0")
     found = compare(host.machine, [one for one in guarded() if isinstance(one.want, VfMtu)])
     assert found.skipped[0].reason == "the MTU of eth0 is 1300, and a VF's cannot be above it"

@@ -32,7 +32,7 @@ from trackbed.kernel.netlink.addresses import (
 from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.links import add_altname, delete_link, list_links, set_link
 from trackbed.kernel.netlink.routes import Route, add_route, delete_route, get_route, list_routes
-from trackbed.kernel.netlink.rules import Rule, add_rule, delete_rule, list_rules
+from trackbed.kernel.netlink.rules import PolicyRule, add_rule, delete_rule, list_rules
 
 MGMT = 10 << 24 | 99 << 16  # 10.99.0.0
 
@@ -99,7 +99,7 @@ def lose_fence(place: Host) -> None:
 def lead_to_the_wrong_table(place: Host) -> None:
     with place.machine.socket() as sock:
         rule = next(rule for rule in list_rules(sock, AF_INET) if rule.priority == 1001)
-    place.send(delete_rule(rule), add_rule(Rule(AF_INET, 1001, 1000, rule.src, 32)))
+    place.send(delete_rule(rule), add_rule(PolicyRule(AF_INET, 1001, 1000, rule.src, 32)))
 
 
 def lose_default(place: Host) -> None:
@@ -141,7 +141,7 @@ def strict_filter(place: Host) -> None:
 def second_rule(place: Host) -> None:
     with place.machine.socket() as sock:
         rule = next(rule for rule in list_rules(sock, AF_INET) if rule.priority == 1000)
-    place.send(add_rule(Rule(AF_INET, 1000, rule.table, rule.src + 2, 32)))
+    place.send(add_rule(PolicyRule(AF_INET, 1000, rule.table, rule.src + 2, 32)))
 
 
 def other_name(place: Host) -> None:
@@ -250,7 +250,7 @@ def test_what_an_older_version_left_anywhere_is_removed_and_comes_back_with_undo
     place.send(
         add_address(Address(place.index("mgmt0"), AF_INET, MGMT + 1, 24)),
         add_route(Route(AF_INET, 1500, 9 << 24, 8, oif=place.index("mgmt0"), gateway=MGMT + 2, protocol=PROTOCOL)),
-        add_rule(Rule(AF_INET, 1500, 1500, 9 << 24, 8, protocol=PROTOCOL)),
+        add_rule(PolicyRule(AF_INET, 1500, 1500, 9 << 24, 8, protocol=PROTOCOL)),
     )
     before = everything(place.machine)
     assert {"old rule 1500", "old route to 9.0.0.0/8 in table 1500"} <= set(place.differs(node))
@@ -336,9 +336,9 @@ def strangers(place: Host) -> None:
         add_route(Route(AF_INET, 1000, 9 << 24, 8, oif=mgmt, gateway=MGMT + 2)),
         add_route(Route(AF_INET, 254, 9 << 24, 8, oif=mgmt, gateway=MGMT + 2)),
         add_route(Route(AF_INET, 254, 11 << 24, 8, oif=port, gateway=MGMT + (1 << 8) + 2)),
-        add_rule(Rule(AF_INET, 1000, 77, 5 << 24, 8)),
-        add_rule(Rule(AF_INET, 500, 1000, iif="mgmt0")),
-        add_rule(Rule(AF_INET, 1000, 1000, iif="mgmt0")),
+        add_rule(PolicyRule(AF_INET, 1000, 77, 5 << 24, 8)),
+        add_rule(PolicyRule(AF_INET, 500, 1000, iif="mgmt0")),
+        add_rule(PolicyRule(AF_INET, 1000, 1000, iif="mgmt0")),
     )
 
 
@@ -529,7 +529,7 @@ def test_what_others_made_after_the_apply_survives_the_undo(place: Host, node: N
     made(place, node)
     place.send(
         add_address(Address(place.index("mgmt0"), AF_INET, MGMT + 1, 24)),
-        add_rule(Rule(AF_INET, 1000, 77, 5 << 24, 8)),
+        add_rule(PolicyRule(AF_INET, 1000, 77, 5 << 24, 8)),
     )
     undo(place.machine, place.records)
     with place.machine.socket() as sock:

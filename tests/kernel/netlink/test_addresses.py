@@ -20,7 +20,7 @@ from trackbed.kernel.netlink.addresses import (
     replace_address,
 )
 from trackbed.kernel.netlink.codec import MalformedError
-from trackbed.kernel.netlink.links import End, create_veth, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_veth, set_link
 from trackbed.kernel.netlink.routes import list_routes
 from trackbed.kernel.netlink.sockets import BatchError, Socket
 
@@ -31,7 +31,9 @@ V6 = Address(20, AF_INET6, int(ip_address("fd00::2")), 127, flags=IFA_F_NODAD)
 @pytest.fixture(autouse=True)
 def port(sock: Socket) -> None:
     """A link of index 20, up and with a carrier."""
-    sock.send([create_veth(End("a", index=20), End("b", index=21)), set_link(20, up=True), set_link(21, up=True)])
+    sock.send(
+        [create_veth(VethEnd("a", index=20), VethEnd("b", index=21)), set_link(20, up=True), set_link(21, up=True)]
+    )
 
 
 def own(sock: Socket, family: int = 0) -> list[Address]:

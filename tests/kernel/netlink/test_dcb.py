@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from trackbed.kernel.netlink import codec, dcb
 from trackbed.kernel.netlink.codec import MalformedError, Message
-from trackbed.kernel.netlink.dcb import App, Buffer, Dcb, Eight, Ets, Pfc
-from trackbed.kernel.netlink.links import End, create_veth
-from trackbed.kernel.netlink.sockets import NETLINK_ROUTE, RefusedError, Socket
+from trackbed.kernel.netlink.dcb import App, Buffer, Dcb, EightInts, Ets, Pfc
+from trackbed.kernel.netlink.links import VethEnd, create_veth
+from trackbed.kernel.netlink.sockets import NETLINK_ROUTE, RequestError, Socket
 
 little = pytest.mark.skipif(sys.byteorder != "little", reason="the golden bytes are little endian")
 
@@ -35,18 +35,18 @@ ETS = Ets(
     ("message", "kind", "body"),
     [
         pytest.param(
-            dcb.add_apps("lo", [dcb.dscp(26, 3)]),
+            dcb.add_apps("lo", [dcb.build_dscp_app(26, 3)]),
             79,
             "00140000 07000100 6c6f0000 10000d80 0c000380 08000100 05031a00",
             id="dcb app add dev lo dscp-prio 26:3",
         ),
         pytest.param(
-            dcb.delete_apps("lo", [dcb.dscp(26, 3)]),
+            dcb.delete_apps("lo", [dcb.build_dscp_app(26, 3)]),
             79,
             "001b0000 07000100 6c6f0000 10000d80 0c000380 08000100 05031a00",
             id="dcb app del dev lo dscp-prio 26:3",
         ),
-        pytest.param(dcb.ask_dcb("lo"), 78, "00150000 07000100 6c6f0000", id="dcb app show dev lo"),
+        pytest.param(dcb.build_dcb_request("lo"), 78, "00150000 07000100 6c6f0000", id="dcb app show dev lo"),
         pytest.param(
             dcb.set_dcbx("lo", dcb.DCB_CAP_DCBX_HOST | dcb.DCB_CAP_DCBX_VER_IEEE),
             79,
@@ -62,7 +62,7 @@ def test_messages_are_those_of_the_dcb_program(message: Message, kind: int, body
 @little
 def test_pfc_lies_where_struct_ieee_pfc_has_it() -> None:
     """pfc_cap 0, pfc_en 1, mbc 2, delay 4, requests 8, indications 72, 136 bytes in all."""
-    ones: Eight = (1, 0, 0, 0, 0, 0, 0, 0)
+    ones: EightInts = (1, 0, 0, 0, 0, 0, 0, 0)
     value = dcb.set_pfc("lo", Pfc(8, frozenset({3, 4}), macsec_bypass=True, delay=0x1234, requests=ones)).body[12:]
     assert value.hex() == "90000d80" + "8c000200" + "08180100" + "34120000" + "01" + "00" * 127
 
@@ -82,13 +82,13 @@ def test_trust_order_is_a_list_of_bytes() -> None:
 
 def answer(*parts: bytes, dcbx: int | None = None) -> bytes:
     """An answer to DCB_CMD_IEEE_GET with these attributes in DCB_ATTR_IEEE."""
-    told = b"" if dcbx is None else codec.u8(14, dcbx)
-    return bytes([0, 21, 0, 0]) + codec.string(1, "rail0") + codec.nested(13, *parts) + told
+    told = b"" if dcbx is None else codec.pack_u8(14, dcbx)
+    return bytes([0, 21, 0, 0]) + codec.pack_string(1, "rail0") + codec.pack_nested(13, *parts) + told
 
 
 def inner(message: Message) -> bytes:
     """What a setting message has in DCB_ATTR_IEEE."""
-    return bytes(codec.attributes(message.body, 4)[13])
+    return bytes(codec.parse_attributes(message.body, 4)[13])
 
 
 bytes_ = st.integers(0, 255)
@@ -112,17 +112,17 @@ buffers = st.builds(Buffer, eights, st.tuples(*[st.integers(0, 2**32 - 1)] * 8),
 def test_what_is_set_is_what_is_read(shares: Ets, pause: Pfc, table: list[App], size: Buffer, order: list[int]) -> None:
     messages = [dcb.set_ets("rail0", shares), dcb.set_pfc("rail0", pause), dcb.add_apps("rail0", table)]
     messages += [dcb.set_buffer("rail0", size), dcb.set_trust("rail0", order)]
-    found = dcb.dcb(answer(*map(inner, messages), dcbx=9))
+    found = dcb.parse_dcb(answer(*map(inner, messages), dcbx=9))
     assert found == Dcb(shares, pause, tuple(table), size, tuple(order), 9)
 
 
 def test_driver_that_tells_nothing_has_nothing() -> None:
-    assert dcb.dcb(answer()) == Dcb(None, None, (), None, None, None)
+    assert dcb.parse_dcb(answer()) == Dcb(None, None, (), None, None, None)
 
 
 def test_priorities_of_dscps_are_found_among_other_entries() -> None:
-    table = [dcb.dscp(26, 3), dcb.dscp(26, 4), dcb.dscp(48, 6), App(1, 0, 2)]
-    assert dcb.dscp_priorities(table) == {26: frozenset({3, 4}), 48: frozenset({6})}
+    table = [dcb.build_dscp_app(26, 3), dcb.build_dscp_app(26, 4), dcb.build_dscp_app(48, 6), App(1, 0, 2)]
+    assert dcb.group_dscp_priorities(table) == {26: frozenset({3, 4}), 48: frozenset({6})}
 
 
 @pytest.mark.parametrize(
@@ -132,21 +132,21 @@ def test_priorities_of_dscps_are_found_among_other_entries() -> None:
 )
 def test_struct_of_another_size_is_malformed(kind: int, length: int) -> None:
     with pytest.raises(MalformedError, match=f"of {length} bytes"):
-        dcb.dcb(answer(codec.attribute(kind, bytes(length))))
+        dcb.parse_dcb(answer(codec.pack_attribute(kind, bytes(length))))
 
 
 @given(st.binary(max_size=200))
 def test_hostile_bytes_are_malformed_and_nothing_else(data: bytes) -> None:
-    for body in (data, answer(data), answer(codec.nested(3, data)), answer(codec.nested(11, data))):
+    for body in (data, answer(data), answer(codec.pack_nested(3, data)), answer(codec.pack_nested(11, data))):
         with suppress(MalformedError):
-            assert dcb.dcb(body).apps is not None
+            assert dcb.parse_dcb(body).apps is not None
         with suppress(MalformedError):
-            told = dcb.verdict(body)
+            told = dcb.parse_failure(body)
             assert told is None or told.errno > 0
 
 
 def verdict_of(byte: int, kind: int = 13) -> bytes:
-    return bytes([0, 20, 0, 0]) + codec.u8(kind, byte)
+    return bytes([0, 20, 0, 0]) + codec.pack_u8(kind, byte)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def verdict_of(byte: int, kind: int = 13) -> bytes:
     ],
 )
 def test_refusal_in_an_answer_is_told(body: bytes, expected: int | None) -> None:
-    found = dcb.verdict(body)
+    found = dcb.parse_failure(body)
     assert (found and found.errno) == expected
 
 
-@pytest.mark.parametrize("body", [bytes(4), b"", bytes(4) + codec.attribute(13, b"ab")])
+@pytest.mark.parametrize("body", [bytes(4), b"", bytes(4) + codec.pack_attribute(13, b"ab")])
 def test_answer_without_a_verdict_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedError):
-        dcb.verdict(body)
+        dcb.parse_failure(body)
 
 
 @pytest.mark.parametrize(
@@ -186,16 +186,16 @@ def test_pfc_on_a_priority_that_is_none_is_a_mistake_of_the_caller() -> None:
 
 
 def test_interface_without_dcb_is_refused(sock: Socket) -> None:
-    sock.send([create_veth(End("rail0"), End("leaf"))])
-    with pytest.raises(RefusedError) as asked:
+    sock.send([create_veth(VethEnd("rail0"), VethEnd("leaf"))])
+    with pytest.raises(RequestError) as asked:
         dcb.get_dcb(sock, "rail0")
-    with pytest.raises(RefusedError) as told:
-        dcb.carry_out(sock, dcb.add_apps("rail0", [dcb.dscp(26, 3)]))
+    with pytest.raises(RequestError) as told:
+        dcb.apply_setting(sock, dcb.add_apps("rail0", [dcb.build_dscp_app(26, 3)]))
     assert (asked.value.errno, told.value.errno) == (errno.EOPNOTSUPP, errno.EOPNOTSUPP)
 
 
 def test_interface_that_is_not_there_is_refused(sock: Socket) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RequestError) as caught:
         dcb.get_dcb(sock, "gone")
     assert caught.value.errno == errno.ENODEV
 
@@ -204,6 +204,6 @@ def test_refusal_of_a_driver_is_raised_though_an_ack_follows(monkeypatch: pytest
     """No driver here refuses, so the answer is one as net/dcb/dcbnl.c builds it."""
     reply = codec.Received(79, 0, 1, memoryview(verdict_of(256 - errno.ENOENT)))
     monkeypatch.setattr(Socket, "request", lambda *_: [reply])
-    with Socket(NETLINK_ROUTE) as talk, pytest.raises(RefusedError) as caught:
-        dcb.carry_out(talk, dcb.delete_apps("rail0", [dcb.dscp(26, 3)]))
+    with Socket(NETLINK_ROUTE) as talk, pytest.raises(RequestError) as caught:
+        dcb.apply_setting(talk, dcb.delete_apps("rail0", [dcb.build_dscp_app(26, 3)]))
     assert caught.value.errno == errno.ENOENT

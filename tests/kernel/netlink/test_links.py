@@ -12,8 +12,8 @@ from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError
 from trackbed.kernel.netlink.links import (
     IPV4_DEVCONF,
-    End,
     Link,
+    VethEnd,
     _link,
     add_altname,
     create_bridge,
@@ -24,11 +24,11 @@ from trackbed.kernel.netlink.links import (
     delete_link,
     get_link,
     list_links,
-    mac_bytes,
+    parse_mac,
     set_link,
 )
-from trackbed.kernel.netlink.netns import entered
-from trackbed.kernel.netlink.sockets import BatchError, RefusedError, Socket
+from trackbed.kernel.netlink.netns import enter_netns
+from trackbed.kernel.netlink.sockets import BatchError, RequestError, Socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def test_message_that_sets_a_link_up_with_a_sysctl_has_its_golden_bytes() -> Non
 
 
 def test_veth_is_born_with_each_end_in_its_own_namespace(sock: Socket, inside: Socket, there: int) -> None:
-    sock.send([create_veth(End("port", mtu=9000, mac=MAC, index=20), End("rail0", there, 4200, OTHER_MAC, 30))])
+    sock.send([create_veth(VethEnd("port", mtu=9000, mac=MAC, index=20), VethEnd("rail0", there, 4200, OTHER_MAC, 30))])
     port, rail = get_link(sock, "port"), get_link(inside, "rail0")
     assert (port.index, port.kind, port.mtu, port.mac, port.up) == (20, "veth", 9000, MAC, False)
     assert (rail.index, rail.kind, rail.mtu, rail.mac, rail.up) == (30, "veth", 4200, OTHER_MAC, False)
@@ -73,13 +73,13 @@ def test_veth_is_born_with_each_end_in_its_own_namespace(sock: Socket, inside: S
 
 
 def test_peer_in_another_namespace_is_told_from_one_in_this(sock: Socket, there: int) -> None:
-    sock.send([create_veth(End("far"), End("x", there)), create_veth(End("near"), End("y"))])
+    sock.send([create_veth(VethEnd("far"), VethEnd("x", there)), create_veth(VethEnd("near"), VethEnd("y"))])
     assert get_link(sock, "far").link_netnsid is not None
     assert get_link(sock, "near").link_netnsid is None
 
 
 def test_macvlan_is_born_in_the_pods_namespace(sock: Socket, inside: Socket, there: int) -> None:
-    sock.send([create_veth(End("port", index=20), End("leaf"))])
+    sock.send([create_veth(VethEnd("port", index=20), VethEnd("leaf"))])
     sock.send([create_macvlan("rail0", 20, netns_fd=there, index=40, group=77, mac=MAC, mtu=1400)])
     rail = get_link(inside, "rail0")
     assert (rail.index, rail.kind, rail.group, rail.mac, rail.mtu) == (40, "macvlan", 77, MAC, 1400)
@@ -88,7 +88,7 @@ def test_macvlan_is_born_in_the_pods_namespace(sock: Socket, inside: Socket, the
 
 
 def test_link_joins_a_bridge_and_leaves_it(sock: Socket) -> None:
-    sock.send([create_bridge("switch", mtu=1400, mac=MAC), create_veth(End("a", index=20), End("b"))])
+    sock.send([create_bridge("switch", mtu=1400, mac=MAC), create_veth(VethEnd("a", index=20), VethEnd("b"))])
     bridge = get_link(sock, "switch")
     assert (bridge.kind, bridge.mtu, bridge.mac) == ("bridge", 1400, MAC)
     sock.send([set_link(20, master=bridge.index)])
@@ -98,7 +98,7 @@ def test_link_joins_a_bridge_and_leaves_it(sock: Socket) -> None:
 
 
 def test_carrier_follows_both_ends_and_its_changes_are_counted(sock: Socket) -> None:
-    sock.send([create_veth(End("a", index=20), End("b", index=21)), set_link(20, up=True)])
+    sock.send([create_veth(VethEnd("a", index=20), VethEnd("b", index=21)), set_link(20, up=True)])
     waiting = settled(sock, "a", "lowerlayerdown")
     assert (waiting.up, waiting.running, waiting.carrier) == (True, False, False)
     sock.send([set_link(21, up=True)])
@@ -110,19 +110,19 @@ def test_carrier_follows_both_ends_and_its_changes_are_counted(sock: Socket) -> 
 
 
 def test_virtual_link_has_neither_permanent_mac_nor_parent_device(sock: Socket) -> None:
-    sock.send([create_veth(End("a"), End("b"))])
+    sock.send([create_veth(VethEnd("a"), VethEnd("b"))])
     link = get_link(sock, "a")
     assert (link.permanent_mac, link.parent_device, link.parent_bus) == (None, None, None)
 
 
 def test_link_changes_mac_group_and_name_at_once(sock: Socket) -> None:
-    sock.send([create_veth(End("a", index=20), End("b")), set_link(20, name="rail0", mac=MAC, group=5)])
+    sock.send([create_veth(VethEnd("a", index=20), VethEnd("b")), set_link(20, name="rail0", mac=MAC, group=5)])
     rail = get_link(sock, "rail0")
     assert (rail.index, rail.mac, rail.group) == (20, MAC, 5)
 
 
 def test_link_moves_into_a_pod_and_back(sock: Socket, inside: Socket, here: int, there: int) -> None:
-    sock.send([create_veth(End("ens1", index=20, mac=MAC), End("leaf")), set_link(20, up=True)])
+    sock.send([create_veth(VethEnd("ens1", index=20, mac=MAC), VethEnd("leaf")), set_link(20, up=True)])
     sock.send([set_link(20, netns_fd=there, name="rail0", new_index=7)])
     moved = get_link(inside, "rail0")
     assert (moved.index, moved.mac, moved.up, names(sock)) == (7, MAC, False, ["leaf"])
@@ -132,9 +132,9 @@ def test_link_moves_into_a_pod_and_back(sock: Socket, inside: Socket, here: int,
 
 def test_every_ipv4_sysctl_has_the_right_number(sock: Socket, here: int) -> None:
     """Each gets a value of its own which it does not have, then /proc says which file changed."""
-    sock.send([create_veth(End("a", index=20), End("b"))])
+    sock.send([create_veth(VethEnd("a", index=20), VethEnd("b"))])
     conf = Path("/proc/sys/net/ipv4/conf/a")
-    with entered(here):
+    with enter_netns(here):
         present = {name for name in IPV4_DEVCONF if (conf / name).exists()}
         before = {name: int((conf / name).read_text()) for name in present}
         for name in sorted(present):
@@ -147,8 +147,8 @@ def test_every_ipv4_sysctl_has_the_right_number(sock: Socket, here: int) -> None
 
 def test_several_ipv4_sysctls_are_set_with_the_link(sock: Socket, here: int) -> None:
     wanted = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
-    sock.send([create_veth(End("a", index=20), End("b")), set_link(20, up=True, ipv4_conf=wanted)])
-    with entered(here):
+    sock.send([create_veth(VethEnd("a", index=20), VethEnd("b")), set_link(20, up=True, ipv4_conf=wanted)])
+    with enter_netns(here):
         assert {key: int(Path("/proc/sys/net/ipv4/conf/a", key).read_text()) for key in wanted} == wanted
 
 
@@ -158,12 +158,12 @@ def test_unknown_sysctl_is_a_mistake_of_the_caller() -> None:
 
 
 def test_deleting_a_link_takes_its_veth_peer_along(sock: Socket) -> None:
-    sock.send([create_veth(End("a", index=20), End("b")), create_bridge("switch"), delete_link(20)])
+    sock.send([create_veth(VethEnd("a", index=20), VethEnd("b")), create_bridge("switch"), delete_link(20)])
     assert names(sock) == ["switch"]
 
 
 def test_deleting_a_group_spares_the_others(sock: Socket, inside: Socket, there: int) -> None:
-    sock.send([create_veth(End("port", index=20), End("leaf"))])
+    sock.send([create_veth(VethEnd("port", index=20), VethEnd("leaf"))])
     group = {"a": 7, "b": 7, "c": 8}
     sock.send([create_macvlan(name, 20, netns_fd=there, group=number) for name, number in group.items()])
     inside.send([delete_group(7)])
@@ -204,21 +204,23 @@ def test_name_of_16_bytes_is_refused_and_of_15_is_not(sock: Socket) -> None:
 
 
 def test_absent_link_is_refused(sock: Socket) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RequestError) as caught:
         get_link(sock, "gone")
     assert caught.value.errno == errno.ENODEV
 
 
 def test_hardware_link_shows_permanent_mac_and_pci_address() -> None:
-    body = codec.pack(set_link(3, name="ens1"), 1)[16:]
-    body += codec.attribute(54, mac_bytes(MAC)) + codec.string(56, "0000:18:00.0") + codec.string(57, "pci")
+    body = codec.pack_message(set_link(3, name="ens1"), 1)[16:]
+    body += (
+        codec.pack_attribute(54, parse_mac(MAC)) + codec.pack_string(56, "0000:18:00.0") + codec.pack_string(57, "pci")
+    )
     link = _link(memoryview(body))
     assert (link.permanent_mac, link.parent_device, link.parent_bus) == (MAC, "0000:18:00.0", "pci")
 
 
 def test_infiniband_address_is_shown_whole() -> None:
     hardware = ":".join(["80", "00"] * 10)
-    body = codec.pack(set_link(3, mac=hardware), 1)[16:]
+    body = codec.pack_message(set_link(3, mac=hardware), 1)[16:]
     assert _link(memoryview(body)).mac == hardware
 
 

@@ -8,7 +8,7 @@ from socket import AF_INET, AF_INET6
 import pytest
 
 from trackbed.kernel.netlink.codec import MalformedError
-from trackbed.kernel.netlink.links import End, create_veth, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_veth, set_link
 from trackbed.kernel.netlink.neighbours import (
     NUD_PERMANENT,
     NUD_STALE,
@@ -28,7 +28,9 @@ V6 = Neighbour(20, AF_INET6, int(ip_address("fd00::1")), "02:00:00:00:00:09", NU
 @pytest.fixture(autouse=True)
 def port(sock: Socket) -> None:
     """Links of index 20 and 21, up."""
-    sock.send([create_veth(End("a", index=20), End("b", index=21)), set_link(20, up=True), set_link(21, up=True)])
+    sock.send(
+        [create_veth(VethEnd("a", index=20), VethEnd("b", index=21)), set_link(20, up=True), set_link(21, up=True)]
+    )
 
 
 def known(sock: Socket, family: int = 0) -> set[Neighbour]:

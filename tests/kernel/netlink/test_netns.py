@@ -16,37 +16,37 @@ OWN = Path("/proc/thread-self/ns/net")
 
 
 def test_thread_is_inside_for_the_block_and_back_after_it(here: int) -> None:
-    home = netns.inode(OWN)
-    with netns.entered(here):
-        assert netns.inode(OWN) == netns.inode(here) != home
-    assert netns.inode(OWN) == home
+    home = netns.read_inode(OWN)
+    with netns.enter_netns(here):
+        assert netns.read_inode(OWN) == netns.read_inode(here) != home
+    assert netns.read_inode(OWN) == home
 
 
 def test_thread_comes_back_when_the_block_fails(here: int) -> None:
-    home = netns.inode(OWN)
-    with pytest.raises(ZeroDivisionError), netns.entered(here):
+    home = netns.read_inode(OWN)
+    with pytest.raises(ZeroDivisionError), netns.enter_netns(here):
         _ = 1 // 0
-    assert netns.inode(OWN) == home
+    assert netns.read_inode(OWN) == home
 
 
 def test_no_namespace_means_staying() -> None:
-    home = netns.inode(OWN)
-    with netns.entered(None):
-        assert netns.inode(OWN) == home
+    home = netns.read_inode(OWN)
+    with netns.enter_netns(None):
+        assert netns.read_inode(OWN) == home
 
 
 def test_other_threads_stay_where_they_are(here: int) -> None:
-    home, seen = netns.inode(OWN), []
+    home, seen = netns.read_inode(OWN), []
     entered, left = threading.Event(), threading.Event()
 
     def other() -> None:
         entered.wait(10)
-        seen.append(netns.inode(OWN))
+        seen.append(netns.read_inode(OWN))
         left.set()
 
     thread = threading.Thread(target=other)
     thread.start()
-    with netns.entered(here):
+    with netns.enter_netns(here):
         entered.set()
         assert left.wait(10)
     thread.join()
@@ -54,26 +54,26 @@ def test_other_threads_stay_where_they_are(here: int) -> None:
 
 
 def test_blocks_nest(here: int, there: int) -> None:
-    with netns.entered(here):
-        with netns.entered(there):
-            assert netns.inode(OWN) == netns.inode(there)
-        assert netns.inode(OWN) == netns.inode(here)
+    with netns.enter_netns(here):
+        with netns.enter_netns(there):
+            assert netns.read_inode(OWN) == netns.read_inode(there)
+        assert netns.read_inode(OWN) == netns.read_inode(here)
 
 
 def test_no_descriptor_stays_open(here: int) -> None:
     before = _open_descriptors()
-    with netns.entered(Path(f"/proc/self/fd/{here}")), Socket(netns=here), fresh_netns():
+    with netns.enter_netns(Path(f"/proc/self/fd/{here}")), Socket(netns=here), fresh_netns():
         pass
-    with pytest.raises(OSError, match="cannot enter"), netns.entered(Path("/proc/self/ns/mnt")):
+    with pytest.raises(OSError, match="cannot enter"), netns.enter_netns(Path("/proc/self/ns/mnt")):
         pass
     assert _open_descriptors() == before
 
 
 def test_missing_namespace_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="gone"), netns.entered(tmp_path / "gone"):
+    with pytest.raises(FileNotFoundError, match="gone"), netns.enter_netns(tmp_path / "gone"):
         pass
     with pytest.raises(FileNotFoundError, match="gone"):
-        netns.inode(tmp_path / "gone")
+        netns.read_inode(tmp_path / "gone")
 
 
 @pytest.mark.needs("root")
@@ -82,7 +82,7 @@ def test_file_that_is_no_namespace_is_named(tmp_path: Path) -> None:
     plain.touch()
     with (
         pytest.raises(OSError, match=r"cannot enter network namespace .*/plain: Invalid argument"),
-        netns.entered(plain),
+        netns.enter_netns(plain),
     ):
         pass
 
@@ -90,11 +90,11 @@ def test_file_that_is_no_namespace_is_named(tmp_path: Path) -> None:
 @pytest.mark.needs("root")
 def test_pinned_namespace_lives_until_deleted_and_deleting_twice_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "pod"
-    netns.new(path)
+    netns.create(path)
     try:
         with Socket(netns=path) as sock:
             assert [link.name for link in list_links(sock)] == ["lo"]
-        assert netns.inode(path) != netns.inode(OWN)
+        assert netns.read_inode(path) != netns.read_inode(OWN)
     finally:
         netns.delete(path)
     netns.delete(path)
@@ -106,7 +106,7 @@ def test_new_leaves_what_is_there_alone(tmp_path: Path) -> None:
     path = tmp_path / "taken"
     path.write_text("mine")
     with pytest.raises(FileExistsError):
-        netns.new(path)
+        netns.create(path)
     assert path.read_text() == "mine"
 
 
@@ -114,7 +114,7 @@ def test_thread_that_cannot_come_back_ends_the_program(here: int) -> None:
     lose_the_way_home = f"""
 import os
 from trackbed.kernel.netlink import netns
-with netns.entered({here}):
+with netns.enter_netns({here}):
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd > 2 and fd != {here} and os.path.exists(f"/proc/self/fd/{{fd}}"):
             os.dup2(0, fd)
@@ -141,7 +141,7 @@ thread.start()
 thread.join()
 before = os.stat("/proc/thread-self/ns/net").st_ino
 try:
-    with netns.entered(made[0]):
+    with netns.enter_netns(made[0]):
         print("inside")
 except OSError as error:
     print(os.stat("/proc/thread-self/ns/net").st_ino == before, error)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from trackbed.kernel.netlink import codec, rdma
 from trackbed.kernel.netlink.codec import MalformedError, Message
-from trackbed.kernel.netlink.links import End, create_veth
-from trackbed.kernel.netlink.rdma import Device, Port
-from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, RefusedError, Socket
+from trackbed.kernel.netlink.links import VethEnd, create_veth
+from trackbed.kernel.netlink.rdma import RdmaDevice, RdmaPort
+from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, RequestError, Socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,8 +39,10 @@ MODE = bytes.fromhex("05004200 01000000 05006000 00000000 05006700 01000000 0500
 @pytest.mark.parametrize(
     ("message", "kind", "body"),
     [
-        pytest.param(rdma.ask_devices(), 0x1401, "", id="rdma dev show"),
-        pytest.param(rdma.ask_port(0, 1), 0x1405, "08000100 00000000 08000300 01000000", id="rdma link show rxe9/1"),
+        pytest.param(rdma.build_device_dump(), 0x1401, "", id="rdma dev show"),
+        pytest.param(
+            rdma.build_port_request(0, 1), 0x1405, "08000100 00000000 08000300 01000000", id="rdma link show rxe9/1"
+        ),
         pytest.param(
             rdma.create_link("rxe9", "rail7"),
             0x1403,
@@ -57,7 +59,7 @@ MODE = bytes.fromhex("05004200 01000000 05006000 00000000 05006700 01000000 0500
         pytest.param(
             rdma.move_device(0, 4), 0x1402, "08000100 00000000 08004400 04000000", id="rdma dev set rxe8 netns nn"
         ),
-        pytest.param(rdma.ask_netns_mode(), 0x1406, "", id="rdma system show"),
+        pytest.param(rdma.build_netns_mode_request(), 0x1406, "", id="rdma system show"),
         pytest.param(
             rdma.set_netns_mode("exclusive"), 0x1407, "05004200 00000000", id="rdma system set netns exclusive"
         ),
@@ -71,32 +73,38 @@ def test_messages_are_those_of_the_rdma_program(message: Message, kind: int, bod
 @little
 def test_device_is_read_as_the_rdma_program_shows_it() -> None:
     guid = "0054:42ff:fe00:0700"
-    assert rdma.device(DEVICE) == Device(0, "rxe9", 1, guid, guid, "", "roce")
+    assert rdma.parse_device(DEVICE) == RdmaDevice(0, "rxe9", 1, guid, guid, "", "roce")
 
 
 @little
 def test_port_is_read_as_the_rdma_program_shows_it() -> None:
-    assert rdma.port(PORT) == Port(0, "rxe9", 1, "down", "disabled", "rail7", 6)
+    assert rdma.parse_port(PORT) == RdmaPort(0, "rxe9", 1, "down", "disabled", "rail7", 6)
 
 
 @little
 def test_mode_is_read_as_the_rdma_program_shows_it() -> None:
-    assert rdma.netns_mode(MODE) == "shared"
+    assert rdma.parse_netns_mode(MODE) == "shared"
 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", codec.u8(66, 2), codec.u32(66, 1), codec.attribute(66, b"")],
+    [b"", codec.pack_u8(66, 2), codec.pack_u32(66, 1), codec.pack_attribute(66, b"")],
     ids=["no mode", "an unknown mode", "a mode of 4 bytes", "an empty mode"],
 )
 def test_mode_that_is_none_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedError):
-        rdma.netns_mode(body)
+        rdma.parse_netns_mode(body)
 
 
 def test_states_that_a_newer_kernel_knows_are_told_as_numbers() -> None:
-    body = codec.u32(1, 0) + codec.string(2, "x") + codec.u32(3, 1) + codec.u8(12, 200) + codec.u8(13, 201)
-    found = rdma.port(body)
+    body = (
+        codec.pack_u32(1, 0)
+        + codec.pack_string(2, "x")
+        + codec.pack_u32(3, 1)
+        + codec.pack_u8(12, 200)
+        + codec.pack_u8(13, 201)
+    )
+    found = rdma.parse_port(body)
     assert (found.state, found.physical_state, found.netdev, found.netdev_index) == ("200", "201", None, None)
 
 
@@ -106,19 +114,29 @@ def test_states_that_a_newer_kernel_knows_are_told_as_numbers() -> None:
     st.integers(0, 2**64 - 1),
 )
 def test_device_is_the_same_after_being_packed_and_read(index: int, name: str, guid: int) -> None:
-    body = codec.u32(1, index) + codec.string(2, name) + codec.u32(3, 2) + codec.u64(6, guid) + codec.u64(7, guid)
-    found = rdma.device(body)
+    body = (
+        codec.pack_u32(1, index)
+        + codec.pack_string(2, name)
+        + codec.pack_u32(3, 2)
+        + codec.pack_u64(6, guid)
+        + codec.pack_u64(7, guid)
+    )
+    found = rdma.parse_device(body)
     assert (found.index, found.name, found.ports, int(found.node_guid.replace(":", ""), 16)) == (index, name, 2, guid)
 
 
-@pytest.mark.parametrize("read", [rdma.device, rdma.port, rdma.netns_mode], ids=["device", "port", "mode"])
+@pytest.mark.parametrize(
+    "read", [rdma.parse_device, rdma.parse_port, rdma.parse_netns_mode], ids=["device", "port", "mode"]
+)
 @given(data=st.binary(max_size=120))
 def test_hostile_bytes_are_malformed_and_nothing_else(read: Callable[[bytes], object], data: bytes) -> None:
     with suppress(MalformedError):
         assert read(data) is not None
 
 
-@pytest.mark.parametrize(("read", "body"), [(rdma.device, DEVICE), (rdma.port, PORT)], ids=["device", "port"])
+@pytest.mark.parametrize(
+    ("read", "body"), [(rdma.parse_device, DEVICE), (rdma.parse_port, PORT)], ids=["device", "port"]
+)
 def test_answer_cut_short_anywhere_is_read_or_malformed(read: Callable[[bytes], object], body: bytes) -> None:
     refused = 0
     for length in range(len(body)):
@@ -132,13 +150,13 @@ def test_answer_cut_short_anywhere_is_read_or_malformed(read: Callable[[bytes], 
 @given(st.integers(0, len(DEVICE) - 1), st.integers(0, 255))
 def test_answer_with_one_wrong_byte_is_read_or_malformed(at: int, byte: int) -> None:
     with suppress(MalformedError):
-        assert rdma.device(DEVICE[:at] + bytes([byte]) + DEVICE[at + 1 :]).name
+        assert rdma.parse_device(DEVICE[:at] + bytes([byte]) + DEVICE[at + 1 :]).name
 
 
 @pytest.fixture
-def soft(sock: Socket, here: int) -> Iterator[tuple[Socket, Device]]:
+def soft(sock: Socket, here: int) -> Iterator[tuple[Socket, RdmaDevice]]:
     """A soft-RoCE device on a veth of its own namespace, and the socket that sees it."""
-    sock.send([create_veth(End("rail0", index=20), End("leaf"))])
+    sock.send([create_veth(VethEnd("rail0", index=20), VethEnd("leaf"))])
     try:
         talk = Socket(NETLINK_RDMA, here)
     except OSError as error:
@@ -156,7 +174,7 @@ def soft(sock: Socket, here: int) -> Iterator[tuple[Socket, Device]]:
 
 
 @pytest.mark.may_skip("needs a kernel with soft-RoCE")
-def test_soft_device_is_made_shown_renamed_and_deleted(soft: tuple[Socket, Device]) -> None:
+def test_soft_device_is_made_shown_renamed_and_deleted(soft: tuple[Socket, RdmaDevice]) -> None:
     talk, made = soft
     (link,) = rdma.list_ports(talk, made)
     assert (made.ports, made.protocol, link.netdev, link.netdev_index) == (1, "roce", "rail0", 20)
@@ -173,6 +191,6 @@ def test_device_that_is_not_there_is_refused() -> None:
         talk = Socket(NETLINK_RDMA)
     except OSError as error:
         pytest.skip(f"this kernel has no RDMA: {error.strerror}")
-    with talk, pytest.raises(RefusedError) as caught:
-        rdma.list_ports(talk, Device(2**31 - 1, "x", 1, "", "", "", ""))
+    with talk, pytest.raises(RequestError) as caught:
+        rdma.list_ports(talk, RdmaDevice(2**31 - 1, "x", 1, "", "", "", ""))
     assert caught.value.errno == errno.EINVAL

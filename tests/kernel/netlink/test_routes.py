@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trackbed.kernel.netlink import codec
-from trackbed.kernel.netlink.addresses import IFA_F_NODAD, Address, add_address, packed
+from trackbed.kernel.netlink.addresses import IFA_F_NODAD, Address, add_address, pack_address
 from trackbed.kernel.netlink.codec import MalformedError, Message
-from trackbed.kernel.netlink.links import End, create_veth, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_veth, set_link
 from trackbed.kernel.netlink.routes import (
     RT_SCOPE_LINK,
     RT_TABLE_MAIN,
@@ -31,8 +31,8 @@ from trackbed.kernel.netlink.routes import (
     list_routes,
     replace_route,
 )
-from trackbed.kernel.netlink.rules import Rule, add_rule
-from trackbed.kernel.netlink.sockets import BatchError, RefusedError, Socket
+from trackbed.kernel.netlink.rules import PolicyRule, add_rule
+from trackbed.kernel.netlink.sockets import BatchError, RequestError, Socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +61,7 @@ def port(sock: Socket) -> None:
     """A port of index 20 with a carrier, 172.16.0.0/31 and fd00::/127; another of index 21."""
     sock.send(
         [
-            create_veth(End("a", index=20), End("b", index=21)),
+            create_veth(VethEnd("a", index=20), VethEnd("b", index=21)),
             *(set_link(index, up=True) for index in (1, 20, 21)),
             add_address(Address(20, AF_INET, OWN, 31)),
             add_address(Address(20, AF_INET6, OWN6, 127, flags=IFA_F_NODAD)),
@@ -152,7 +152,7 @@ def test_route_over_a_link_without_carrier_says_so(sock: Socket) -> None:
 
 
 def test_lookup_follows_source_rules_into_a_rails_table(sock: Socket) -> None:
-    rules = [Rule(AF_INET, 500, 1000, OWN, 32), Rule(AF_INET6, 500, 1000, OWN6, 128)]
+    rules = [PolicyRule(AF_INET, 500, 1000, OWN, 32), PolicyRule(AF_INET6, 500, 1000, OWN6, 128)]
     sock.send([*map(add_route, (CONNECTED, DEFAULT, DEFAULT6)), *map(add_rule, rules)])
     found = get_route(sock, AF_INET, FAR, src=OWN)
     assert (found.table, found.oif, found.gateway, found.dst, found.prefix) == (1000, 20, OWN + 1, FAR, 32)
@@ -176,14 +176,14 @@ def test_lookup_may_be_bound_to_a_link(sock: Socket) -> None:
 )
 def test_lookup_of_a_refusing_route_is_refused_with_its_errno(sock: Socket, kind: int, number: int) -> None:
     sock.send([add_route(Route(AF_INET, RT_TABLE_MAIN, FAR, 32, type=kind))])
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RequestError) as caught:
         get_route(sock, AF_INET, FAR)
     assert caught.value.errno == number
 
 
 @pytest.mark.parametrize(("family", "to"), [(AF_INET, FAR), (AF_INET6, FAR6)])
 def test_lookup_without_any_route_is_refused(sock: Socket, family: int, to: int) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RequestError) as caught:
         get_route(sock, family, to)
     assert caught.value.errno == errno.ENETUNREACH
 
@@ -200,14 +200,15 @@ def test_route_with_several_next_hops_is_told_by_its_first_and_marked(sock: Sock
 def _multipath(hops: Iterable[tuple[int, int]]) -> Message:
     empty = replace(DEFAULT, oif=0, gateway=0)
     inner = [
-        struct.pack("=HBBi", 16, 0, 0, index) + codec.attribute(5, packed(AF_INET, gateway)) for index, gateway in hops
+        struct.pack("=HBBi", 16, 0, 0, index) + codec.pack_attribute(5, pack_address(AF_INET, gateway))
+        for index, gateway in hops
     ]
-    return add_route(empty)._replace(body=add_route(empty).body + codec.attribute(RTA_MULTIPATH, b"".join(inner)))
+    return add_route(empty)._replace(body=add_route(empty).body + codec.pack_attribute(RTA_MULTIPATH, b"".join(inner)))
 
 
 @pytest.mark.parametrize("hops", [b"", b"\x08\0\0", struct.pack("=HBBi", 12, 0, 0, 3) + b"\x08\0\5\0"])
 def test_cut_next_hops_are_malformed(hops: bytes) -> None:
-    body = bytes(12) + codec.attribute(RTA_MULTIPATH, hops)
+    body = bytes(12) + codec.pack_attribute(RTA_MULTIPATH, hops)
     with pytest.raises(MalformedError):
         _route(memoryview(body))
 

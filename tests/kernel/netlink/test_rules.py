@@ -8,10 +8,10 @@ from socket import AF_INET, AF_INET6
 import pytest
 
 from trackbed.kernel.netlink.codec import MalformedError
-from trackbed.kernel.netlink.rules import Rule, _rule, add_rule, delete_rule, list_rules
+from trackbed.kernel.netlink.rules import PolicyRule, _rule, add_rule, delete_rule, list_rules
 from trackbed.kernel.netlink.sockets import BatchError, Socket
 
-SOURCE = Rule(AF_INET, 1000, 1000, src=int(ip_address("172.16.0.0")), src_prefix=32, protocol=99)
+SOURCE = PolicyRule(AF_INET, 1000, 1000, src=int(ip_address("172.16.0.0")), src_prefix=32, protocol=99)
 
 
 @pytest.mark.parametrize(
@@ -21,19 +21,21 @@ SOURCE = Rule(AF_INET, 1000, 1000, src=int(ip_address("172.16.0.0")), src_prefix
         pytest.param(replace(SOURCE, table=254), id="table below 256"),
         pytest.param(replace(SOURCE, dst=int(ip_address("10.0.0.0")), dst_prefix=8), id="destination"),
         pytest.param(
-            Rule(AF_INET, 999, 254, dst=int(ip_address("172.16.0.0")), dst_prefix=12, invert=True), id="everything but"
+            PolicyRule(AF_INET, 999, 254, dst=int(ip_address("172.16.0.0")), dst_prefix=12, invert=True),
+            id="everything but",
         ),
         pytest.param(replace(SOURCE, iif="lo", oif="rail0"), id="interfaces, present or not"),
         pytest.param(replace(SOURCE, fwmark=0x40, fwmask=0xF0), id="masked mark"),
         pytest.param(replace(SOURCE, fwmark=0x40), id="whole mark"),
         pytest.param(replace(SOURCE, table=0, action=7), id="unreachable"),
-        pytest.param(Rule(AF_INET6, 1000, 1000, int(ip_address("fd00::")), 128), id="IPv6"),
+        pytest.param(PolicyRule(AF_INET6, 1000, 1000, int(ip_address("fd00::")), 128), id="IPv6"),
         pytest.param(
-            Rule(AF_INET6, 999, 254, dst=int(ip_address("fd00::")), dst_prefix=8, invert=True), id="IPv6 everything but"
+            PolicyRule(AF_INET6, 999, 254, dst=int(ip_address("fd00::")), dst_prefix=8, invert=True),
+            id="IPv6 everything but",
         ),
     ],
 )
-def test_rule_is_listed_as_it_was_added_and_goes_when_deleted(sock: Socket, rule: Rule) -> None:
+def test_rule_is_listed_as_it_was_added_and_goes_when_deleted(sock: Socket, rule: PolicyRule) -> None:
     before = list_rules(sock, rule.family)
     sock.send([add_rule(rule)])
     assert set(list_rules(sock, rule.family)) - set(before) == {rule}
@@ -67,7 +69,7 @@ def test_same_rule_twice_is_refused(sock: Socket) -> None:
     [replace(SOURCE, src=1), replace(SOURCE, table=7), replace(SOURCE, priority=1001), replace(SOURCE, protocol=98)],
     ids=["source", "table", "priority", "protocol"],
 )
-def test_rule_that_differs_is_not_deleted(sock: Socket, other: Rule) -> None:
+def test_rule_that_differs_is_not_deleted(sock: Socket, other: PolicyRule) -> None:
     sock.send([add_rule(SOURCE)])
     with pytest.raises(BatchError) as caught:
         sock.send([delete_rule(other)])

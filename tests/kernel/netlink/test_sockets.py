@@ -9,13 +9,13 @@ import pytest
 
 from trackbed.kernel.netlink import codec, netns
 from trackbed.kernel.netlink.codec import MalformedError, Message, Received
-from trackbed.kernel.netlink.links import End, create_bridge, create_veth, get_link, list_links, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_bridge, create_veth, get_link, list_links, set_link
 from trackbed.kernel.netlink.sockets import (
     BatchError,
     Failure,
     OverrunError,
-    RefusedError,
-    SilenceError,
+    ReplyTimeoutError,
+    RequestError,
     Socket,
     _failure,
 )
@@ -36,7 +36,7 @@ def test_socket_lives_in_the_namespace_it_was_opened_in(here: int, there: int) -
 
 
 def test_socket_without_namespace_belongs_to_the_calling_thread(here: int) -> None:
-    with netns.entered(here):
+    with netns.enter_netns(here):
         sock = Socket()
     with sock:
         assert [link.name for link in list_links(sock)] == ["lo"]
@@ -57,7 +57,9 @@ def test_empty_batch_does_nothing(sock: Socket) -> None:
 
 
 def test_batch_is_done_in_order(sock: Socket) -> None:
-    sock.send([create_veth(End("a", index=10), End("b", index=11)), set_link(10, name="c"), set_link(10, mtu=9000)])
+    sock.send(
+        [create_veth(VethEnd("a", index=10), VethEnd("b", index=11)), set_link(10, name="c"), set_link(10, mtu=9000)]
+    )
     assert (get_link(sock, "c").index, get_link(sock, "c").mtu) == (10, 9000)
 
 
@@ -82,7 +84,7 @@ def test_refused_messages_are_told_by_place_and_the_others_are_done(
 def test_refusal_carries_the_kernels_own_words(sock: Socket) -> None:
     bad_mtu = set_link(10, mtu=17)
     with pytest.raises(BatchError) as caught:
-        sock.send([create_veth(End("a", index=10), End("b")), bad_mtu, set_link(10, up=True)])
+        sock.send([create_veth(VethEnd("a", index=10), VethEnd("b")), bad_mtu, set_link(10, up=True)])
     assert caught.value.failures == (Failure(1, errno.EINVAL, "mtu less than device minimum"),)
     assert str(caught.value) == "message 1: Invalid argument (mtu less than device minimum)"
 
@@ -94,20 +96,20 @@ def test_batch_after_a_refused_one_starts_clean(sock: Socket) -> None:
 
 
 def test_refused_request_has_errno(sock: Socket) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RequestError) as caught:
         get_link(sock, "gone")
     assert caught.value.errno == errno.ENODEV
 
 
 def test_refused_dump_has_errno_and_words(sock: Socket) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RequestError) as caught:
         sock.dump(Message(18, 0, b"short"))
     assert (caught.value.errno, caught.value.text) == (errno.EINVAL, "Invalid header for link dump")
 
 
 def test_silent_kernel_is_noticed_and_the_socket_still_works(here: int) -> None:
     with Socket(netns=here, timeout_seconds=0.05) as sock:
-        with pytest.raises(SilenceError, match=r"^the kernel did not answer within 0\.05 seconds$"):
+        with pytest.raises(ReplyTimeoutError, match=r"^the kernel did not answer within 0\.05 seconds$"):
             sock.dump(NOOP)
         assert [link.name for link in list_links(sock)] == ["lo"]
 
@@ -126,7 +128,7 @@ def test_batch_longer_than_the_send_buffer_is_an_error_of_the_system(sock: Socke
 
 
 def test_list_of_many_datagrams_is_whole(sock: Socket) -> None:
-    sock.send([create_veth(End(f"a{n}"), End(f"b{n}")) for n in range(60)])
+    sock.send([create_veth(VethEnd(f"a{n}"), VethEnd(f"b{n}")) for n in range(60)])
     assert len(list_links(sock)) == 121
 
 
@@ -148,7 +150,7 @@ def test_threads_with_sockets_of_their_own_do_not_disturb_each_other(here: int) 
 
 REPEATED = struct.pack("=IHHII", 18, 16, 5, 1, 0)
 """The header of our message as an answer repeats it; its body was two bytes, "hi" and padding."""
-WORDS = codec.string(1, "no such thing")
+WORDS = codec.pack_string(1, "no such thing")
 CAPPED, WITH_WORDS = 0x100, 0x200
 
 

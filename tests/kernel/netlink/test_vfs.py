@@ -15,9 +15,19 @@ from hypothesis import strategies as st
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError
-from trackbed.kernel.netlink.links import get_link, mac_bytes
-from trackbed.kernel.netlink.sockets import RefusedError, Socket
-from trackbed.kernel.netlink.vfs import ETH_P_8021AD, Change, Vf, Vfs, Vlan, ask_vfs, get_vfs, set_vf, vfs
+from trackbed.kernel.netlink.links import get_link, parse_mac
+from trackbed.kernel.netlink.sockets import RequestError, Socket
+from trackbed.kernel.netlink.vfs import (
+    ETH_P_8021AD,
+    Vf,
+    VfChange,
+    VfListing,
+    VfVlan,
+    build_vfs_request,
+    get_vfs,
+    parse_vfs,
+    set_vf,
+)
 
 little = pytest.mark.skipif(sys.byteorder != "little", reason="the golden bytes are little endian")
 
@@ -52,46 +62,46 @@ ANSWER = bytes.fromhex(
     ("change", "body"),
     [
         pytest.param(
-            Change(mac=MAC),
+            VfChange(mac=MAC),
             "30001600 2c000100 28000100 01000000 02000000 0011" + "0000" * 13,
             id="mac 02:00:00:00:00:11",
         ),
         pytest.param(
-            Change(vlan=Vlan(100, 3)), "18001600 14000100 10000200 01000000 64000000 03000000", id="vlan 100 qos 3"
+            VfChange(vlan=VfVlan(100, 3)), "18001600 14000100 10000200 01000000 64000000 03000000", id="vlan 100 qos 3"
         ),
         pytest.param(
-            Change(vlan=Vlan(100, 3, ETH_P_8021AD)),
+            VfChange(vlan=VfVlan(100, 3, ETH_P_8021AD)),
             "20001600 1c000100 18000c00 14000100 01000000 64000000 03000000 88a80000",
             id="vlan 100 qos 3 proto 802.1ad",
         ),
-        pytest.param(Change(spoof_check=False), "14001600 10000100 0c000400 01000000 00000000", id="spoofchk off"),
-        pytest.param(Change(trust=True), "14001600 10000100 0c000900 01000000 01000000", id="trust on"),
-        pytest.param(Change(link_state="enable"), "14001600 10000100 0c000500 01000000 01000000", id="state enable"),
+        pytest.param(VfChange(spoof_check=False), "14001600 10000100 0c000400 01000000 00000000", id="spoofchk off"),
+        pytest.param(VfChange(trust=True), "14001600 10000100 0c000900 01000000 01000000", id="trust on"),
+        pytest.param(VfChange(link_state="enable"), "14001600 10000100 0c000500 01000000 01000000", id="state enable"),
         pytest.param(
-            Change(rates=(10, 100)),
+            VfChange(rates=(10, 100)),
             "18001600 14000100 10000600 01000000 0a000000 64000000",
             id="min_tx_rate 10 max_tx_rate 100",
         ),
         pytest.param(
-            Change(node_guid=GUID),
+            VfChange(node_guid=GUID),
             "1c001600 18000100 14000a00 01000000 00000000 77665544 33221100",
             id="node_guid 00:11:22:33:44:55:66:77",
         ),
         pytest.param(
-            Change(port_guid=GUID),
+            VfChange(port_guid=GUID),
             "1c001600 18000100 14000b00 01000000 00000000 77665544 33221100",
             id="port_guid 00:11:22:33:44:55:66:77",
         ),
     ],
 )
-def test_messages_are_those_of_ip_link_set_vf_1(change: Change, body: str) -> None:
+def test_messages_are_those_of_ip_link_set_vf_1(change: VfChange, body: str) -> None:
     message = set_vf(5, 1, change)
     assert (message.type, message.flags, message.body.hex()) == (16, 0, (HEAD + body).replace(" ", ""))
 
 
 @little
 def test_question_asks_for_vfs_without_their_counters() -> None:
-    assert ask_vfs("rail6").body.hex() == (
+    assert build_vfs_request("rail6").body.hex() == (
         "00000000" * 4 + "08001d00" + "09000000" + "0a000300" + "7261696c" + "36000000"
     )
 
@@ -100,14 +110,14 @@ def test_question_asks_for_vfs_without_their_counters() -> None:
 def test_answer_is_read_as_ip_shows_it() -> None:
     first = Vf(0, "00:00:00:00:00:00", spoof_check=True, trust=False)
     second = Vf(1, MAC, vlan=100, qos=3, spoof_check=False, trust=True)
-    assert vfs(ANSWER) == Vfs(2, (first, second))
+    assert parse_vfs(ANSWER) == VfListing(2, (first, second))
 
 
 def test_setting_that_the_driver_does_not_know_is_none() -> None:
-    mac = codec.attribute(1, (0).to_bytes(4, sys.byteorder) + bytes(32))
-    unset = codec.attribute(9, (0).to_bytes(4, sys.byteorder) + b"\xff" * 4)
-    body = bytes(16) + codec.attribute(22, codec.attribute(1, mac + unset))
-    (found,) = vfs(body).vfs
+    mac = codec.pack_attribute(1, (0).to_bytes(4, sys.byteorder) + bytes(32))
+    unset = codec.pack_attribute(9, (0).to_bytes(4, sys.byteorder) + b"\xff" * 4)
+    body = bytes(16) + codec.pack_attribute(22, codec.pack_attribute(1, mac + unset))
+    (found,) = parse_vfs(body).vfs
     assert (found.trust, found.spoof_check) == (None, None)
 
 
@@ -115,21 +125,21 @@ def test_vlan_and_rate_of_an_older_kernel_are_read() -> None:
     def numbers(*values: int) -> bytes:
         return b"".join(value.to_bytes(4, sys.byteorder) for value in values)
 
-    parts = codec.attribute(1, numbers(0) + bytes(32)) + codec.attribute(2, numbers(0, 7, 1))
-    parts += codec.attribute(3, numbers(0, 500))
-    (found,) = vfs(bytes(16) + codec.attribute(22, codec.attribute(1, parts))).vfs
+    parts = codec.pack_attribute(1, numbers(0) + bytes(32)) + codec.pack_attribute(2, numbers(0, 7, 1))
+    parts += codec.pack_attribute(3, numbers(0, 500))
+    (found,) = parse_vfs(bytes(16) + codec.pack_attribute(22, codec.pack_attribute(1, parts))).vfs
     assert (found.vlan, found.qos, found.min_tx_rate, found.max_tx_rate) == (7, 1, 0, 500)
 
 
 def test_interface_that_is_no_physical_function_has_no_vfs() -> None:
-    assert vfs(bytes(16) + codec.string(3, "lo")) == Vfs(0, ())
+    assert parse_vfs(bytes(16) + codec.pack_string(3, "lo")) == VfListing(0, ())
 
 
 macs = st.binary(min_size=6, max_size=6).map(lambda raw: raw.hex(":"))
 changes = st.builds(
-    Change,
+    VfChange,
     mac=macs,
-    vlan=st.builds(Vlan, st.integers(0, 4095), st.integers(0, 7), st.sampled_from([0x8100, 0x88A8])),
+    vlan=st.builds(VfVlan, st.integers(0, 4095), st.integers(0, 7), st.sampled_from([0x8100, 0x88A8])),
     spoof_check=st.booleans(),
     link_state=st.sampled_from(["auto", "enable", "disable"]),
     trust=st.booleans(),
@@ -140,12 +150,12 @@ changes = st.builds(
 
 
 @given(changes, st.integers(0, 255))
-def test_what_is_set_is_what_is_read(change: Change, index: int) -> None:
+def test_what_is_set_is_what_is_read(change: VfChange, index: int) -> None:
     """The kernel tells a VF in the attributes it is set by; only the address of the PF says how long a MAC is."""
     assert change.vlan is not None
     assert change.rates is not None
     body = set_vf(5, index, change).body
-    (found,) = vfs(body[:16] + codec.attribute(1, mac_bytes(MAC)) + body[16:]).vfs
+    (found,) = parse_vfs(body[:16] + codec.pack_attribute(1, parse_mac(MAC)) + body[16:]).vfs
     assert (found.index, found.mac, found.spoof_check, found.trust) == (
         index,
         change.mac,
@@ -160,15 +170,15 @@ def test_what_is_set_is_what_is_read(change: Change, index: int) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(Change(rates=(100, 10)), id="the least above the most"),
-        pytest.param(Change(rates=(-1, 10)), id="a rate below 0"),
-        pytest.param(Change(rates=(0, 2**32)), id="a rate of more than 32 bits"),
-        pytest.param(Change(node_guid="0011"), id="a short GUID"),
-        pytest.param(Change(mac="zz"), id="no MAC"),
-        pytest.param(Change(mac="00" * 33), id="an address too long"),
+        pytest.param(VfChange(rates=(100, 10)), id="the least above the most"),
+        pytest.param(VfChange(rates=(-1, 10)), id="a rate below 0"),
+        pytest.param(VfChange(rates=(0, 2**32)), id="a rate of more than 32 bits"),
+        pytest.param(VfChange(node_guid="0011"), id="a short GUID"),
+        pytest.param(VfChange(mac="zz"), id="no MAC"),
+        pytest.param(VfChange(mac="00" * 33), id="an address too long"),
     ],
 )
-def test_wrong_values_are_mistakes_of_the_caller(change: Change) -> None:
+def test_wrong_values_are_mistakes_of_the_caller(change: VfChange) -> None:
     with pytest.raises(ValueError, match=r"rates|GUID|hexadecimal|address"):
         set_vf(5, 0, change)
 
@@ -176,41 +186,41 @@ def test_wrong_values_are_mistakes_of_the_caller(change: Change) -> None:
 @pytest.mark.parametrize(("vlan", "qos"), [(4096, 0), (-1, 0), (1, 8)])
 def test_vlan_out_of_range_is_refused(vlan: int, qos: int) -> None:
     with pytest.raises(ValueError, match="a VLAN is 0 to 4095"):
-        Vlan(vlan, qos)
+        VfVlan(vlan, qos)
 
 
 @given(st.binary(max_size=200))
 def test_hostile_bytes_are_malformed_and_nothing_else(data: bytes) -> None:
-    for body in (data, bytes(16) + codec.attribute(22, codec.attribute(1, data))):
+    for body in (data, bytes(16) + codec.pack_attribute(22, codec.pack_attribute(1, data))):
         with suppress(MalformedError):
-            assert vfs(body).count >= 0
+            assert parse_vfs(body).count >= 0
 
 
 @given(st.integers(16, len(ANSWER) - 1), st.integers(0, 255))
 def test_answer_with_one_wrong_byte_is_read_or_malformed(at: int, byte: int) -> None:
     with suppress(MalformedError):
-        assert vfs(ANSWER[:at] + bytes([byte]) + ANSWER[at + 1 :]).count >= 0
+        assert parse_vfs(ANSWER[:at] + bytes([byte]) + ANSWER[at + 1 :]).count >= 0
 
 
 def test_vlan_out_of_range_in_an_answer_is_malformed() -> None:
-    mac = codec.attribute(1, bytes(36))
-    vlan = codec.attribute(2, b"".join(value.to_bytes(4, sys.byteorder) for value in (0, 4096, 0)))
+    mac = codec.pack_attribute(1, bytes(36))
+    vlan = codec.pack_attribute(2, b"".join(value.to_bytes(4, sys.byteorder) for value in (0, 4096, 0)))
     with pytest.raises(MalformedError, match="VLAN 4096"):
-        vfs(bytes(16) + codec.attribute(22, codec.attribute(1, mac + vlan)))
+        parse_vfs(bytes(16) + codec.pack_attribute(22, codec.pack_attribute(1, mac + vlan)))
 
 
 def test_answer_cut_short_inside_the_list_is_malformed() -> None:
     for length in (20, 60, 100, 300, len(ANSWER) - 1):
         with pytest.raises(MalformedError):
-            vfs(ANSWER[:length])
+            parse_vfs(ANSWER[:length])
 
 
 def test_link_without_vfs_is_told_by_the_kernel(sock: Socket) -> None:
-    assert get_vfs(sock, "lo") == Vfs(0, ())
+    assert get_vfs(sock, "lo") == VfListing(0, ())
 
 
 def test_absent_link_is_refused(sock: Socket) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(RequestError) as caught:
         get_vfs(sock, "gone")
     assert caught.value.errno == errno.ENODEV
 
@@ -229,7 +239,7 @@ def test_vf_of_a_real_nic_is_set_and_put_back() -> None:
             index = get_link(talk, name).index
             was = get_vfs(talk, name)
             assert was.count == 2
-            talk.send([set_vf(index, 1, Change(mac=MAC, trust=True, spoof_check=False))])
+            talk.send([set_vf(index, 1, VfChange(mac=MAC, trust=True, spoof_check=False))])
             now = get_vfs(talk, name)
             assert now.vfs == (was.vfs[0], replace(was.vfs[1], mac=MAC, trust=True, spoof_check=False))
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.namespaces import fresh_netns
 from trackbed.kernel.netlink import addresses, links, routes
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 
 _numbers = itertools.count()
@@ -33,7 +33,7 @@ class Port:
 def host(stack: ExitStack) -> int:
     """Make a namespace whose loopback is up; it goes when `stack` closes."""
     netns = stack.enter_context(fresh_netns())
-    with entered(netns):  # else IPv6 says nothing on a new interface for a second
+    with enter_netns(netns):  # else IPv6 says nothing on a new interface for a second
         for scope in ("all", "default"):
             Path(f"/proc/sys/net/ipv6/conf/{scope}/accept_dad").write_text("0")
     with Socket(netns=netns) as sock:
@@ -44,7 +44,7 @@ def host(stack: ExitStack) -> int:
 def router(stack: ExitStack) -> int:
     """Make a namespace that forwards IPv6 (for IPv4 see FORWARDING)."""
     netns = host(stack)
-    with entered(netns):
+    with enter_netns(netns):
         Path("/proc/sys/net/ipv6/conf/all/forwarding").write_text("1")
     return netns
 
@@ -52,7 +52,7 @@ def router(stack: ExitStack) -> int:
 def cable(near: int, near_address: str, far: int, far_address: str, mtu: int | None = None) -> tuple[Port, Port]:
     """Join two namespaces by a veth pair; both ends carry traffic and have their address ("10.0.0.1/24", or "")."""
     number = next(_numbers)
-    ends = links.End(f"near{number}", near, mtu), links.End(f"far{number}", far, mtu)
+    ends = links.VethEnd(f"near{number}", near, mtu), links.VethEnd(f"far{number}", far, mtu)
     with Socket(netns=near) as here, Socket(netns=far) as there:
         here.send([links.create_veth(*ends)])
         sides = (here, ends[0].name), (there, ends[1].name)
@@ -76,7 +76,7 @@ def _ready(netns: int, sock: Socket, name: str, text: str) -> Port:
         own = addresses.Address(link.index, family, int(wanted), wanted.network.prefixlen)
         sock.send([addresses.add_address(own)])
         _await(lambda: not _tentative(sock), f"{text} stays tentative")
-    return Port(netns, link.index, name, links.mac_bytes(link.mac), int(wanted) if wanted else 0)
+    return Port(netns, link.index, name, links.parse_mac(link.mac), int(wanted) if wanted else 0)
 
 
 def _tentative(sock: Socket) -> bool:

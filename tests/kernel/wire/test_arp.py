@@ -8,9 +8,20 @@ from hypothesis import strategies as st
 
 from tests.kernel.wire.cabling import Port, cable, configure, host, segment
 from tests.kernel.wire.privileges import without_raw_sockets
-from trackbed.kernel.wire.arp import REPLY, REQUEST, ArpPacket, Claim, Conflict, Prober, pack, parse, probe_for, resolve
+from trackbed.kernel.wire.arp import (
+    REPLY,
+    REQUEST,
+    AddressClaim,
+    AddressConflict,
+    ArpPacket,
+    Prober,
+    build_probe,
+    pack,
+    parse,
+    resolve,
+)
 from trackbed.kernel.wire.errors import MalformedFrame, NotPermitted
-from trackbed.kernel.wire.packets import open_packets, send
+from trackbed.kernel.wire.packets import open_packets, send_frame
 
 A_MAC, B_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 TEN_1 = int(IPv4Address("10.0.0.1"))
@@ -18,7 +29,7 @@ RFC_826 = bytes.fromhex("0001080006040001020000000001000000000000000000000a00000
 
 
 def test_a_probe_has_the_bytes_of_rfc_5227() -> None:
-    assert pack(probe_for(Claim(3, A_MAC, TEN_1))) == RFC_826
+    assert pack(build_probe(AddressClaim(3, A_MAC, TEN_1))) == RFC_826
 
 
 def test_a_packed_packet_is_read_back_whatever_pads_it() -> None:
@@ -42,8 +53,8 @@ def test_hostile_bytes_are_a_packet_or_malformed(payload: bytes) -> None:
         assert pack(parse(payload)) == payload[:28]
 
 
-def claim_of(port: Port, address: int) -> Claim:
-    return Claim(port.ifindex, port.mac, address)
+def claim_of(port: Port, address: int) -> AddressClaim:
+    return AddressClaim(port.ifindex, port.mac, address)
 
 
 def test_an_address_that_another_host_has_is_a_conflict_on_that_interface(stack: ExitStack) -> None:
@@ -51,8 +62,8 @@ def test_an_address_that_another_host_has_is_a_conflict_on_that_interface(stack:
     taken, other = cable(us, "", host(stack), "10.0.0.1/24")
     free, _ = cable(us, "", host(stack), "10.1.0.9/24")
     prober = stack.enter_context(Prober(us, [claim_of(taken, other.address), claim_of(free, 0x0A010001)]))
-    assert prober.fire() == ()
-    assert prober.collect(0.2) == (Conflict(taken.ifindex, other.address, other.mac),)
+    assert prober.send_probes() == ()
+    assert prober.collect(0.2) == (AddressConflict(taken.ifindex, other.address, other.mac),)
 
 
 def test_an_address_that_only_we_hold_is_no_conflict(stack: ExitStack) -> None:
@@ -60,7 +71,7 @@ def test_an_address_that_only_we_hold_is_no_conflict(stack: ExitStack) -> None:
     switch = segment(stack)
     ports = [switch.attach(us, f"10.0.0.{last}/24") for last in (1, 2)]  # each answers for the other: flux, yet ours
     prober = stack.enter_context(Prober(us, [claim_of(port, port.address) for port in ports]))
-    prober.fire()
+    prober.send_probes()
     assert prober.collect(0.1) == ()
 
 
@@ -68,10 +79,10 @@ def test_two_hosts_that_probe_for_one_address_both_learn_of_it(stack: ExitStack)
     one, other = cable(host(stack), "", host(stack), "")
     probers = [stack.enter_context(Prober(port.netns, [claim_of(port, TEN_1)])) for port in (one, other)]
     for prober in probers:
-        prober.fire()
+        prober.send_probes()
     assert [prober.collect(0.1) for prober in probers] == [
-        (Conflict(one.ifindex, TEN_1, other.mac),),
-        (Conflict(other.ifindex, TEN_1, one.mac),),
+        (AddressConflict(one.ifindex, TEN_1, other.mac),),
+        (AddressConflict(other.ifindex, TEN_1, one.mac),),
     ]
 
 
@@ -89,23 +100,23 @@ def test_what_counts_as_a_conflict_follows_rfc_5227(stack: ExitStack, packet: Ar
     us, other = cable(host(stack), "", host(stack), "")
     prober = stack.enter_context(Prober(us.netns, [claim_of(us, TEN_1)]))
     packets = stack.enter_context(open_packets(other.netns, 0x0806))
-    send(packets, other.ifindex, 0x0806, b"\xff" * 6, pack(packet))
+    send_frame(packets, other.ifindex, 0x0806, b"\xff" * 6, pack(packet))
     assert len(prober.collect(0.05)) == conflicts
 
 
 def test_an_event_loop_may_wait_for_the_descriptor(stack: ExitStack) -> None:
     us, other = cable(host(stack), "", host(stack), "10.0.0.1/24")
     prober = stack.enter_context(Prober(us.netns, [claim_of(us, other.address)]))
-    prober.fire()
+    prober.send_probes()
     assert select.select([prober.fileno()], [], [], 1.0)[0]
     prober.receive()
     assert [conflict.other_mac for conflict in prober.conflicts] == [other.mac]
 
 
 def test_a_claim_whose_interface_is_gone_is_named_with_the_reason(stack: ExitStack) -> None:
-    claim = Claim(999, A_MAC, TEN_1)
+    claim = AddressClaim(999, A_MAC, TEN_1)
     prober = stack.enter_context(Prober(host(stack), [claim]))
-    ((unsent, error),) = prober.fire()
+    ((unsent, error),) = prober.send_probes()
     assert (unsent, error.strerror) == (claim, "No such device")
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.kernel.wire.cabling import FORWARDING, Port, cable, configure, host, route, router
 from tests.kernel.wire.privileges import without_raw_sockets
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.wire.errors import NotPermitted
-from trackbed.kernel.wire.icmp import Echo, Ping, ping
+from trackbed.kernel.wire.icmp import Ping, PingResult, ping
 
 A, B, NEAR, FAR = "10.0.0.1", "10.1.0.1", "10.0.0.254", "10.1.0.254"
 HEADERS_BYTES = 28  # IPv4 and ICMP
@@ -40,7 +40,7 @@ def asked(target: str, **settings: int | bool | str) -> Ping:
     return Ping(number(A), number(target), **settings)  # type: ignore[arg-type] # a table of several types
 
 
-def one(a: Port, sent: Ping, timeout_seconds: float = 1.0) -> Echo:
+def one(a: Port, sent: Ping, timeout_seconds: float = 1.0) -> PingResult:
     (echo,) = ping(a.netns, [sent], timeout_seconds)
     return echo
 
@@ -52,7 +52,7 @@ def test_an_answer_tells_time_and_distance(a: Port) -> None:
 
 
 def test_nobody_at_the_address_is_silence(a: Port) -> None:
-    assert one(a, asked("10.0.0.77"), 0.05) == Echo(asked("10.0.0.77"), "silent")
+    assert one(a, asked("10.0.0.77"), 0.05) == PingResult(asked("10.0.0.77"), "silent")
 
 
 def test_a_packet_too_large_for_this_host_is_refused_here(a: Port) -> None:
@@ -94,7 +94,7 @@ def test_what_cannot_be_reached_says_why(a: Port, sent: Ping, reported_by: int |
 
 def test_a_host_without_a_route_says_so(stack: ExitStack) -> None:
     lonely, _ = cable(host(stack), f"{A}/24", host(stack), f"{NEAR}/24")
-    assert one(lonely, asked(B)) == Echo(asked(B), "unreachable", reason="Network is unreachable")
+    assert one(lonely, asked(B)) == PingResult(asked(B), "unreachable", reason="Network is unreachable")
 
 
 def test_the_device_overrules_the_routes(stack: ExitStack) -> None:
@@ -115,7 +115,7 @@ def test_ipv6_answers_and_reports_as_ipv4_does(stack: ExitStack) -> None:
 
 
 def allow_ping_sockets(port: Port, groups: str) -> None:
-    with entered(port.netns):
+    with enter_netns(port.netns):
         Path("/proc/sys/net/ipv4/ping_group_range").write_text(groups)
 
 

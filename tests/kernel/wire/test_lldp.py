@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 
 from tests.kernel.wire.cabling import cable, host
 from trackbed.kernel.wire.errors import MalformedFrame
-from trackbed.kernel.wire.lldp import NEAREST_BRIDGE, Advertisement, announce, decode, encode, hear, listen, subscribe
-from trackbed.kernel.wire.packets import open_packets, send
+from trackbed.kernel.wire.lldp import (
+    NEAREST_BRIDGE,
+    Advertisement,
+    announce,
+    collect,
+    decode,
+    encode,
+    listen,
+    subscribe,
+)
+from trackbed.kernel.wire.packets import open_packets, send_frame
 
 LEAF = Advertisement("leaf-0", "swp1", 120, system_name="leaf-0", port_description="to worker 0", port_vlan=100)
 MANDATORY = bytes.fromhex("0204076c6566040305737706020078")
@@ -89,8 +98,8 @@ def test_both_ends_of_a_cable_hear_each_other(stack: ExitStack) -> None:
     announce(leaf.netns, {leaf.ifindex: LEAF})
     announce(node.netns, {node.ifindex: worker})
     started = time.monotonic()
-    assert hear(at_node, [node.ifindex], 5.0).neighbours == {node.ifindex: LEAF}
-    assert hear(at_leaf, [leaf.ifindex], 5.0).neighbours == {leaf.ifindex: worker}
+    assert collect(at_node, [node.ifindex], 5.0).neighbours == {node.ifindex: LEAF}
+    assert collect(at_leaf, [leaf.ifindex], 5.0).neighbours == {leaf.ifindex: worker}
     assert time.monotonic() - started < 5  # who has heard all does not wait for more
 
 
@@ -100,10 +109,10 @@ def test_a_silent_cable_has_no_neighbour_and_a_garbled_one_says_why(stack: ExitS
     ifindexes = [node.ifindex, silent.ifindex]
     gathered = stack.enter_context(subscribe(node.netns, ifindexes))
     packets = stack.enter_context(open_packets(leaf.netns, 0x88CC))
-    send(packets, leaf.ifindex, 0x88CC, NEAREST_BRIDGE, b"\xff\xff")
-    heard = hear(gathered, ifindexes, 0.1)
+    send_frame(packets, leaf.ifindex, 0x88CC, NEAREST_BRIDGE, b"\xff\xff")
+    heard = collect(gathered, ifindexes, 0.1)
     assert heard.neighbours == {}
-    assert heard.garbled == {node.ifindex: "the LLDP TLV at byte 0 says 511 bytes, the frame has 0 left"}
+    assert heard.malformed == {node.ifindex: "the LLDP TLV at byte 0 says 511 bytes, the frame has 0 left"}
 
 
 def test_listening_on_an_interface_that_is_gone_says_so(stack: ExitStack) -> None:

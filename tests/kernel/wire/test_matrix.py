@@ -7,7 +7,7 @@ import pytest
 
 from tests.kernel.wire.cabling import FORWARDING, Port, cable, configure, host, route, router, segment
 from tests.kernel.wire.filters import add_rule
-from trackbed.kernel.wire.matrix import Endpoint, Reach, measure
+from trackbed.kernel.wire.matrix import Endpoint, PairResult, measure
 from trackbed.kernel.wire.nftables import add_drop_chain
 
 
@@ -36,9 +36,9 @@ def ports(stack: ExitStack) -> dict[str, Port]:
     return {"a": pod(stack, leaf_0, "10.0.0"), "b": pod(stack, leaf_0, "10.0.1"), "c": pod(stack, leaf_1, "10.1.0")}
 
 
-def reaches(ports: dict[str, Port], timeout_seconds: float) -> dict[tuple[str, str], Reach]:
+def reaches(ports: dict[str, Port], timeout_seconds: float) -> dict[tuple[str, str], PairResult]:
     found = measure([endpoint(label, port) for label, port in ports.items()], timeout_seconds)
-    return {(reach.sent_from, reach.to): reach for reach in found}
+    return {(reach.source, reach.target): reach for reach in found}
 
 
 def test_every_pair_tells_source_interface_and_hops(ports: dict[str, Port]) -> None:
@@ -47,9 +47,9 @@ def test_every_pair_tells_source_interface_and_hops(ports: dict[str, Port]) -> N
         **dict.fromkeys([("a", "b"), ("b", "a")], 1),
         **dict.fromkeys([("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")], 2),
     }
-    assert all(reach.answered and not reach.trouble for reach in found.values())
-    assert all(reach.seen_source == ports[reach.sent_from].address for reach in found.values())
-    assert all(reach.arrived_ifindex == ports[reach.to].ifindex for reach in found.values())
+    assert all(reach.answered and not reach.error for reach in found.values())
+    assert all(reach.seen_source == ports[reach.source].address for reach in found.values())
+    assert all(reach.arrived_ifindex == ports[reach.target].ifindex for reach in found.values())
     assert all(0 < (reach.rtt_us or 0) < 2e6 for reach in found.values())
 
 
@@ -58,7 +58,7 @@ def test_a_source_translated_on_the_way_is_seen(ports: dict[str, Port], stack: E
     with_second_address, _ = cable(ports["a"].netns, "10.0.7.1/24", host(stack), "")
     hidden = Endpoint("a", ports["a"].netns, with_second_address.ifindex, with_second_address.address)
     found = measure([hidden, endpoint("b", ports["b"])], 0.3)
-    assert (found[0].sent_from, found[0].seen_source) == ("a", ports["a"].address)
+    assert (found[0].source, found[0].seen_source) == ("a", ports["a"].address)
 
 
 def test_a_datagram_that_takes_the_wrong_interface_is_seen(stack: ExitStack) -> None:
@@ -81,8 +81,8 @@ def test_a_way_back_that_is_blocked_differs_from_a_way_there(ports: dict[str, Po
 def test_what_the_kernel_refuses_to_send_is_told(ports: dict[str, Port]) -> None:
     add_drop_chain(ports["a"].netns, "lab", "wall", "output", 1.0)
     found = reaches(ports, 0.1)
-    assert found["a", "b"].trouble == "a: cannot send: Operation not permitted"
-    assert found["b", "c"].trouble == ""
+    assert found["a", "b"].error == "a: cannot send: Operation not permitted"
+    assert found["b", "c"].error == ""
 
 
 def test_an_address_that_is_not_there_spoils_its_own_pairs_only(ports: dict[str, Port]) -> None:
@@ -91,8 +91,8 @@ def test_an_address_that_is_not_there_spoils_its_own_pairs_only(ports: dict[str,
     started = time.monotonic()
     found = measure([a, b, missing], 5.0)
     assert time.monotonic() - started < 2.5  # what cannot be asked is not waited for
-    assert [reach.answered for reach in found if "missing" not in {reach.sent_from, reach.to}] == [True, True]
-    assert {reach.trouble for reach in found if "missing" in {reach.sent_from, reach.to}} == {
+    assert [reach.answered for reach in found if "missing" not in {reach.source, reach.target}] == [True, True]
+    assert {reach.error for reach in found if "missing" in {reach.source, reach.target}} == {
         "missing: no socket on its address: [Errno 99] Cannot assign requested address"
     }
 
@@ -138,5 +138,5 @@ def test_one_silent_endpoint_does_not_hold_up_the_others(stack: ExitStack) -> No
     ends = [switch.attach(host(stack), f"10.0.0.{number}/24") for number in range(1, 13)]
     add_drop_chain(ends[0].netns, "lab", "wall", "input", 1.0)
     found = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 0.6)
-    assert {"0" in {reach.sent_from, reach.to} for reach in found if not reach.answered} == {True}
+    assert {"0" in {reach.source, reach.target} for reach in found if not reach.answered} == {True}
     assert sum(reach.answered for reach in found) == 11 * 10

@@ -114,7 +114,7 @@ class Node:
     def namespace(self, name: str) -> Path:
         """A new network namespace, gone with the node."""
         path = self.folder / f"{name}-{secrets.token_hex(4)}"
-        netns.new(path)
+        netns.create(path)
         self._stack.callback(netns.delete, path)
         return path
 
@@ -174,8 +174,8 @@ class Node:
     def _make_ports(self) -> None:
         with Socket(netns=self.netns) as host, netns_fd(self.segment) as segment:
             for port in self.plan.ports:
-                far = links.End(f"far{port.rail}", netns_fd=segment, mtu=9000)
-                host.send([links.create_veth(links.End(port.netdev, mtu=9000), far)])
+                far = links.VethEnd(f"far{port.rail}", netns_fd=segment, mtu=9000)
+                host.send([links.create_veth(links.VethEnd(port.netdev, mtu=9000), far)])
             host.send([links.set_link(link.index, up=True) for link in links.list_links(host)])
         with Socket(netns=self.segment) as far_side:
             far_side.send([links.set_link(link.index, up=True) for link in links.list_links(far_side)])
@@ -205,7 +205,7 @@ class Inside:
     links: dict[str, links.Link]
     addresses: tuple[addresses.Address, ...]
     routes: tuple[routes.Route, ...]
-    rules: tuple[rules.Rule, ...]
+    rules: tuple[rules.PolicyRule, ...]
 
     @property
     def rails(self) -> list[str]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from trackbed.kernel.netlink.rdma import Verbs
+from trackbed.kernel.netlink.rdma import VerbsDevice
 from trackbed.node.rails import cdi
 from trackbed.node.rails.attachment import Attachment, Port, Rdma
 
-FILES = {"rail0v3": Verbs("uverbs12", 231, 204), "rail1v0": Verbs("uverbs9", 231, 201)}
+FILES = {"rail0v3": VerbsDevice("uverbs12", 231, 204), "rail1v0": VerbsDevice("uverbs9", 231, 201)}
 PORTS = (
     Port(0, "rail0", "02:00:00:00:00:01", 9000, rdma=Rdma("rail0v3", "made"), device="rail0-3"),
     Port(1, "rail1", "02:00:00:00:00:02", 9000, rdma=Rdma("rail1v0", "made"), device="rail1-0"),

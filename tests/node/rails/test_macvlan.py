@@ -9,7 +9,7 @@ import pytest
 
 from tests.node.rails.node import FABRIC, RAILS, Agent, Inside, Node, Pod, inside, made, planned
 from trackbed.kernel.netlink import addresses, links, rules
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import status
 from trackbed.node.rails.journal import frame, read
@@ -65,7 +65,7 @@ def test_traffic_of_a_rail_keeps_to_it(node: Node) -> None:
         gateway = int(ip_interface(own["gateway"]).ip)
         assert [(route.prefix, route.gateway) for route in table] == [(0, gateway), (27, 0)]
         assert {route.oif for route in table} == {found.links[f"rail{rail}"].index}
-    with entered(pod.path):
+    with enter_netns(pod.path):
         folder = Path("/proc/sys/net/ipv4/conf/rail3")
         conf = [(folder / key).read_text() for key in ("rp_filter", "arp_ignore", "arp_announce")]
     assert conf == ["2\n", "1\n", "2\n"]
@@ -81,9 +81,9 @@ def test_a_pod_reaches_what_is_on_its_rail(node: Node) -> None:
 
 
 def _answers_tcp(node: Node, pod: Pod, address: str) -> bool:
-    with entered(node.segment):
+    with enter_netns(node.segment):
         listening = create_server((address, 0))
-    with listening, entered(pod.path), create_connection(listening.getsockname(), timeout=5):
+    with listening, enter_netns(pod.path), create_connection(listening.getsockname(), timeout=5):
         return True
 
 
@@ -324,7 +324,7 @@ def test_a_missing_port_is_named_and_nothing_stays(node: Node) -> None:
 def test_a_refusal_half_way_is_undone_and_told_in_the_kernels_words(node: Node) -> None:
     pod = node.pod()
     with Socket(netns=pod.path) as sock:
-        sock.send([links.create_veth(links.End("rail6"), links.End("rail6x"))])
+        sock.send([links.create_veth(links.VethEnd("rail6"), links.VethEnd("rail6x"))])
     before = inside(pod.path)
     done = node.call("ADD", pod)
     assert done.status == 1

@@ -9,7 +9,7 @@ import pytest
 
 from tests.node.rails.node import RAILS, Agent, Inside, Node, inside
 from trackbed.kernel.netlink import addresses, links, routes
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import status
 
@@ -78,7 +78,7 @@ def test_the_host_gets_everything_back(node: Node) -> None:
     assert after.links == before.links
     assert sorted(after.addresses, key=repr) == sorted(before.addresses, key=repr)
     assert (after.routes, after.rules) == (before.routes, before.rules)
-    with entered(node.netns):
+    with enter_netns(node.netns):
         assert Path("/proc/sys/net/ipv4/conf/rail3/arp_ignore").read_text() == "1\n"
 
 
@@ -87,7 +87,7 @@ def test_a_port_comes_back_although_its_index_was_taken(node: Node) -> None:
     index = inside(node.netns).links["rail2"].index
     node.add(pod, mode="move", rails=[2])
     with Socket(netns=node.netns) as host:
-        host.send([links.create_veth(links.End("thief", index=index), links.End("thiefx"))])
+        host.send([links.create_veth(links.VethEnd("thief", index=index), links.VethEnd("thiefx"))])
     node.delete(pod)
     assert "rail2" in inside(node.netns).rails
 
@@ -123,7 +123,7 @@ def test_a_refusal_half_way_brings_all_ports_back(node: Node) -> None:
     before = _settled(node.netns)
     pod = node.pod()
     with Socket(netns=pod.path) as sock:
-        sock.send([links.create_veth(links.End("rail6"), links.End("rail6x"))])
+        sock.send([links.create_veth(links.VethEnd("rail6"), links.VethEnd("rail6x"))])
     done = node.call("ADD", pod, mode="move")
     assert done.status == 1
     assert done.json["msg"].startswith("rail 6: cannot move port rail6 into the pod: File exists")

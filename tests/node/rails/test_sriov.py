@@ -12,7 +12,7 @@ import pytest
 from tests.node.rails.node import FABRIC, Node, inside, made, netns_fd, planned
 from tests.node.rails.sysfs import Sysfs
 from trackbed.kernel.netlink import links
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails import hostport, leftovers, rdma
 from trackbed.node.rails.attachment import PORT_ITSELF, Attachment
@@ -34,8 +34,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
         sysfs = Sysfs(tmp_path / "sys")
         with Socket(netns=node.netns) as host, netns_fd(node.segment) as segment:
             for rail, name in NAMES.items():
-                near = links.End(name, mtu=1500, mac=f"02:00:00:00:00:0{rail}")
-                host.send([links.create_veth(near, links.End(f"far-{name}", netns_fd=segment))])
+                near = links.VethEnd(name, mtu=1500, mac=f"02:00:00:00:00:0{rail}")
+                host.send([links.create_veth(near, links.VethEnd(f"far-{name}", netns_fd=segment))])
                 sysfs.vf(f"rail{rail}", CHOSEN[rail], interface=name)
         yield node
 
@@ -44,7 +44,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def move(node: Node) -> Iterator[Move]:
     """The mode, on a thread that is in the node's namespace."""
     with ExitStack() as stack:
-        stack.enter_context(entered(node.netns))
+        stack.enter_context(enter_netns(node.netns))
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         stack.callback(os.close, home)
         yield Move(node.plan, home, node.folder / "sys")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.node.rails.node import Node
 from trackbed.kernel.netlink import links
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.watch import LATEST_SECONDS, Watch
 
@@ -46,7 +46,7 @@ def looks() -> Looks:
 
 @pytest.fixture
 def watch(place: Path, looks: Looks) -> Iterator[Watch[int]]:
-    with entered(place):
+    with enter_netns(place):
         made = Watch(looks, lambda: looks.now)
     with closing(made):
         yield made

@@ -40,7 +40,7 @@ from trackbed.host.transaction import record
 from trackbed.host.transaction.apply import apply
 from trackbed.host.transaction.files import renderer
 from trackbed.kernel.netlink.addresses import list_addresses
-from trackbed.kernel.netlink.links import End, create_veth
+from trackbed.kernel.netlink.links import VethEnd, create_veth
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import status
 from trackbed.node.rails.install import install
@@ -276,7 +276,7 @@ class Lab:
         twin = self.pod(f"{pod}-{node}")
         runtime.make(twin, self.files / "ns")
         with Socket(netns=twin.netns) as sock:
-            sock.send([create_veth(End(occupied), End("other"))])
+            sock.send([create_veth(VethEnd(occupied), VethEnd("other"))])
         with suppress(runtime.CniCallError):
             runtime.add(twin, self.executable(node))
 

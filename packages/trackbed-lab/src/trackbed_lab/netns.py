@@ -19,9 +19,9 @@ from trackbed.kernel.netlink.addresses import (
     list_addresses,
     replace_address,
 )
-from trackbed.kernel.netlink.links import End, create_bridge, create_veth, list_links, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_bridge, create_veth, list_links, set_link
 from trackbed.kernel.netlink.routes import RTN_UNICAST, RTN_UNREACHABLE, Route, replace_route
-from trackbed.kernel.netlink.rules import Rule, add_rule, list_rules
+from trackbed.kernel.netlink.rules import PolicyRule, add_rule, list_rules
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.topology import default_way
 
@@ -42,7 +42,7 @@ def build(topology: Topology, folder: Path) -> None:
     """Make everything, pinned under `folder`; OSError or NetlinkError if the kernel refuses."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in topology.namespaces:
-        netns.new(folder / name)
+        netns.create(folder / name)
     with ExitStack() as stack:
         opened = {name: os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC) for name in topology.namespaces}
         for descriptor in opened.values():
@@ -66,7 +66,7 @@ def _quicken(descriptor: int) -> None:
 
 def _write(descriptor: int, key: str, value: str) -> None:
     try:
-        with netns.entered(descriptor), open(f"/proc/sys/{key}", "w", encoding="ascii") as stream:  # noqa: PTH123 - procfs
+        with netns.enter_netns(descriptor), open(f"/proc/sys/{key}", "w", encoding="ascii") as stream:  # noqa: PTH123 - procfs
             stream.write(value)
     except FileNotFoundError:
         return  # a kernel without IPv6
@@ -75,7 +75,7 @@ def _write(descriptor: int, key: str, value: str) -> None:
 def _lay(cables: Iterable[Cable], opened: dict[str, int]) -> None:
     by_near: dict[str, list[Message]] = {}
     for cable in cables:
-        near, far = (End(p.name, opened[p.netns], p.mtu_bytes, p.mac) for p in (cable.near, cable.far))
+        near, far = (VethEnd(p.name, opened[p.netns], p.mtu_bytes, p.mac) for p in (cable.near, cable.far))
         by_near.setdefault(cable.near.netns, []).append(create_veth(near, far))
     for name, messages in by_near.items():
         with Socket(netns=opened[name]) as sock:
@@ -139,7 +139,7 @@ def _ways(switch: Switch, links: dict[str, Link], sock: Socket) -> None:
     own = {(r.iif, r.table) for r in list_rules(sock) if r.iif}
     families = {FAMILY[way.to.version] for way in switch.ways if way.table != 254}  # noqa: PLR2004 - RT_TABLE_MAIN
     rules = [
-        Rule(family, LOOKUP_PRIORITY, table, iif=interface)
+        PolicyRule(family, LOOKUP_PRIORITY, table, iif=interface)
         for interface, table in switch.lookups
         if (interface, table) not in own
         for family in sorted(families)

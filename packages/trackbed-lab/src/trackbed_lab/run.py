@@ -166,10 +166,10 @@ def _endpoints(lab: Lab, node: NodePlan) -> list[matrix.Endpoint]:
     return found
 
 
-def _pair(lab: Lab, nodes: dict[str, NodePlan], ends: dict[str, matrix.Endpoint], reach: matrix.Reach) -> Pair:
-    (one, rail), (other, peer_rail) = (_split(label) for label in (reach.sent_from, reach.to))
+def _pair(lab: Lab, nodes: dict[str, NodePlan], ends: dict[str, matrix.Endpoint], reach: matrix.PairResult) -> Pair:
+    (one, rail), (other, peer_rail) = (_split(label) for label in (reach.source, reach.target))
     same_node = one == other
-    arrived = same_node or reach.arrived_ifindex == ends[reach.to].ifindex
+    arrived = same_node or reach.arrived_ifindex == ends[reach.target].ifindex
     return Pair(
         one,
         rail,
@@ -177,7 +177,7 @@ def _pair(lab: Lab, nodes: dict[str, NodePlan], ends: dict[str, matrix.Endpoint]
         peer_rail,
         expected=rail == peer_rail or same_node or lab.plan.common.cross_rail == "routed",
         answered=reach.answered,
-        source_ok=reach.seen_source == ends[reach.sent_from].address and arrived,
+        source_ok=reach.seen_source == ends[reach.source].address and arrived,
         expected_hops=expected_hops(lab.plan, (nodes[one], rail), (nodes[other], peer_rail)),
         hops=reach.hops,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trackbed.fabric.model.ranges import text
 from trackbed.kernel.netlink import netns
 from trackbed.kernel.netlink.addresses import Address, add_address
-from trackbed.kernel.netlink.links import End, create_veth, get_link, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_veth, get_link, set_link
 from trackbed.kernel.netlink.routes import Route, add_route
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.topology import MANAGEMENT, MANAGEMENT_RANGE, pod_address
@@ -51,11 +51,11 @@ class Pod:
 
 def make(pod: Pod, namespaces: Path) -> None:
     """Make the pod's namespace with loopback and eth0: what the runtime and the primary network do."""
-    netns.new(pod.netns)
+    netns.create(pod.netns)
     inside, outside = (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in (pod.netns, namespaces / MANAGEMENT))
     try:
         with Socket(netns=outside) as switch:
-            switch.send([create_veth(End(pod.uplink, mtu=1500), End("eth0", inside, 1500))])
+            switch.send([create_veth(VethEnd(pod.uplink, mtu=1500), VethEnd("eth0", inside, 1500))])
             master = get_link(switch, _BRIDGE).index
             switch.send([set_link(get_link(switch, pod.uplink).index, up=True, master=master)])
         with Socket(netns=inside) as sock:

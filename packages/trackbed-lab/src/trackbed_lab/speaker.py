@@ -45,7 +45,7 @@ def _once(leaf: str, netns: Path, voice: socket.socket, said: dict[str, str]) ->
         frame = lldp.encode(lldp.Advertisement(leaf, port.name, system_name=leaf, port_vlan=vlan))
         try:
             if told != "mute":
-                packets.send(voice, port.index, ETHERTYPE, lldp.NEAREST_BRIDGE, frame)
+                packets.send_frame(voice, port.index, ETHERTYPE, lldp.NEAREST_BRIDGE, frame)
         except OSError:
             continue  # the port went down or away while we spoke
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
 from trackbed.host.snapshot.snapshot import Wanted
-from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_LLD_MANAGED, IEEE_8021QAZ_APP_SEL_DSCP, dscp_priorities
+from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_LLD_MANAGED, IEEE_8021QAZ_APP_SEL_DSCP, group_dscp_priorities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,13 +49,13 @@ def _trust(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     elif dcb.trust is not None:
         ok, evidence = IEEE_8021QAZ_APP_SEL_DSCP in dcb.trust, f"trusted selectors: {dcb.trust or 'none'}"
     else:
-        ok, evidence = bool(dscp_priorities(dcb.apps)), "no DSCP has a priority" if not dcb.apps else ""
+        ok, evidence = bool(group_dscp_priorities(dcb.apps)), "no DSCP has a priority" if not dcb.apps else ""
     yield judge("qos-trust-not-dscp", view.node, port, ok=ok, evidence=evidence)
 
 
 def _mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
     """A DSCP that no entry names has its upper three bits as priority, where DSCP is trusted at all."""
-    qos, found = view.node.common.qos, dscp_priorities(dcb.apps)
+    qos, found = view.node.common.qos, group_dscp_priorities(dcb.apps)
     if not found and host.text(_TRUST.format(netdev=port.netdev)) is None:
         return  # nothing is mapped because nothing is trusted
     wanted = {qos.cnp_dscp: qos.cnp_dscp >> 3} | {qos.dscp: qos.priority}

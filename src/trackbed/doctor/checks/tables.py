@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import Addressed, PortPlan
     from trackbed.kernel.netlink.routes import Route
-    from trackbed.kernel.netlink.rules import Rule
+    from trackbed.kernel.netlink.rules import PolicyRule
 
 RTN_UNICAST = 1
 """RTN_UNICAST of include/uapi/linux/rtnetlink.h."""
@@ -48,11 +48,11 @@ def _rules(view: NodeView, port: PortPlan, own: Addressed) -> Iterator[Finding]:
     yield judge("route-rule-shadowed", node, port, ok=not earlier, evidence="; ".join(map(format_rule, earlier)))
 
 
-def _selects_only(rule: Rule, own: Addressed) -> bool:
+def _selects_only(rule: PolicyRule, own: Addressed) -> bool:
     return rule.src == own.address and rule.src_prefix == BITS[own.version] and not rule.invert
 
 
-def _takes(view: NodeView, rule: Rule, own: Addressed) -> bool:
+def _takes(view: NodeView, rule: PolicyRule, own: Addressed) -> bool:
     """Whether an earlier rule takes this address's rail traffic. Our own fence and rules of other rails do not."""
     if rule.invert or rule.fwmark or rule.iif or rule.oif or _selects_only(rule, own):
         return False

@@ -8,7 +8,7 @@ from trackbed.host.discover.inventory import Inventory
 from trackbed.kernel.netlink.links import list_links
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.kernel.wire import lldp
-from trackbed.kernel.wire.opening import Netns
+from trackbed.kernel.wire.netns_sockets import Netns
 
 
 def listened(inventory: Inventory, netns: Netns, seconds: float) -> Inventory:

@@ -63,7 +63,7 @@ def unplanned(view: View) -> Iterator[Change]:
 def _add(family: int, address: int, prefix: int, index: int) -> Message:
     flags = IFA_F_NODAD if family == socket.AF_INET6 else 0
     message = add_address(Address(index, family, address, prefix, flags=flags))
-    return message._replace(body=message.body + codec.u8(IFA_PROTO, PROTOCOL))
+    return message._replace(body=message.body + codec.pack_u8(IFA_PROTO, PROTOCOL))
 
 
 def _text(own: Address) -> str:

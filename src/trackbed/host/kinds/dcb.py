@@ -18,7 +18,7 @@ from trackbed.kernel.netlink import dcb
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.dcb import App, Dcb, Ets
 from trackbed.kernel.netlink.links import list_links
-from trackbed.kernel.netlink.sockets import RefusedError
+from trackbed.kernel.netlink.sockets import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from trackbed.host.setting import Setting
     from trackbed.host.state import HostState
     from trackbed.kernel.netlink.codec import Message
-    from trackbed.kernel.netlink.dcb import Eight
+    from trackbed.kernel.netlink.dcb import EightInts
     from trackbed.kernel.netlink.links import Link
     from trackbed.kernel.netlink.sockets import Socket
 
 WANTS = DcbDscp | DcbPfc | DcbEts
 
-_SHARES: Eight = (50, 50, 0, 0, 0, 0, 0, 0)
+_SHARES: EightInts = (50, 50, 0, 0, 0, 0, 0, 0)
 """Percent of the first class (all that is not named) and of RDMA's: what the leaf gives, too."""
 _THREE, _TWO = 3, 2
 
@@ -56,7 +56,7 @@ def read(state: HostState, ports: Iterable[Link]) -> dict[str, Dcb]:
 def _told(sock: Socket, name: str) -> Dcb | None:
     try:
         return dcb.get_dcb(sock, name)
-    except RefusedError as error:
+    except RequestError as error:
         if error.errno in {errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL}:
             return None
         raise
@@ -107,9 +107,11 @@ def _difference(want: DcbDscp | DcbPfc | DcbEts, now: Dcb, name: str) -> _Differ
 
 
 def _dscp(want: DcbDscp, now: Dcb, name: str) -> _Difference:
-    there = dcb.dscp_priorities(now.apps)
-    extra = [dcb.dscp(point, old) for point, wish in want.priorities for old in there.get(point, ()) if old != wish]
-    lack = [dcb.dscp(point, wish) for point, wish in want.priorities if wish not in there.get(point, ())]
+    there = dcb.group_dscp_priorities(now.apps)
+    extra = [
+        dcb.build_dscp_app(point, old) for point, wish in want.priorities for old in there.get(point, ()) if old != wish
+    ]
+    lack = [dcb.build_dscp_app(point, wish) for point, wish in want.priorities if wish not in there.get(point, ())]
     messages = _apps(name, extra, lack)
     trusts = now.trust is None or now.trust[:1] == (dcb.IEEE_8021QAZ_APP_SEL_DSCP,)
     if not trusts:
@@ -186,7 +188,7 @@ def restore(machine: Machine, before: Mapping[str, Before]) -> tuple[str, ...]:
             try:
                 now = dcb.get_dcb(sock, names[index]) if index in names else None
                 for message in _back(names[index], old, now) if now else ():
-                    dcb.carry_out(sock, message)
+                    dcb.apply_setting(sock, message)
             except NetlinkError as error:
                 wrong.append(f"DCB of {names[index]}: {error}")
     return tuple(wrong)

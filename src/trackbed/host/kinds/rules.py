@@ -17,7 +17,7 @@ from trackbed.host.change import NOTHING, Change, stale, wanted
 from trackbed.host.kinds.view import View
 from trackbed.host.setting import PROTOCOL, Setting
 from trackbed.kernel.netlink.addresses import FAMILY
-from trackbed.kernel.netlink.rules import FR_ACT_TO_TBL, Rule, add_rule, delete_rule
+from trackbed.kernel.netlink.rules import FR_ACT_TO_TBL, PolicyRule, add_rule, delete_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def unplanned(view: View) -> Iterator[Change]:
     """Rules that are ours and planned no more, and second copies of planned ones."""
     every = [_planned(w) for s in view.settings if isinstance(w := s.want, Want)]
     missing = [planned for planned in every if not any(_equal(have, planned) for have in view.state.rules)]
-    seen: list[Rule] = []
+    seen: list[PolicyRule] = []
     for have in view.state.rules:
         planned = next((p for p in every if _equal(have, p)), None)
         if planned is not None and planned not in seen:
@@ -50,38 +50,38 @@ def unplanned(view: View) -> Iterator[Change]:
             yield stale("routing", None, f"{what} {have.priority}", _text(have), (delete_rule(have),))
 
 
-def _planned(want: Want) -> Rule:
+def _planned(want: Want) -> PolicyRule:
     selector = want.source or want.unless_to
     if selector is None:
         raise ValueError(f"rule {want.priority} has no selector")
     family = FAMILY[selector.version]
     base, prefix = selector.base, selector.prefix
     if want.source:
-        return Rule(family, want.priority, want.table, src=base, src_prefix=prefix, protocol=PROTOCOL)
-    return Rule(family, want.priority, want.table, dst=base, dst_prefix=prefix, invert=True, protocol=PROTOCOL)
+        return PolicyRule(family, want.priority, want.table, src=base, src_prefix=prefix, protocol=PROTOCOL)
+    return PolicyRule(family, want.priority, want.table, dst=base, dst_prefix=prefix, invert=True, protocol=PROTOCOL)
 
 
-def _is_planned(have: Rule, view: View) -> bool:
+def _is_planned(have: PolicyRule, view: View) -> bool:
     return any(_equal(have, _planned(w)) for s in view.settings if isinstance(w := s.want, Want))
 
 
-def _selector(rule: Rule) -> tuple[object, ...]:
+def _selector(rule: PolicyRule) -> tuple[object, ...]:
     return rule.src, rule.src_prefix, rule.dst, rule.dst_prefix, rule.invert, rule.iif, rule.oif, rule.fwmark
 
 
-def _equal(have: Rule, planned: Rule) -> bool:
+def _equal(have: PolicyRule, planned: PolicyRule) -> bool:
     same = (have.family, have.priority, have.table, have.action) == (planned.family, planned.priority, planned.table, 1)
     return same and _selector(have) == _selector(planned)
 
 
-def _succeeds(planned: Rule, have: Rule) -> bool:
+def _succeeds(planned: PolicyRule, have: PolicyRule) -> bool:
     """Whether `planned` takes the place of `have`: same priority, and the same table or the same selector."""
     same = (have.family, have.priority, have.action) == (planned.family, planned.priority, FR_ACT_TO_TBL)
     plain = not (have.iif or have.oif or have.fwmark) and have.invert == planned.invert
     return same and plain and (have.table == planned.table or _selector(have) == _selector(planned))
 
 
-def _text(rule: Rule) -> str:
+def _text(rule: PolicyRule) -> str:
     version = 4 if rule.family == socket.AF_INET else 6
     parts = ["not"] if rule.invert else []
     parts += [f"from {Range(version, rule.src, rule.src_prefix)}"] if rule.src_prefix else []

@@ -15,7 +15,7 @@ from trackbed.host.setting import VfGuard, VfMtu
 from trackbed.kernel.netlink import vfs
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import Link, list_links, set_link
-from trackbed.kernel.netlink.sockets import BatchError, RefusedError
+from trackbed.kernel.netlink.sockets import BatchError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ def read(state: HostState, ports: Iterable[Link]) -> dict[str, tuple[Vf, ...]]:
 def _vfs(sock: Socket, name: str) -> tuple[Vf, ...]:
     try:
         return vfs.get_vfs(sock, name).vfs
-    except RefusedError:
+    except RequestError:
         return ()
 
 
@@ -60,7 +60,7 @@ def guard(setting: Setting, want: VfGuard, view: View) -> Change | Skipped | Non
     check = want.spoof_check if now.spoof_check not in {None, want.spoof_check} else None
     if trust is None and check is None:
         return None
-    message = vfs.set_vf(link.index, want.vf, vfs.Change(trust=trust, spoof_check=check))
+    message = vfs.set_vf(link.index, want.vf, vfs.VfChange(trust=trust, spoof_check=check))
     have = _words(now.trust, now.spoof_check)
     wish = _words(
         *(
@@ -150,7 +150,7 @@ def _guard_back(sock: Socket, links: Mapping[int, Link], place: list[str], then:
     if now is None or _sign(now.trust) + _sign(now.spoof_check) == then:
         return None
     trust, check = (None if sign == "-" else sign == "1" for sign in then)
-    return vfs.set_vf(index, number, vfs.Change(trust=trust, spoof_check=check))
+    return vfs.set_vf(index, number, vfs.VfChange(trust=trust, spoof_check=check))
 
 
 def _mtu_back(machine: Machine, links: Mapping[int, Link], place: list[str], then: str) -> Message | None:

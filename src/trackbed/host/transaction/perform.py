@@ -9,7 +9,7 @@ from trackbed.host.change import AttributeWrite, Change, DcbSet, FileWrite, Rdma
 from trackbed.host.machine import Absent
 from trackbed.host.transaction import files
 from trackbed.kernel.netlink.codec import Message, NetlinkError
-from trackbed.kernel.netlink.dcb import carry_out
+from trackbed.kernel.netlink.dcb import apply_setting
 
 if TYPE_CHECKING:
     from trackbed.host.machine import Machine
@@ -70,6 +70,6 @@ def _bridge(machine: Machine, change: Change, messages: tuple[Message, ...]) -> 
     with machine.socket() as sock:
         for message in messages:
             try:
-                carry_out(sock, message)
+                apply_setting(sock, message)
             except NetlinkError as error:
                 raise RefusedError(f"{change.what}: setting {change.want} was refused: {error}") from error

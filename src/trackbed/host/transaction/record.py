@@ -31,7 +31,7 @@ from trackbed.host.transaction.files import FileChange
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import RTM_GETADDR, RTM_NEWADDR
 from trackbed.kernel.netlink.codec import Message
-from trackbed.kernel.netlink.netns import inode
+from trackbed.kernel.netlink.netns import read_inode
 from trackbed.kernel.netlink.routes import (
     RT_TABLE_LOCAL,
     RTA_MULTIPATH,
@@ -43,7 +43,7 @@ from trackbed.kernel.netlink.routes import (
     RTNH_F_ONLINK,
 )
 from trackbed.kernel.netlink.rules import FRA_PRIORITY, FRA_PROTOCOL, RTM_GETRULE, RTM_NEWRULE
-from trackbed.kernel.netlink.sockets import RefusedError
+from trackbed.kernel.netlink.sockets import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -239,7 +239,7 @@ def boot() -> str:
 
 
 def _netns(machine: Machine) -> int:
-    return inode(Path("/proc/thread-self/ns/net") if machine.netns is None else machine.netns)
+    return read_inode(Path("/proc/thread-self/ns/net") if machine.netns is None else machine.netns)
 
 
 def bodies(sock: Socket, kind: int, scope: Scope) -> tuple[bytes, ...]:
@@ -256,14 +256,14 @@ def _dump(sock: Socket, kind: int) -> Iterator[bytes]:
         size = ADDRESS_HEAD.size if kind == RTM_GETADDR else _ROUTE_HEAD.size
         try:
             replies = sock.dump(Message(kind, 0, bytes([family]).ljust(size, b"\0")))
-        except RefusedError:
+        except RequestError:
             continue  # a kernel without IPv6
         yield from (bytes(reply.body) for reply in replies)
 
 
 def _route_within(body: bytes, scope: Scope) -> bool:
     head = _ROUTE_HEAD.unpack_from(body)
-    found = codec.attributes(body, _ROUTE_HEAD.size)
+    found = codec.parse_attributes(body, _ROUTE_HEAD.size)
     table = codec.as_int(found.get(RTA_TABLE), head[4])
     if table == RT_TABLE_LOCAL or head[8] & RTM_F_CLONED:
         return False
@@ -280,7 +280,7 @@ def _interfaces(found: dict[int, memoryview]) -> set[int]:
 
 
 def _rule_within(body: bytes, scope: Scope) -> bool:
-    found = codec.attributes(body, _ROUTE_HEAD.size)
+    found = codec.parse_attributes(body, _ROUTE_HEAD.size)
     ours = codec.as_int(found.get(FRA_PROTOCOL)) == PROTOCOL
     return ours or codec.as_int(found.get(FRA_PRIORITY)) in scope.priorities
 
@@ -295,7 +295,7 @@ def key(kind: int, body: bytes) -> tuple[bytes, tuple[tuple[int, bytes], ...]]:
     """What makes two messages of one kind (RTM_NEW*) the same setting: all but ages and states."""
     head = ADDRESS_HEAD if kind == RTM_NEWADDR else _ROUTE_HEAD
     fixed = body[:2] + body[3 : head.size] if kind == RTM_NEWADDR else body[: head.size]
-    known = codec.attributes(body, head.size).items()
+    known = codec.parse_attributes(body, head.size).items()
     return fixed, tuple(sorted((number, bytes(value)) for number, value in known if number not in _VOLATILE[kind]))
 
 
@@ -304,4 +304,4 @@ def made_here(kind: int, body: bytes) -> bool:
     if kind == RTM_NEWROUTE:
         return bool(_ROUTE_HEAD.unpack_from(body)[5] == PROTOCOL)
     size, number = (ADDRESS_HEAD.size, IFA_PROTO) if kind == RTM_NEWADDR else (_ROUTE_HEAD.size, FRA_PROTOCOL)
-    return codec.as_int(codec.attributes(body, size).get(number)) == PROTOCOL
+    return codec.as_int(codec.parse_attributes(body, size).get(number)) == PROTOCOL

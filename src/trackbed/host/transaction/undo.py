@@ -122,7 +122,7 @@ def _announced(kind: int, body: bytes, record: Record) -> bool:
     if kind != RTM_NEWADDR:
         return False
     family, prefix, _, _, index = ADDRESS_HEAD.unpack_from(body)
-    known = codec.attributes(body, ADDRESS_HEAD.size)
+    known = codec.parse_attributes(body, ADDRESS_HEAD.size)
     own = int.from_bytes(known.get(IFA_LOCAL, known.get(IFA_ADDRESS, b"")), "big")
     return f"{index} {text(6 if family == _AF_INET6 else 4, own)}/{prefix}" in record.scope.addresses
 
@@ -131,8 +131,8 @@ def _again(kind: int, body: bytes) -> bytes:
     """An IPv6 address comes back without duplicate detection, or the routes that use it would be refused meanwhile."""
     if kind != RTM_NEWADDR or body[0] != _AF_INET6:
         return body
-    flags = codec.as_int(codec.attributes(body, ADDRESS_HEAD.size).get(IFA_FLAGS))
-    return body + codec.u32(IFA_FLAGS, flags | IFA_F_NODAD)
+    flags = codec.as_int(codec.parse_attributes(body, ADDRESS_HEAD.size).get(IFA_FLAGS))
+    return body + codec.pack_u32(IFA_FLAGS, flags | IFA_F_NODAD)
 
 
 def _send(sock: Socket, messages: list[Message], wrong: list[str] | None = None, what: str = "") -> None:

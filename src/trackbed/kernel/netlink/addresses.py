@@ -37,7 +37,7 @@ class Address:
     label: str = ""
 
 
-def packed(family: int, address: int) -> bytes:
+def pack_address(family: int, address: int) -> bytes:
     """An address in network order."""
     return address.to_bytes(WIDTH[family], "big")
 
@@ -52,8 +52,8 @@ def list_addresses(sock: Socket, family: int = 0, index: int = 0) -> tuple[Addre
 
 
 def _address(body: memoryview) -> Address:
-    family, prefix, flags, scope, index = codec.head(_INFO, body)
-    found = codec.attributes(body, _INFO.size)
+    family, prefix, flags, scope, index = codec.unpack_header(_INFO, body)
+    found = codec.parse_attributes(body, _INFO.size)
     own = found.get(IFA_LOCAL, found.get(IFA_ADDRESS, b""))
     return Address(
         index=index,
@@ -67,29 +67,29 @@ def _address(body: memoryview) -> Address:
 
 
 def _message(kind: int, flags: int, own: Address) -> Message:
-    value = packed(own.family, own.address)
+    value = pack_address(own.family, own.address)
     parts = [
         _INFO.pack(own.family, own.prefix, 0, own.scope, own.index),
-        codec.attribute(IFA_LOCAL, value),
-        codec.attribute(IFA_ADDRESS, value),
+        codec.pack_attribute(IFA_LOCAL, value),
+        codec.pack_attribute(IFA_ADDRESS, value),
     ]
     if own.flags:
-        parts.append(codec.u32(IFA_FLAGS, own.flags))
+        parts.append(codec.pack_u32(IFA_FLAGS, own.flags))
     if own.label:
-        parts.append(codec.string(IFA_LABEL, own.label))
+        parts.append(codec.pack_string(IFA_LABEL, own.label))
     return Message(kind, flags, b"".join(parts))
 
 
-def add_address(own: Address) -> Message:
+def add_address(address: Address) -> Message:
     """Put an address on an interface; refused (EEXIST) if it is there."""
-    return _message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, own)
+    return _message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, address)
 
 
-def replace_address(own: Address) -> Message:
+def replace_address(address: Address) -> Message:
     """Put an address on an interface, or update its flags if it is there with this prefix length."""
-    return _message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, own)
+    return _message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, address)
 
 
-def delete_address(own: Address) -> Message:
+def delete_address(address: Address) -> Message:
     """Take an address off an interface; refused (EADDRNOTAVAIL) unless prefix length and any label given agree."""
-    return _message(RTM_DELADDR, 0, own)
+    return _message(RTM_DELADDR, 0, address)

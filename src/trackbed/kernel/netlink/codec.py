@@ -38,48 +38,48 @@ class Message(NamedTuple):
     body: bytes
 
 
-def attribute(kind: int, value: bytes) -> bytes:
+def pack_attribute(kind: int, value: bytes) -> bytes:
     """One attribute, padded to 4 bytes."""
     length = 4 + len(value)
     return _ATTRIBUTE.pack(length, kind) + value + bytes(-length % 4)
 
 
-def u8(kind: int, value: int) -> bytes:
+def pack_u8(kind: int, value: int) -> bytes:
     """An attribute of one byte."""
-    return attribute(kind, _U8.pack(value))
+    return pack_attribute(kind, _U8.pack(value))
 
 
-def u16(kind: int, value: int) -> bytes:
+def pack_u16(kind: int, value: int) -> bytes:
     """An attribute of two bytes, native order."""
-    return attribute(kind, _U16.pack(value))
+    return pack_attribute(kind, _U16.pack(value))
 
 
-def u32(kind: int, value: int) -> bytes:
+def pack_u32(kind: int, value: int) -> bytes:
     """An attribute of four bytes, native order."""
-    return attribute(kind, _U32.pack(value))
+    return pack_attribute(kind, _U32.pack(value))
 
 
-def u64(kind: int, value: int) -> bytes:
+def pack_u64(kind: int, value: int) -> bytes:
     """An attribute of eight bytes, native order."""
-    return attribute(kind, _U64.pack(value))
+    return pack_attribute(kind, _U64.pack(value))
 
 
-def be32(kind: int, value: int) -> bytes:
+def pack_be32(kind: int, value: int) -> bytes:
     """An attribute of four bytes, network order (netfilter)."""
-    return attribute(kind, _BE32.pack(value))
+    return pack_attribute(kind, _BE32.pack(value))
 
 
-def string(kind: int, value: str) -> bytes:
+def pack_string(kind: int, value: str) -> bytes:
     """An attribute of text, closed by NUL."""
-    return attribute(kind, value.encode() + b"\0")
+    return pack_attribute(kind, value.encode() + b"\0")
 
 
-def nested(kind: int, *inner: bytes) -> bytes:
+def pack_nested(kind: int, *inner: bytes) -> bytes:
     """An attribute that holds attributes."""
-    return attribute(kind | NLA_F_NESTED, b"".join(inner))
+    return pack_attribute(kind | NLA_F_NESTED, b"".join(inner))
 
 
-def pack(message: Message, sequence: int, flags: int = 0) -> bytes:
+def pack_message(message: Message, sequence: int, flags: int = 0) -> bytes:
     """The message with its header, padded."""
     length = HEADER.size + len(message.body)
     head = HEADER.pack(length, message.type, message.flags | flags | NLM_F_REQUEST, sequence, 0)
@@ -95,11 +95,11 @@ class Received(NamedTuple):
     body: memoryview
 
 
-def messages(raw: bytes | memoryview) -> Iterator[Received]:
+def parse_messages(raw: bytes | memoryview) -> Iterator[Received]:
     """Take a datagram apart; MalformedError when a length is impossible."""
     view, at = memoryview(raw), 0
     while at < len(view):
-        length, kind, flags, sequence, _ = head(HEADER, view, at)
+        length, kind, flags, sequence, _ = unpack_header(HEADER, view, at)
         if length < HEADER.size or at + length > len(view):
             msg = f"message of {length} bytes at {at} in a datagram of {len(view)}"
             raise MalformedError(msg)
@@ -107,16 +107,16 @@ def messages(raw: bytes | memoryview) -> Iterator[Received]:
         at += length + (-length % 4)
 
 
-def attributes(body: bytes | memoryview, at: int = 0) -> dict[int, memoryview]:
+def parse_attributes(body: bytes | memoryview, at: int = 0) -> dict[int, memoryview]:
     """The attributes behind the first `at` bytes, by type (the last of a type wins); MalformedError when cut short."""
-    return dict(each(body, at))
+    return dict(iter_attributes(body, at))
 
 
-def each(body: bytes | memoryview, at: int = 0) -> Iterator[tuple[int, memoryview]]:
+def iter_attributes(body: bytes | memoryview, at: int = 0) -> Iterator[tuple[int, memoryview]]:
     """The attributes one by one, for lists in which a type comes again; raises as `attributes`."""
     view, end = memoryview(body), len(body)
     while at < end:
-        length, kind = head(_ATTRIBUTE, view, at)
+        length, kind = unpack_header(_ATTRIBUTE, view, at)
         if length < _ATTRIBUTE.size or at + length > end:
             msg = f"attribute {kind & _TYPE_MASK} of {length} bytes at {at} of {end}"
             raise MalformedError(msg)
@@ -124,7 +124,7 @@ def each(body: bytes | memoryview, at: int = 0) -> Iterator[tuple[int, memoryvie
         at += length + (-length % 4)
 
 
-def head(layout: struct.Struct, body: bytes | memoryview, at: int = 0) -> tuple[int, ...]:
+def unpack_header(layout: struct.Struct, body: bytes | memoryview, at: int = 0) -> tuple[int, ...]:
     """The fixed struct at `at`; MalformedError when it is cut short."""
     try:
         return layout.unpack_from(body, at)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
-from trackbed.kernel.netlink.exact import U8, number, unpacked
-from trackbed.kernel.netlink.sockets import Failure, RefusedError
+from trackbed.kernel.netlink.exact import U8, unpack_exact, unpack_number
+from trackbed.kernel.netlink.sockets import Failure, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ IEEE_8021QAZ_APP_SEL_ANY, IEEE_8021QAZ_APP_SEL_DSCP, DCB_APP_SEL_PCP = 4, 5, 255
 DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, DCB_CAP_DCBX_VER_CEE = 0x01, 0x02, 0x04
 DCB_CAP_DCBX_VER_IEEE, DCB_CAP_DCBX_STATIC = 0x08, 0x10
 
-Eight = tuple[int, int, int, int, int, int, int, int]
+EightInts = tuple[int, int, int, int, int, int, int, int]
 """One number for each priority, or for each traffic class."""
 
 _MESSAGE = struct.Struct("=BBH")
@@ -46,7 +46,7 @@ _ETS = struct.Struct("=3B56B")
 _PFC = struct.Struct("=3BxH2x8Q8Q")
 _APP = struct.Struct("=BBH")
 _BUFFER = struct.Struct("=8B8II")
-_ZEROS: Eight = (0, 0, 0, 0, 0, 0, 0, 0)
+_ZEROS: EightInts = (0, 0, 0, 0, 0, 0, 0, 0)
 _ERRNO_BYTE = 0x100
 
 
@@ -59,16 +59,16 @@ class Ets:
     capacity: int
     """How many traffic classes the device has; the driver says it."""
     credit_based_shaper: bool
-    tx_bandwidth: Eight
+    tx_bandwidth: EightInts
     """Percent of each class; 100 together for the classes that have IEEE_8021QAZ_TSA_ETS."""
-    rx_bandwidth: Eight
-    algorithms: Eight
+    rx_bandwidth: EightInts
+    algorithms: EightInts
     """IEEE_8021QAZ_TSA_* of each class."""
-    classes: Eight
+    classes: EightInts
     """The traffic class of each priority."""
-    recommended_bandwidth: Eight = _ZEROS
-    recommended_algorithms: Eight = _ZEROS
-    recommended_classes: Eight = _ZEROS
+    recommended_bandwidth: EightInts = _ZEROS
+    recommended_algorithms: EightInts = _ZEROS
+    recommended_classes: EightInts = _ZEROS
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Pfc:
     macsec_bypass: bool = False
     delay: int = 0
     """Allowance for the round trip of the cable, in bits."""
-    requests: Eight = _ZEROS
+    requests: EightInts = _ZEROS
     """Pause frames sent, by priority."""
-    indications: Eight = _ZEROS
+    indications: EightInts = _ZEROS
     """Pause frames received, by priority."""
 
 
@@ -104,9 +104,9 @@ class App:
 class Buffer:
     """The receive buffers of a port (struct dcbnl_buffer)."""
 
-    of_priority: Eight
+    buffer_by_priority: EightInts
     """The buffer of each priority, 0 to 7."""
-    sizes_bytes: Eight
+    sizes_bytes: EightInts
     total_bytes: int = 0
     """The driver says it."""
 
@@ -125,12 +125,12 @@ class Dcb:
     """DCB_CAP_DCBX_* together: who negotiates, and in which version."""
 
 
-def dscp(codepoint: int, priority: int) -> App:
+def build_dscp_app(codepoint: int, priority: int) -> App:
     """The entry that gives a DSCP (0 to 63) its priority."""
     return App(IEEE_8021QAZ_APP_SEL_DSCP, codepoint, priority)
 
 
-def dscp_priorities(apps: Iterable[App]) -> dict[int, frozenset[int]]:
+def group_dscp_priorities(apps: Iterable[App]) -> dict[int, frozenset[int]]:
     """The priorities of each DSCP; one that has more than one takes the highest (IEEE 802.1Qaz D.2.8.7)."""
     found: dict[int, frozenset[int]] = {}
     for app in apps:
@@ -139,21 +139,21 @@ def dscp_priorities(apps: Iterable[App]) -> dict[int, frozenset[int]]:
     return found
 
 
-def ask_dcb(name: str) -> Message:
+def build_dcb_request(name: str) -> Message:
     """The request behind `get_dcb`."""
     return Message(RTM_GETDCB, 0, _head(DCB_CMD_IEEE_GET, name))
 
 
 def get_dcb(sock: Socket, name: str) -> Dcb:
     """What an interface tells; RefusedError: ENODEV if it is not there, EOPNOTSUPP if it has no DCB."""
-    return dcb(_answer(sock, ask_dcb(name)))
+    return parse_dcb(_answer(sock, build_dcb_request(name)))
 
 
-def dcb(body: bytes | memoryview) -> Dcb:
+def parse_dcb(body: bytes | memoryview) -> Dcb:
     """What an answer to DCB_CMD_IEEE_GET says (dcbnl_ieee_fill of net/dcb/dcbnl.c)."""
-    codec.head(_MESSAGE, body)
-    found = codec.attributes(body, _MESSAGE.size)
-    ieee = codec.attributes(found.get(DCB_ATTR_IEEE, b""))
+    codec.unpack_header(_MESSAGE, body)
+    found = codec.parse_attributes(body, _MESSAGE.size)
+    ieee = codec.parse_attributes(found.get(DCB_ATTR_IEEE, b""))
     dcbx = found.get(DCB_ATTR_DCBX)
     trust = ieee.get(DCB_ATTR_DCB_APP_TRUST_TABLE)
     return Dcb(
@@ -162,37 +162,37 @@ def dcb(body: bytes | memoryview) -> Dcb:
         apps=tuple(_apps(ieee.get(DCB_ATTR_IEEE_APP_TABLE, b""))),
         buffer=_buffer(ieee[DCB_ATTR_DCB_BUFFER]) if DCB_ATTR_DCB_BUFFER in ieee else None,
         trust=None if trust is None else tuple(_trusted(trust)),
-        dcbx=None if dcbx is None else number(U8, dcbx, "DCB_ATTR_DCBX"),
+        dcbx=None if dcbx is None else unpack_number(U8, dcbx, "DCB_ATTR_DCBX"),
     )
 
 
 def _ets(value: memoryview) -> Ets:
-    willing, capacity, shaper, *rest = unpacked(_ETS, value, "DCB_ATTR_IEEE_ETS")
+    willing, capacity, shaper, *rest = unpack_exact(_ETS, value, "DCB_ATTR_IEEE_ETS")
     tables = [_eight(rest[at : at + 8]) for at in range(0, len(rest), 8)]
     return Ets(bool(willing), capacity, bool(shaper), *tables)
 
 
 def _pfc(value: memoryview) -> Pfc:
-    capacity, enabled, bypass, delay, *counters = unpacked(_PFC, value, "DCB_ATTR_IEEE_PFC")
+    capacity, enabled, bypass, delay, *counters = unpack_exact(_PFC, value, "DCB_ATTR_IEEE_PFC")
     on = frozenset(priority for priority in range(IEEE_8021QAZ_MAX_TCS) if enabled >> priority & 1)
     return Pfc(capacity, on, bool(bypass), delay, _eight(counters[:8]), _eight(counters[8:]))
 
 
 def _apps(table: bytes | memoryview) -> Iterator[App]:
-    for kind, value in codec.each(table):
+    for kind, value in codec.iter_attributes(table):
         if kind in {DCB_ATTR_IEEE_APP, DCB_ATTR_DCB_APP}:
-            selector, priority, protocol = unpacked(_APP, value, "DCB_ATTR_IEEE_APP")
+            selector, priority, protocol = unpack_exact(_APP, value, "DCB_ATTR_IEEE_APP")
             yield App(selector, protocol, priority)
 
 
 def _trusted(table: memoryview) -> Iterator[int]:
-    for kind, value in codec.each(table):
+    for kind, value in codec.iter_attributes(table):
         if kind in {DCB_ATTR_IEEE_APP, DCB_ATTR_DCB_APP}:
-            yield number(U8, value, "DCB_ATTR_DCB_APP_TRUST_TABLE")
+            yield unpack_number(U8, value, "DCB_ATTR_DCB_APP_TRUST_TABLE")
 
 
 def _buffer(value: memoryview) -> Buffer:
-    *numbers, total = unpacked(_BUFFER, value, "DCB_ATTR_DCB_BUFFER")
+    *numbers, total = unpack_exact(_BUFFER, value, "DCB_ATTR_DCB_BUFFER")
     return Buffer(_eight(numbers[:8]), _eight(numbers[8:]), total)
 
 
@@ -209,7 +209,7 @@ def set_ets(name: str, ets: Ets) -> Message:
     )
     head = (int(ets.willing), ets.capacity, int(ets.credit_based_shaper))
     value = _packed(_ETS, *head, *(number_ for table in tables for number_ in table))
-    return _set(name, codec.attribute(DCB_ATTR_IEEE_ETS, value))
+    return _set(name, codec.pack_attribute(DCB_ATTR_IEEE_ETS, value))
 
 
 def set_pfc(name: str, pfc: Pfc) -> Message:
@@ -217,7 +217,7 @@ def set_pfc(name: str, pfc: Pfc) -> Message:
     enabled = sum(1 << priority for priority in pfc.priorities)
     head = (pfc.capacity, enabled, int(pfc.macsec_bypass), pfc.delay)
     value = _packed(_PFC, *head, *pfc.requests, *pfc.indications)
-    return _set(name, codec.attribute(DCB_ATTR_IEEE_PFC, value))
+    return _set(name, codec.pack_attribute(DCB_ATTR_IEEE_PFC, value))
 
 
 def add_apps(name: str, apps: Iterable[App]) -> Message:
@@ -232,40 +232,40 @@ def delete_apps(name: str, apps: Iterable[App]) -> Message:
 
 def set_trust(name: str, selectors: Iterable[int]) -> Message:
     """Set which selectors count, in this order (Linux 6.2); EOPNOTSUPP where the driver has no such list."""
-    parts = [codec.u8(_kind(selector), selector) for selector in selectors]
-    return _set(name, codec.nested(DCB_ATTR_DCB_APP_TRUST_TABLE, *parts))
+    parts = [codec.pack_u8(_kind(selector), selector) for selector in selectors]
+    return _set(name, codec.pack_nested(DCB_ATTR_DCB_APP_TRUST_TABLE, *parts))
 
 
 def set_buffer(name: str, buffer: Buffer) -> Message:
     """Set the receive buffers whole; the total goes along and is not looked at."""
-    value = _packed(_BUFFER, *buffer.of_priority, *buffer.sizes_bytes, buffer.total_bytes)
-    return _set(name, codec.attribute(DCB_ATTR_DCB_BUFFER, value))
+    value = _packed(_BUFFER, *buffer.buffer_by_priority, *buffer.sizes_bytes, buffer.total_bytes)
+    return _set(name, codec.pack_attribute(DCB_ATTR_DCB_BUFFER, value))
 
 
 def set_dcbx(name: str, mode: int) -> Message:
     """Set who negotiates: DCB_CAP_DCBX_* together."""
-    return Message(RTM_SETDCB, 0, _head(DCB_CMD_SDCBX, name) + codec.u8(DCB_ATTR_DCBX, mode))
+    return Message(RTM_SETDCB, 0, _head(DCB_CMD_SDCBX, name) + codec.pack_u8(DCB_ATTR_DCBX, mode))
 
 
-def carry_out(sock: Socket, message: Message) -> None:
+def apply_setting(sock: Socket, message: Message) -> None:
     """Send one of the setting messages above and read what became of it; RefusedError if the driver refuses."""
-    refused = verdict(_answer(sock, message))
+    refused = parse_failure(_answer(sock, message))
     if refused:
-        raise RefusedError(refused)
+        raise RequestError(refused)
 
 
-def verdict(body: bytes | memoryview) -> Failure | None:
+def parse_failure(body: bytes | memoryview) -> Failure | None:
     """What an answer to a setting says: None is done.
 
     The kernel puts a negative errno into one byte; SDCBX answers 1 for every refusal, which is told as EINVAL here.
     """
-    codec.head(_MESSAGE, body)
-    found = codec.attributes(body, _MESSAGE.size)
+    codec.unpack_header(_MESSAGE, body)
+    found = codec.parse_attributes(body, _MESSAGE.size)
     told = found.get(DCB_ATTR_IEEE, found.get(DCB_ATTR_DCBX))
     if told is None:
         msg = "an answer to a DCB setting that does not say what became of it"
         raise MalformedError(msg)
-    byte = number(U8, told, "DCB_ATTR_IEEE")
+    byte = unpack_number(U8, told, "DCB_ATTR_IEEE")
     if byte == 0:
         return None
     if byte >= _ERRNO_BYTE // 2:
@@ -282,18 +282,19 @@ def _answer(sock: Socket, message: Message) -> memoryview:
 
 
 def _head(command: int, name: str) -> bytes:
-    return _MESSAGE.pack(0, command, 0) + codec.string(DCB_ATTR_IFNAME, name)
+    return _MESSAGE.pack(0, command, 0) + codec.pack_string(DCB_ATTR_IFNAME, name)
 
 
 def _set(name: str, inner: bytes, command: int = DCB_CMD_IEEE_SET) -> Message:
-    return Message(RTM_SETDCB, 0, _head(command, name) + codec.nested(DCB_ATTR_IEEE, inner))
+    return Message(RTM_SETDCB, 0, _head(command, name) + codec.pack_nested(DCB_ATTR_IEEE, inner))
 
 
 def _app_table(apps: Iterable[App]) -> bytes:
     parts = [
-        codec.attribute(_kind(app.selector), _packed(_APP, app.selector, app.priority, app.protocol)) for app in apps
+        codec.pack_attribute(_kind(app.selector), _packed(_APP, app.selector, app.priority, app.protocol))
+        for app in apps
     ]
-    return codec.nested(DCB_ATTR_IEEE_APP_TABLE, *parts)
+    return codec.pack_nested(DCB_ATTR_IEEE_APP_TABLE, *parts)
 
 
 def _kind(selector: int) -> int:
@@ -301,7 +302,7 @@ def _kind(selector: int) -> int:
     return DCB_ATTR_DCB_APP if selector == DCB_APP_SEL_PCP else DCB_ATTR_IEEE_APP
 
 
-def _eight(numbers: list[int]) -> Eight:
+def _eight(numbers: list[int]) -> EightInts:
     first, second, third, fourth, fifth, sixth, seventh, eighth = numbers
     return first, second, third, fourth, fifth, sixth, seventh, eighth
 

@@ -11,26 +11,26 @@ GUID_BITS = 64
 _QUARTER_BITS = 16
 
 
-def unpacked(layout: struct.Struct, value: bytes | memoryview, what: str) -> tuple[int, ...]:
+def unpack_exact(layout: struct.Struct, value: bytes | memoryview, label: str) -> tuple[int, ...]:
     """The numbers of a struct; MalformedError, naming `what` (the header's name for it), at any other length."""
     if len(value) != layout.size:
-        msg = f"{what} of {len(value)} bytes, where {layout.size} were due"
+        msg = f"{label} of {len(value)} bytes, where {layout.size} were due"
         raise MalformedError(msg)
     return layout.unpack(value)
 
 
-def number(layout: struct.Struct, value: bytes | memoryview | None, what: str, default: int = 0) -> int:
+def unpack_number(layout: struct.Struct, value: bytes | memoryview | None, label: str, default: int = 0) -> int:
     """The one number of an attribute, `default` where it is absent; raises as `unpacked`."""
-    return default if value is None else unpacked(layout, value, what)[0]
+    return default if value is None else unpack_exact(layout, value, label)[0]
 
 
-def guid_text(guid: int) -> str:
+def format_guid(guid: int) -> str:
     """A GUID as /sys/class/infiniband writes it: 0011:2233:4455:6677."""
     digits = f"{guid:016x}"
     return ":".join(digits[at : at + 4] for at in range(0, GUID_BITS // 4, _QUARTER_BITS // 4))
 
 
-def guid_number(text: str) -> int:
+def parse_guid(text: str) -> int:
     """The GUID of 16 hexadecimal digits with any colons between them; ValueError if it is none."""
     digits = text.replace(":", "")
     if len(digits) * 4 != GUID_BITS:

@@ -111,20 +111,20 @@ class Link:
 
 def list_links(sock: Socket) -> tuple[Link, ...]:
     """All interfaces of the socket's namespace."""
-    body = _INFO.pack(0, 0, 0, 0, 0) + codec.u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
+    body = _INFO.pack(0, 0, 0, 0, 0) + codec.pack_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
     return tuple(_link(reply.body) for reply in sock.dump(Message(RTM_GETLINK, 0, body)))
 
 
 def get_link(sock: Socket, name: str) -> Link:
     """One interface by name; RefusedError (ENODEV) if it is not there."""
-    body = _INFO.pack(0, 0, 0, 0, 0) + codec.string(IFLA_IFNAME, name)
+    body = _INFO.pack(0, 0, 0, 0, 0) + codec.pack_string(IFLA_IFNAME, name)
     return _link(sock.request(Message(RTM_GETLINK, 0, body))[0].body)
 
 
 def _link(body: memoryview) -> Link:
-    _, _, index, flags, _ = codec.head(_INFO, body)
-    found = codec.attributes(body, _INFO.size)
-    info = codec.attributes(found.get(IFLA_LINKINFO, b""))
+    _, _, index, flags, _ = codec.unpack_header(_INFO, body)
+    found = codec.parse_attributes(body, _INFO.size)
+    info = codec.parse_attributes(found.get(IFLA_LINKINFO, b""))
     state = codec.as_int(found.get(IFLA_OPERSTATE))
     permanent = found.get(IFLA_PERM_ADDRESS)
     return Link(
@@ -150,7 +150,7 @@ def _link(body: memoryview) -> Link:
 
 
 def _altnames(properties: memoryview | None) -> Iterator[str]:
-    for kind, value in codec.each(properties or b""):
+    for kind, value in codec.iter_attributes(properties or b""):
         if kind == IFLA_ALT_IFNAME:
             yield codec.as_text(value)
 
@@ -159,7 +159,7 @@ def _mac_text(value: bytes | memoryview) -> str:
     return bytes(value).hex(":")
 
 
-def mac_bytes(mac: str) -> bytes:
+def parse_mac(mac: str) -> bytes:
     """A MAC address as bytes; ValueError if it is none."""
     return bytes.fromhex(mac.replace(":", ""))
 
@@ -174,28 +174,28 @@ def _common(
 ) -> bytes:
     parts = []
     if name is not None:
-        parts.append(codec.string(IFLA_IFNAME, name))
+        parts.append(codec.pack_string(IFLA_IFNAME, name))
     if mtu is not None:
-        parts.append(codec.u32(IFLA_MTU, mtu))
+        parts.append(codec.pack_u32(IFLA_MTU, mtu))
     if mac is not None:
-        parts.append(codec.attribute(IFLA_ADDRESS, mac_bytes(mac)))
+        parts.append(codec.pack_attribute(IFLA_ADDRESS, parse_mac(mac)))
     if netns_fd is not None:
-        parts.append(codec.u32(IFLA_NET_NS_FD, netns_fd))
+        parts.append(codec.pack_u32(IFLA_NET_NS_FD, netns_fd))
     if group is not None:
-        parts.append(codec.u32(IFLA_GROUP, group))
+        parts.append(codec.pack_u32(IFLA_GROUP, group))
     return b"".join(parts)
 
 
 def _created(kind: str, index: int, attributes: bytes, data: bytes = b"") -> Message:
-    inner = [codec.attribute(IFLA_INFO_KIND, kind.encode())]
+    inner = [codec.pack_attribute(IFLA_INFO_KIND, kind.encode())]
     if data:
-        inner.append(codec.nested(IFLA_INFO_DATA, data))
-    body = _INFO.pack(0, 0, index, 0, 0) + attributes + codec.nested(IFLA_LINKINFO, *inner)
+        inner.append(codec.pack_nested(IFLA_INFO_DATA, data))
+    body = _INFO.pack(0, 0, index, 0, 0) + attributes + codec.pack_nested(IFLA_LINKINFO, *inner)
     return Message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class VethEnd:
     """One end of a veth pair: its name, namespace (None: the socket's), MTU in bytes, MAC and wanted index (0: any)."""
 
     name: str
@@ -205,11 +205,11 @@ class End:
     index: int = 0
 
 
-def create_veth(near: End, far: End) -> Message:
+def create_veth(near: VethEnd, far: VethEnd) -> Message:
     """Make a veth pair, each end straight in its namespace."""
     peer = _INFO.pack(0, 0, far.index, 0, 0) + _common(far.name, mtu=far.mtu, mac=far.mac, netns_fd=far.netns_fd)
     attributes = _common(near.name, mtu=near.mtu, mac=near.mac, netns_fd=near.netns_fd)
-    return _created("veth", near.index, attributes, codec.attribute(VETH_INFO_PEER | codec.NLA_F_NESTED, peer))
+    return _created("veth", near.index, attributes, codec.pack_attribute(VETH_INFO_PEER | codec.NLA_F_NESTED, peer))
 
 
 def create_macvlan(  # noqa: PLR0913 - what one macvlan is made of
@@ -223,8 +223,10 @@ def create_macvlan(  # noqa: PLR0913 - what one macvlan is made of
     mtu: int | None = None,
 ) -> Message:
     """Make a macvlan in bridge mode on `parent_index`, straight in a namespace."""
-    attributes = _common(name, netns_fd=netns_fd, group=group, mac=mac, mtu=mtu) + codec.u32(IFLA_LINK, parent_index)
-    return _created("macvlan", index, attributes, codec.u32(IFLA_MACVLAN_MODE, MACVLAN_MODE_BRIDGE))
+    attributes = _common(name, netns_fd=netns_fd, group=group, mac=mac, mtu=mtu) + codec.pack_u32(
+        IFLA_LINK, parent_index
+    )
+    return _created("macvlan", index, attributes, codec.pack_u32(IFLA_MACVLAN_MODE, MACVLAN_MODE_BRIDGE))
 
 
 def create_bridge(name: str, *, mtu: int | None = None, mac: str | None = None) -> Message:
@@ -250,13 +252,13 @@ def set_link(  # noqa: PLR0913 - everything that can be set at once
     parts = [_INFO.pack(0, 0, index, IFF_UP if up else 0, change)]
     parts.append(_common(name, mtu=mtu, mac=mac, netns_fd=netns_fd, group=group))
     if master is not None:
-        parts.append(codec.u32(IFLA_MASTER, master))
+        parts.append(codec.pack_u32(IFLA_MASTER, master))
     if new_index is not None:
-        parts.append(codec.u32(IFLA_NEW_IFINDEX, new_index))
+        parts.append(codec.pack_u32(IFLA_NEW_IFINDEX, new_index))
     if ipv4_conf:
-        values = [codec.u32(IPV4_DEVCONF[key], value) for key, value in ipv4_conf.items()]
-        inet = codec.nested(socket.AF_INET, codec.nested(IFLA_INET_CONF, *values))
-        parts.append(codec.nested(IFLA_AF_SPEC, inet))
+        values = [codec.pack_u32(IPV4_DEVCONF[key], value) for key, value in ipv4_conf.items()]
+        inet = codec.pack_nested(socket.AF_INET, codec.pack_nested(IFLA_INET_CONF, *values))
+        parts.append(codec.pack_nested(IFLA_AF_SPEC, inet))
     return Message(RTM_NEWLINK, 0, b"".join(parts))
 
 
@@ -270,16 +272,16 @@ def delete_group(group: int) -> Message:
 
     The kernel refuses group 0 (EPERM), where every interface is that nobody put elsewhere.
     """
-    return Message(RTM_DELLINK, 0, _INFO.pack(0, 0, 0, 0, 0) + codec.u32(IFLA_GROUP, group))
+    return Message(RTM_DELLINK, 0, _INFO.pack(0, 0, 0, 0, 0) + codec.pack_u32(IFLA_GROUP, group))
 
 
 def add_altname(index: int, name: str) -> Message:
     """Give an interface one more name."""
-    inner = codec.nested(IFLA_PROP_LIST, codec.string(IFLA_ALT_IFNAME, name))
+    inner = codec.pack_nested(IFLA_PROP_LIST, codec.pack_string(IFLA_ALT_IFNAME, name))
     return Message(RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL, _INFO.pack(0, 0, index, 0, 0) + inner)
 
 
 def delete_altname(index: int, name: str) -> Message:
     """Take one of its further names from an interface."""
-    inner = codec.nested(IFLA_PROP_LIST, codec.string(IFLA_ALT_IFNAME, name))
+    inner = codec.pack_nested(IFLA_PROP_LIST, codec.pack_string(IFLA_ALT_IFNAME, name))
     return Message(RTM_DELLINKPROP, 0, _INFO.pack(0, 0, index, 0, 0) + inner)

@@ -9,9 +9,9 @@ from errno import ENOENT
 from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
-from trackbed.kernel.netlink.addresses import packed
+from trackbed.kernel.netlink.addresses import pack_address
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_REPLACE, Message
-from trackbed.kernel.netlink.links import mac_bytes
+from trackbed.kernel.netlink.links import parse_mac
 from trackbed.kernel.netlink.sockets import BatchError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def list_neighbours(sock: Socket, family: int = 0) -> tuple[Neighbour, ...]:
 
 
 def _neighbour(body: memoryview) -> Neighbour:
-    family, index, state, flags, _ = codec.head(_INFO, body)
-    found = codec.attributes(body, _INFO.size)
+    family, index, state, flags, _ = codec.unpack_header(_INFO, body)
+    found = codec.parse_attributes(body, _INFO.size)
     address = int.from_bytes(found.get(NDA_DST, b""), "big")
     return Neighbour(index, family, address, bytes(found.get(NDA_LLADDR, b"")).hex(":"), state, flags)
 
@@ -56,17 +56,17 @@ def set_neighbour(entry: Neighbour) -> Message:
     """Put an entry into the table, or replace it."""
     parts = [
         _INFO.pack(entry.family, entry.index, entry.state, entry.flags, 0),
-        codec.attribute(NDA_DST, packed(entry.family, entry.address)),
+        codec.pack_attribute(NDA_DST, pack_address(entry.family, entry.address)),
     ]
     if entry.mac:
-        parts.append(codec.attribute(NDA_LLADDR, mac_bytes(entry.mac)))
+        parts.append(codec.pack_attribute(NDA_LLADDR, parse_mac(entry.mac)))
     return Message(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, b"".join(parts))
 
 
 def delete_neighbour(entry: Neighbour) -> Message:
     """Forget an entry."""
     head = _INFO.pack(entry.family, entry.index, 0, 0, 0)
-    return Message(RTM_DELNEIGH, 0, head + codec.attribute(NDA_DST, packed(entry.family, entry.address)))
+    return Message(RTM_DELNEIGH, 0, head + codec.pack_attribute(NDA_DST, pack_address(entry.family, entry.address)))
 
 
 def flush_neighbours(sock: Socket, index: int) -> None:

@@ -53,7 +53,7 @@ def unshare() -> None:
 
 
 @contextmanager
-def entered(netns: Path | int | None) -> Iterator[None]:
+def enter_netns(netns: Path | int | None) -> Iterator[None]:
     """Be in a network namespace (path or descriptor; None: stay); only the calling thread moves, and it comes back.
 
     The block must neither await nor change threads. Raises OSError, with the thread where it was and the block not run:
@@ -89,12 +89,12 @@ def _go_home(home: int) -> None:
         raise NamespaceLostError(msg) from error
 
 
-def inode(netns: Path | int) -> int:
+def read_inode(netns: Path | int) -> int:
     """The number that names a network namespace while it lives."""
     return os.fstat(netns).st_ino if isinstance(netns, int) else netns.stat().st_ino
 
 
-def new(path: Path) -> None:
+def create(path: Path) -> None:
     """Make a network namespace and pin it at `path` by a bind mount, as `ip netns add` does.
 
     Raises OSError: EPERM without CAP_SYS_ADMIN over the mount namespace, EEXIST if `path` is there.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
-from trackbed.kernel.netlink.exact import U8, U32, U64, guid_text, number
+from trackbed.kernel.netlink.exact import U8, U32, U64, format_guid, unpack_number
 
 if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
@@ -55,7 +55,7 @@ PHYSICAL_STATES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class RdmaDevice:
     """One RDMA device; GUIDs as sysfs writes them, `firmware` and `protocol` empty where the driver names none."""
 
     index: int
@@ -69,7 +69,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class RdmaPort:
     """One port of a device: a link, as rdma(8) calls it."""
 
     device_index: int
@@ -85,7 +85,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Verbs:
+class VerbsDevice:
     """The character device by which programs use an RDMA device: its name under /dev/infiniband, its number."""
 
     name: str
@@ -99,23 +99,23 @@ def _message(command: int, *attributes: bytes) -> Message:
 
 
 def _index(index: int) -> bytes:
-    return codec.u32(RDMA_NLDEV_ATTR_DEV_INDEX, index)
+    return codec.pack_u32(RDMA_NLDEV_ATTR_DEV_INDEX, index)
 
 
-def ask_netns_mode() -> Message:
+def build_netns_mode_request() -> Message:
     """The request behind `get_netns_mode`."""
     return _message(RDMA_NLDEV_CMD_SYS_GET)
 
 
 def get_netns_mode(sock: Socket) -> NetnsMode:
     """Whether devices are shared among namespaces or exclusive to one."""
-    return netns_mode(_only(sock, ask_netns_mode()))
+    return parse_netns_mode(_only(sock, build_netns_mode_request()))
 
 
-def netns_mode(body: bytes | memoryview) -> NetnsMode:
+def parse_netns_mode(body: bytes | memoryview) -> NetnsMode:
     """The mode in an answer; MalformedError where it is none that we know."""
-    value = codec.attributes(body).get(RDMA_NLDEV_SYS_ATTR_NETNS_MODE)
-    mode = number(U8, value, "RDMA_NLDEV_SYS_ATTR_NETNS_MODE", len(_MODES))
+    value = codec.parse_attributes(body).get(RDMA_NLDEV_SYS_ATTR_NETNS_MODE)
+    mode = unpack_number(U8, value, "RDMA_NLDEV_SYS_ATTR_NETNS_MODE", len(_MODES))
     if mode >= len(_MODES):
         told = "none" if value is None else str(mode)
         msg = f"RDMA_NLDEV_SYS_ATTR_NETNS_MODE is {told}, where 0 (exclusive) or 1 (shared) was due"
@@ -125,23 +125,23 @@ def netns_mode(body: bytes | memoryview) -> NetnsMode:
 
 def set_netns_mode(mode: NetnsMode) -> Message:
     """Change the mode; the kernel refuses (EBUSY) while any namespace but the first is there."""
-    return _message(RDMA_NLDEV_CMD_SYS_SET, codec.u8(RDMA_NLDEV_SYS_ATTR_NETNS_MODE, _MODES.index(mode)))
+    return _message(RDMA_NLDEV_CMD_SYS_SET, codec.pack_u8(RDMA_NLDEV_SYS_ATTR_NETNS_MODE, _MODES.index(mode)))
 
 
-def ask_devices() -> Message:
+def build_device_dump() -> Message:
     """The dump behind `list_devices`."""
     return _message(RDMA_NLDEV_CMD_GET)
 
 
-def list_devices(sock: Socket) -> tuple[Device, ...]:
+def list_devices(sock: Socket) -> tuple[RdmaDevice, ...]:
     """All devices that the socket's namespace sees."""
-    return tuple(device(reply.body) for reply in sock.dump(ask_devices()))
+    return tuple(parse_device(reply.body) for reply in sock.dump(build_device_dump()))
 
 
-def device(body: bytes | memoryview) -> Device:
+def parse_device(body: bytes | memoryview) -> RdmaDevice:
     """The device in an answer to RDMA_NLDEV_CMD_GET (fill_dev_info of drivers/infiniband/core/nldev.c)."""
-    found = codec.attributes(body)
-    return Device(
+    found = codec.parse_attributes(body)
+    return RdmaDevice(
         index=_due(found, RDMA_NLDEV_ATTR_DEV_INDEX, "RDMA_NLDEV_ATTR_DEV_INDEX"),
         name=_name(found),
         ports=_due(found, RDMA_NLDEV_ATTR_PORT_INDEX, "RDMA_NLDEV_ATTR_PORT_INDEX"),
@@ -152,72 +152,78 @@ def device(body: bytes | memoryview) -> Device:
     )
 
 
-def ask_port(device_index: int, port: int) -> Message:
+def build_port_request(device_index: int, port: int) -> Message:
     """The request for one port (from 1) behind `list_ports`."""
-    return _message(RDMA_NLDEV_CMD_PORT_GET, _index(device_index), codec.u32(RDMA_NLDEV_ATTR_PORT_INDEX, port))
+    return _message(RDMA_NLDEV_CMD_PORT_GET, _index(device_index), codec.pack_u32(RDMA_NLDEV_ATTR_PORT_INDEX, port))
 
 
-def list_ports(sock: Socket, of: Device) -> tuple[Port, ...]:
+def list_ports(sock: Socket, device: RdmaDevice) -> tuple[RdmaPort, ...]:
     """All ports of a device; RefusedError (EINVAL) if it is gone."""
-    return tuple(port(_only(sock, ask_port(of.index, number_))) for number_ in range(1, of.ports + 1))
-
-
-def port(body: bytes | memoryview) -> Port:
-    """The port in an answer to RDMA_NLDEV_CMD_PORT_GET (fill_port_info of drivers/infiniband/core/nldev.c)."""
-    found = codec.attributes(body)
-    netdev = found.get(RDMA_NLDEV_ATTR_NDEV_INDEX)
-    return Port(
-        device_index=_due(found, RDMA_NLDEV_ATTR_DEV_INDEX, "RDMA_NLDEV_ATTR_DEV_INDEX"),
-        device=_name(found),
-        number=_due(found, RDMA_NLDEV_ATTR_PORT_INDEX, "RDMA_NLDEV_ATTR_PORT_INDEX"),
-        state=_word(PORT_STATES, number(U8, found.get(RDMA_NLDEV_ATTR_PORT_STATE), "RDMA_NLDEV_ATTR_PORT_STATE")),
-        physical_state=_word(
-            PHYSICAL_STATES,
-            number(U8, found.get(RDMA_NLDEV_ATTR_PORT_PHYS_STATE), "RDMA_NLDEV_ATTR_PORT_PHYS_STATE"),
-        ),
-        netdev=codec.as_text(found.get(RDMA_NLDEV_ATTR_NDEV_NAME)) or None,
-        netdev_index=None if netdev is None else number(U32, netdev, "RDMA_NLDEV_ATTR_NDEV_INDEX"),
+    return tuple(
+        parse_port(_only(sock, build_port_request(device.index, number_))) for number_ in range(1, device.ports + 1)
     )
 
 
-def ask_verbs(index: int) -> Message:
+def parse_port(body: bytes | memoryview) -> RdmaPort:
+    """The port in an answer to RDMA_NLDEV_CMD_PORT_GET (fill_port_info of drivers/infiniband/core/nldev.c)."""
+    found = codec.parse_attributes(body)
+    netdev = found.get(RDMA_NLDEV_ATTR_NDEV_INDEX)
+    return RdmaPort(
+        device_index=_due(found, RDMA_NLDEV_ATTR_DEV_INDEX, "RDMA_NLDEV_ATTR_DEV_INDEX"),
+        device=_name(found),
+        number=_due(found, RDMA_NLDEV_ATTR_PORT_INDEX, "RDMA_NLDEV_ATTR_PORT_INDEX"),
+        state=_word(
+            PORT_STATES, unpack_number(U8, found.get(RDMA_NLDEV_ATTR_PORT_STATE), "RDMA_NLDEV_ATTR_PORT_STATE")
+        ),
+        physical_state=_word(
+            PHYSICAL_STATES,
+            unpack_number(U8, found.get(RDMA_NLDEV_ATTR_PORT_PHYS_STATE), "RDMA_NLDEV_ATTR_PORT_PHYS_STATE"),
+        ),
+        netdev=codec.as_text(found.get(RDMA_NLDEV_ATTR_NDEV_NAME)) or None,
+        netdev_index=None if netdev is None else unpack_number(U32, netdev, "RDMA_NLDEV_ATTR_NDEV_INDEX"),
+    )
+
+
+def build_verbs_request(index: int) -> Message:
     """The request behind `get_verbs`."""
-    return _message(RDMA_NLDEV_CMD_GET_CHARDEV, _index(index), codec.string(RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs"))
+    return _message(
+        RDMA_NLDEV_CMD_GET_CHARDEV, _index(index), codec.pack_string(RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs")
+    )
 
 
-def get_verbs(sock: Socket, of: Device) -> Verbs:
+def get_verbs(sock: Socket, device: RdmaDevice) -> VerbsDevice:
     """The file of a device for programs; RefusedError (ENOENT) where ib_uverbs is not loaded."""
-    return verbs(_only(sock, ask_verbs(of.index)))
+    return parse_verbs(_only(sock, build_verbs_request(device.index)))
 
 
-def verbs(body: bytes | memoryview) -> Verbs:
+def parse_verbs(body: bytes | memoryview) -> VerbsDevice:
     """The file in an answer to RDMA_NLDEV_CMD_GET_CHARDEV; its number is in huge_encode_dev of linux/kdev_t.h."""
-    found = codec.attributes(body)
+    found = codec.parse_attributes(body)
     name = codec.as_text(found.get(RDMA_NLDEV_ATTR_CHARDEV_NAME))
     if not name:
         msg = "an answer without RDMA_NLDEV_ATTR_CHARDEV_NAME"
         raise MalformedError(msg)
-    device_number = number(U64, found.get(RDMA_NLDEV_ATTR_CHARDEV), "RDMA_NLDEV_ATTR_CHARDEV")
-    return Verbs(name, os.major(device_number), os.minor(device_number))
+    device_number = unpack_number(U64, found.get(RDMA_NLDEV_ATTR_CHARDEV), "RDMA_NLDEV_ATTR_CHARDEV")
+    return VerbsDevice(name, os.major(device_number), os.minor(device_number))
 
 
 def rename_device(index: int, name: str) -> Message:
     """Give a device another name; at most 63 bytes (IB_DEVICE_NAME_MAX with its NUL)."""
-    return _message(RDMA_NLDEV_CMD_SET, _index(index), codec.string(RDMA_NLDEV_ATTR_DEV_NAME, name))
+    return _message(RDMA_NLDEV_CMD_SET, _index(index), codec.pack_string(RDMA_NLDEV_ATTR_DEV_NAME, name))
 
 
 def move_device(index: int, netns_fd: int) -> Message:
     """Move a device into a namespace; only in exclusive mode, and only where the driver can (rxe: EOPNOTSUPP)."""
-    return _message(RDMA_NLDEV_CMD_SET, _index(index), codec.u32(RDMA_NLDEV_NET_NS_FD, netns_fd))
+    return _message(RDMA_NLDEV_CMD_SET, _index(index), codec.pack_u32(RDMA_NLDEV_NET_NS_FD, netns_fd))
 
 
 def create_link(name: str, netdev: str, kind: str = "rxe") -> Message:
     """Make a software device (rxe, siw) on an interface of the socket's namespace."""
     return _message(
         RDMA_NLDEV_CMD_NEWLINK,
-        codec.string(RDMA_NLDEV_ATTR_DEV_NAME, name),
-        codec.string(RDMA_NLDEV_ATTR_LINK_TYPE, kind),
-        codec.string(RDMA_NLDEV_ATTR_NDEV_NAME, netdev),
+        codec.pack_string(RDMA_NLDEV_ATTR_DEV_NAME, name),
+        codec.pack_string(RDMA_NLDEV_ATTR_LINK_TYPE, kind),
+        codec.pack_string(RDMA_NLDEV_ATTR_NDEV_NAME, netdev),
     )
 
 
@@ -238,7 +244,7 @@ def _due(found: dict[int, memoryview], kind: int, what: str) -> int:
     if kind not in found:
         msg = f"an answer without {what}"
         raise MalformedError(msg)
-    return number(U32, found[kind], what)
+    return unpack_number(U32, found[kind], what)
 
 
 def _name(found: dict[int, memoryview]) -> str:
@@ -250,7 +256,7 @@ def _name(found: dict[int, memoryview]) -> str:
 
 
 def _guid(found: dict[int, memoryview], kind: int, what: str) -> str:
-    return guid_text(number(U64, found.get(kind), what))
+    return format_guid(unpack_number(U64, found.get(kind), what))
 
 
 def _word(words: tuple[str, ...], value: int) -> str:

@@ -9,9 +9,9 @@ from errno import ENOENT
 from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
-from trackbed.kernel.netlink.addresses import packed
+from trackbed.kernel.netlink.addresses import pack_address
 from trackbed.kernel.netlink.codec import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, MalformedError, Message
-from trackbed.kernel.netlink.sockets import RefusedError
+from trackbed.kernel.netlink.sockets import RequestError
 
 if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
@@ -55,12 +55,12 @@ class Route:
 def list_routes(sock: Socket, family: int = 0, table: int = 0, oif: int = 0) -> tuple[Route, ...]:
     """All routes of a family (0: both), table (0: all) and interface (0: all), local and cached ones left out."""
     found = []
-    wanted = b"".join(codec.u32(kind, value) for kind, value in ((RTA_TABLE, table), (RTA_OIF, oif)) if value)
+    wanted = b"".join(codec.pack_u32(kind, value) for kind, value in ((RTA_TABLE, table), (RTA_OIF, oif)) if value)
     for one in (family,) if family else (socket.AF_INET, socket.AF_INET6):
         body = _INFO.pack(one, 0, 0, 0, 0, 0, 0, 0, 0) + wanted
         try:
             replies = sock.dump(Message(RTM_GETROUTE, 0, body))
-        except RefusedError as error:
+        except RequestError as error:
             if table and error.errno == ENOENT:
                 continue  # the kernel has no such table, so it has no routes
             raise
@@ -70,12 +70,12 @@ def list_routes(sock: Socket, family: int = 0, table: int = 0, oif: int = 0) -> 
 
 
 def _cloned(body: memoryview) -> bool:
-    return bool(codec.head(_INFO, body)[8] & RTM_F_CLONED)
+    return bool(codec.unpack_header(_INFO, body)[8] & RTM_F_CLONED)
 
 
 def _route(body: memoryview) -> Route:
-    family, prefix, _, _, small_table, protocol, scope, kind, flags = codec.head(_INFO, body)
-    found = codec.attributes(body, _INFO.size)
+    family, prefix, _, _, small_table, protocol, scope, kind, flags = codec.unpack_header(_INFO, body)
+    found = codec.parse_attributes(body, _INFO.size)
     multipath = RTA_MULTIPATH in found
     if multipath:
         found, flags = _first_hop(found, flags)
@@ -100,8 +100,8 @@ def _route(body: memoryview) -> Route:
 def _first_hop(found: dict[int, memoryview], flags: int) -> tuple[dict[int, memoryview], int]:
     """A route with several next hops, told by its first."""
     hops = found[RTA_MULTIPATH]
-    length, hop_flags, _, index = codec.head(_HOP, hops)
-    inner = codec.attributes(hops[:length], _HOP.size)
+    length, hop_flags, _, index = codec.unpack_header(_HOP, hops)
+    inner = codec.parse_attributes(hops[:length], _HOP.size)
     oif = memoryview(struct.pack("=i", index))
     return found | inner | {RTA_OIF: oif}, flags | hop_flags
 
@@ -110,17 +110,17 @@ def _message(kind: int, flags: int, route: Route) -> Message:
     family = route.family
     small = route.table if route.table <= _HIGHEST_SMALL_TABLE else 0
     head = (family, route.prefix, 0, 0, small, route.protocol, route.scope, route.type)
-    parts = [_INFO.pack(*head, RTNH_F_ONLINK if route.onlink else 0), codec.u32(RTA_TABLE, route.table)]
+    parts = [_INFO.pack(*head, RTNH_F_ONLINK if route.onlink else 0), codec.pack_u32(RTA_TABLE, route.table)]
     if route.prefix:
-        parts.append(codec.attribute(RTA_DST, packed(family, route.dst)))
+        parts.append(codec.pack_attribute(RTA_DST, pack_address(family, route.dst)))
     if route.oif:
-        parts.append(codec.u32(RTA_OIF, route.oif))
+        parts.append(codec.pack_u32(RTA_OIF, route.oif))
     if route.gateway:
-        parts.append(codec.attribute(RTA_GATEWAY, packed(family, route.gateway)))
+        parts.append(codec.pack_attribute(RTA_GATEWAY, pack_address(family, route.gateway)))
     if route.prefsrc:
-        parts.append(codec.attribute(RTA_PREFSRC, packed(family, route.prefsrc)))
+        parts.append(codec.pack_attribute(RTA_PREFSRC, pack_address(family, route.prefsrc)))
     if route.metric:
-        parts.append(codec.u32(RTA_PRIORITY, route.metric))
+        parts.append(codec.pack_u32(RTA_PRIORITY, route.metric))
     return Message(kind, flags, b"".join(parts))
 
 
@@ -153,11 +153,11 @@ def get_route(sock: Socket, family: int, dst: int, src: int = 0, oif: int = 0) -
     bits = _BITS[family]
     tell_table = RTM_F_LOOKUP_TABLE if family == socket.AF_INET else 0  # IPv6 always does, and refuses the flag
     parts = [_INFO.pack(family, bits, bits if src else 0, 0, 0, 0, 0, 0, tell_table)]
-    parts.append(codec.attribute(RTA_DST, packed(family, dst)))
+    parts.append(codec.pack_attribute(RTA_DST, pack_address(family, dst)))
     if src:
-        parts.append(codec.attribute(RTA_SRC, packed(family, src)))
+        parts.append(codec.pack_attribute(RTA_SRC, pack_address(family, src)))
     if oif:
-        parts.append(codec.u32(RTA_OIF, oif))
+        parts.append(codec.pack_u32(RTA_OIF, oif))
     replies = sock.request(Message(RTM_GETROUTE, 0, b"".join(parts)))
     if not replies:
         msg = "the kernel found a route and did not tell which"

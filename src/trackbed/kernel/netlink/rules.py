@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
-from trackbed.kernel.netlink.addresses import packed
+from trackbed.kernel.netlink.addresses import pack_address
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _INFO = struct.Struct("=BBBBBBBBI")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PolicyRule:
     """One rule: what it matches, and the table it looks up (`action` 1)."""
 
     family: int
@@ -46,7 +46,7 @@ class Rule:
     """The bits of the packet's mark that must equal `fwmark`; all of them and 0 match any mark."""
 
 
-def list_rules(sock: Socket, family: int = 0) -> tuple[Rule, ...]:
+def list_rules(sock: Socket, family: int = 0) -> tuple[PolicyRule, ...]:
     """All rules of a family (0: both), in the kernel's order, that is by priority."""
     found = []
     for one in (family,) if family else (socket.AF_INET, socket.AF_INET6):
@@ -54,10 +54,10 @@ def list_rules(sock: Socket, family: int = 0) -> tuple[Rule, ...]:
     return tuple(found)
 
 
-def _rule(body: memoryview) -> Rule:
-    family, dst_prefix, src_prefix, _, small_table, _, _, action, flags = codec.head(_INFO, body)
-    found = codec.attributes(body, _INFO.size)
-    return Rule(
+def _rule(body: memoryview) -> PolicyRule:
+    family, dst_prefix, src_prefix, _, small_table, _, _, action, flags = codec.unpack_header(_INFO, body)
+    found = codec.parse_attributes(body, _INFO.size)
+    return PolicyRule(
         family=family,
         priority=codec.as_int(found.get(FRA_PRIORITY)),
         table=codec.as_int(found.get(FRA_TABLE), small_table),
@@ -75,32 +75,32 @@ def _rule(body: memoryview) -> Rule:
     )
 
 
-def _message(kind: int, flags: int, rule: Rule) -> Message:
+def _message(kind: int, flags: int, rule: PolicyRule) -> Message:
     family = rule.family
     small = rule.table if rule.table <= _HIGHEST_SMALL_TABLE else 0
     head = (family, rule.dst_prefix, rule.src_prefix, 0, small, 0, 0, rule.action)
     parts = [_INFO.pack(*head, FIB_RULE_INVERT if rule.invert else 0)]
-    parts += [codec.u32(FRA_TABLE, rule.table), codec.u32(FRA_PRIORITY, rule.priority)]
+    parts += [codec.pack_u32(FRA_TABLE, rule.table), codec.pack_u32(FRA_PRIORITY, rule.priority)]
     if rule.src_prefix:
-        parts.append(codec.attribute(FRA_SRC, packed(family, rule.src)))
+        parts.append(codec.pack_attribute(FRA_SRC, pack_address(family, rule.src)))
     if rule.dst_prefix:
-        parts.append(codec.attribute(FRA_DST, packed(family, rule.dst)))
+        parts.append(codec.pack_attribute(FRA_DST, pack_address(family, rule.dst)))
     if rule.protocol:
-        parts.append(codec.u8(FRA_PROTOCOL, rule.protocol))
+        parts.append(codec.pack_u8(FRA_PROTOCOL, rule.protocol))
     if rule.iif:
-        parts.append(codec.string(FRA_IIFNAME, rule.iif))
+        parts.append(codec.pack_string(FRA_IIFNAME, rule.iif))
     if rule.oif:
-        parts.append(codec.string(FRA_OIFNAME, rule.oif))
+        parts.append(codec.pack_string(FRA_OIFNAME, rule.oif))
     if rule.fwmark or rule.fwmask != _ALL_BITS:
-        parts += [codec.u32(FRA_FWMARK, rule.fwmark), codec.u32(FRA_FWMASK, rule.fwmask)]
+        parts += [codec.pack_u32(FRA_FWMARK, rule.fwmark), codec.pack_u32(FRA_FWMASK, rule.fwmask)]
     return Message(kind, flags, b"".join(parts))
 
 
-def add_rule(rule: Rule) -> Message:
+def add_rule(rule: PolicyRule) -> Message:
     """Add a rule; refused (EEXIST) if the very same is there."""
     return _message(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, rule)
 
 
-def delete_rule(rule: Rule) -> Message:
+def delete_rule(rule: PolicyRule) -> Message:
     """Delete the first rule that matches in all that is given."""
     return _message(RTM_DELRULE, 0, rule)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Self
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message, NetlinkError, Received
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ _FORCED = ((32, socket.SO_SNDBUF), (33, socket.SO_RCVBUF))  # SO_SNDBUFFORCE, SO
 _ERRNO = struct.Struct("=i")
 
 
-class SilenceError(NetlinkError):
+class ReplyTimeoutError(NetlinkError):
     """The kernel did not answer in time."""
 
 
@@ -77,7 +77,7 @@ class BatchError(NetlinkError):
         super().__init__("; ".join(map(str, failures)))
 
 
-class RefusedError(NetlinkError):
+class RequestError(NetlinkError):
     """The kernel refused a request."""
 
     def __init__(self, failure: Failure) -> None:
@@ -94,7 +94,7 @@ class Socket:
         if netns is None:
             self._socket = _opened(family, timeout_seconds)
         else:
-            with entered(netns):
+            with enter_netns(netns):
                 self._socket = _opened(family, timeout_seconds)
         self._timeout_seconds = timeout_seconds
         self._sequence = 0
@@ -124,7 +124,8 @@ class Socket:
         self._sequence += len(messages)
         last = len(messages) - 1
         parts = [
-            codec.pack(m, first + number, codec.NLM_F_ACK if number == last else 0) for number, m in enumerate(messages)
+            codec.pack_message(m, first + number, codec.NLM_F_ACK if number == last else 0)
+            for number, m in enumerate(messages)
         ]
         self._socket.send(b"".join(parts))
         failures = self._acknowledged(first, self._sequence)
@@ -158,7 +159,7 @@ class Socket:
                     continue
                 failure = _failure(reply, 0)
                 if failure:
-                    raise RefusedError(failure)
+                    raise RequestError(failure)
                 return found
 
     def dump(self, message: Message) -> list[Received]:
@@ -183,13 +184,13 @@ class Socket:
                 if reply.type in {codec.NLMSG_DONE, codec.NLMSG_ERROR}:
                     failure = _failure(reply, 0)
                     if failure:
-                        raise RefusedError(failure)
+                        raise RequestError(failure)
                     return found, whole
                 found.append(reply)
 
     def _next(self, message: Message, flags: int) -> int:
         self._sequence += 1
-        self._socket.send(codec.pack(message, self._sequence, flags))
+        self._socket.send(codec.pack_message(message, self._sequence, flags))
         return self._sequence
 
     def _silence(self) -> str:
@@ -201,11 +202,11 @@ class Socket:
     def _receive(self, deadline: float) -> list[Received]:
         """The messages of the next datagram; none if it is not the kernel's."""
         if time.monotonic() > deadline:  # meanwhile only something else came
-            raise SilenceError(self._silence())
+            raise ReplyTimeoutError(self._silence())
         try:
             raw, _, flags, sender = self._socket.recvmsg(_RECEIVE_BYTES)
         except TimeoutError as error:
-            raise SilenceError(self._silence()) from error
+            raise ReplyTimeoutError(self._silence()) from error
         except OSError as error:
             if error.errno == errno_.ENOBUFS:
                 self._drain()
@@ -217,7 +218,7 @@ class Socket:
         if flags & socket.MSG_TRUNC:
             msg = f"an answer of more than {_RECEIVE_BYTES} bytes"
             raise MalformedError(msg)
-        return list(codec.messages(raw)) if sender[0] == 0 else []
+        return list(codec.parse_messages(raw)) if sender[0] == 0 else []
 
     def _drain(self) -> None:
         """Empty the buffer: once it ran over, the kernel drops every answer until that has happened."""
@@ -257,16 +258,16 @@ def _failure(reply: Received, index: int) -> Failure | None:
         at = 4 if reply.type == codec.NLMSG_DONE else 4 + codec.HEADER.size
         if not reply.flags & _CAPPED and reply.type == codec.NLMSG_ERROR:
             at = 4 + (codec.as_int(reply.body[4:8]) + 3 & ~3)
-        text = codec.as_text(codec.attributes(reply.body, at).get(_NLMSGERR_ATTR_MSG))
+        text = codec.as_text(codec.parse_attributes(reply.body, at).get(_NLMSGERR_ATTR_MSG))
     return Failure(index, -number, text)
 
 
-def link_announcements(netns: Path | int | None = None) -> socket.socket:
+def open_link_monitor(netns: Path | int | None = None) -> socket.socket:
     """A socket that hears of every change of an interface in a namespace (rtnetlink(7), RTMGRP_LINK); it never blocks.
 
     Raises OSError: there is no such namespace, or no memory. Reading raises OSError (ENOBUFS) where some were lost.
     """
-    with entered(netns):
+    with enter_netns(netns):
         listening = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, NETLINK_ROUTE)
     listening.bind((0, _RTMGRP_LINK))
     return listening

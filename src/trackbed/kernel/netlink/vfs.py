@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
-from trackbed.kernel.netlink.exact import U32, guid_number, guid_text, number, unpacked
-from trackbed.kernel.netlink.links import IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_IFNAME, RTM_GETLINK, RTM_NEWLINK, mac_bytes
+from trackbed.kernel.netlink.exact import U32, format_guid, parse_guid, unpack_exact, unpack_number
+from trackbed.kernel.netlink.links import IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_IFNAME, RTM_GETLINK, RTM_NEWLINK, parse_mac
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ class Vf:
 
 
 @dataclass(frozen=True, slots=True)
-class Vlan:
+class VfVlan:
     """The VLAN a VF is held in: 0 to 4095 (0: none), priority 0 to 7, and ETH_P_8021AD in place of 802.1Q."""
 
     id: int
@@ -84,11 +84,11 @@ class Vlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VfChange:
     """What to set of a VF; None leaves a setting alone."""
 
     mac: str | None = None
-    vlan: Vlan | None = None
+    vlan: VfVlan | None = None
     spoof_check: bool | None = None
     link_state: LinkState | None = None
     trust: bool | None = None
@@ -99,37 +99,37 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Vfs:
+class VfListing:
     """The VFs of an interface: how many the device has, and those that the driver tells of."""
 
     count: int
     vfs: tuple[Vf, ...]
 
 
-def ask_vfs(name: str) -> Message:
+def build_vfs_request(name: str) -> Message:
     """The request behind `get_vfs`."""
-    mask = codec.u32(IFLA_EXT_MASK, RTEXT_FILTER_VF | RTEXT_FILTER_SKIP_STATS)
-    return Message(RTM_GETLINK, 0, _INFO.pack(0, 0, 0, 0, 0) + mask + codec.string(IFLA_IFNAME, name))
+    mask = codec.pack_u32(IFLA_EXT_MASK, RTEXT_FILTER_VF | RTEXT_FILTER_SKIP_STATS)
+    return Message(RTM_GETLINK, 0, _INFO.pack(0, 0, 0, 0, 0) + mask + codec.pack_string(IFLA_IFNAME, name))
 
 
-def get_vfs(sock: Socket, name: str) -> Vfs:
+def get_vfs(sock: Socket, name: str) -> VfListing:
     """The VFs of an interface, none if it is no PF; RefusedError (ENODEV) if it is not there."""
-    replies = sock.request(ask_vfs(name))
+    replies = sock.request(build_vfs_request(name))
     if len(replies) != 1:
         msg = f"{len(replies)} answers to a request for one interface"
         raise MalformedError(msg)
-    return vfs(replies[0].body)
+    return parse_vfs(replies[0].body)
 
 
-def vfs(body: bytes | memoryview) -> Vfs:
+def parse_vfs(body: bytes | memoryview) -> VfListing:
     """The VFs in an answer to RTM_GETLINK (rtnl_fill_vf of net/core/rtnetlink.c)."""
-    codec.head(_INFO, body)
-    found = codec.attributes(body, _INFO.size)
+    codec.unpack_header(_INFO, body)
+    found = codec.parse_attributes(body, _INFO.size)
     mac_length = len(found.get(IFLA_ADDRESS, b""))
-    listed = codec.each(found.get(IFLA_VFINFO_LIST, b""))
-    entries = tuple(_vf(codec.attributes(value), mac_length) for kind, value in listed if kind == IFLA_VF_INFO)
-    count = number(U32, found.get(IFLA_NUM_VF), "IFLA_NUM_VF", len(entries))
-    return Vfs(count, entries)
+    listed = codec.iter_attributes(found.get(IFLA_VFINFO_LIST, b""))
+    entries = tuple(_vf(codec.parse_attributes(value), mac_length) for kind, value in listed if kind == IFLA_VF_INFO)
+    count = unpack_number(U32, found.get(IFLA_NUM_VF), "IFLA_NUM_VF", len(entries))
+    return VfListing(count, entries)
 
 
 def _vf(found: dict[int, memoryview], mac_length: int) -> Vf:
@@ -137,7 +137,7 @@ def _vf(found: dict[int, memoryview], mac_length: int) -> Vf:
         msg = "an IFLA_VF_INFO without IFLA_VF_MAC"
         raise MalformedError(msg)
     mac = found[IFLA_VF_MAC]
-    index, *_ = unpacked(_MAC, mac, "IFLA_VF_MAC")
+    index, *_ = unpack_exact(_MAC, mac, "IFLA_VF_MAC")
     vlan = _vlan(found)
     least, most = _rates(found)
     return Vf(
@@ -156,89 +156,89 @@ def _vf(found: dict[int, memoryview], mac_length: int) -> Vf:
     )
 
 
-def _vlan(found: dict[int, memoryview]) -> Vlan:
+def _vlan(found: dict[int, memoryview]) -> VfVlan:
     """The VLAN of the list, which has its protocol; of the older attribute where the kernel sends no list."""
-    for kind, value in codec.each(found.get(IFLA_VF_VLAN_LIST, b"")):
+    for kind, value in codec.iter_attributes(found.get(IFLA_VF_VLAN_LIST, b"")):
         if kind == IFLA_VF_VLAN_INFO:
-            _, vlan, qos, _ = unpacked(_VLAN_INFO, value, "IFLA_VF_VLAN_INFO")
+            _, vlan, qos, _ = unpack_exact(_VLAN_INFO, value, "IFLA_VF_VLAN_INFO")
             protocol = int.from_bytes(value[_VLAN.size : _VLAN.size + 2], "big")
             return _told(vlan, qos, protocol)
     if IFLA_VF_VLAN in found:
-        _, vlan, qos = unpacked(_VLAN, found[IFLA_VF_VLAN], "IFLA_VF_VLAN")
+        _, vlan, qos = unpack_exact(_VLAN, found[IFLA_VF_VLAN], "IFLA_VF_VLAN")
         return _told(vlan, qos)
-    return Vlan(0)
+    return VfVlan(0)
 
 
-def _told(vlan: int, qos: int, protocol: int = ETH_P_8021Q) -> Vlan:
+def _told(vlan: int, qos: int, protocol: int = ETH_P_8021Q) -> VfVlan:
     try:
-        return Vlan(vlan, qos, protocol)
+        return VfVlan(vlan, qos, protocol)
     except ValueError as error:
         raise MalformedError(str(error)) from error
 
 
 def _rates(found: dict[int, memoryview]) -> tuple[int, int]:
     if IFLA_VF_RATE in found:
-        _, least, most = unpacked(_TRIPLE, found[IFLA_VF_RATE], "IFLA_VF_RATE")
+        _, least, most = unpack_exact(_TRIPLE, found[IFLA_VF_RATE], "IFLA_VF_RATE")
         return least, most
     if IFLA_VF_TX_RATE in found:
-        return 0, unpacked(_PAIR, found[IFLA_VF_TX_RATE], "IFLA_VF_TX_RATE")[1]
+        return 0, unpack_exact(_PAIR, found[IFLA_VF_TX_RATE], "IFLA_VF_TX_RATE")[1]
     return 0, 0
 
 
 def _switch(found: dict[int, memoryview], kind: int, what: str) -> bool | None:
     if kind not in found:
         return None
-    setting = unpacked(_PAIR, found[kind], what)[1]
+    setting = unpack_exact(_PAIR, found[kind], what)[1]
     return None if setting == _UNSET else bool(setting)
 
 
 def _link_state(found: dict[int, memoryview]) -> str:
     if IFLA_VF_LINK_STATE not in found:
         return "auto"
-    state = unpacked(_PAIR, found[IFLA_VF_LINK_STATE], "IFLA_VF_LINK_STATE")[1]
+    state = unpack_exact(_PAIR, found[IFLA_VF_LINK_STATE], "IFLA_VF_LINK_STATE")[1]
     return _LINK_STATES[state] if state < len(_LINK_STATES) else str(state)
 
 
 def _guid(found: dict[int, memoryview], kind: int, what: str) -> str | None:
-    return guid_text(unpacked(_GUID, found[kind], what)[1]) if kind in found else None
+    return format_guid(unpack_exact(_GUID, found[kind], what)[1]) if kind in found else None
 
 
-def set_vf(pf_index: int, vf: int, change: Change) -> Message:
+def set_vf(pf_index: int, vf: int, change: VfChange) -> Message:
     """Change a VF of the PF with that interface index; ValueError for a number out of range or a GUID that is none."""
-    settings = codec.attribute(IFLA_VF_INFO, b"".join(_settings(vf, change)))
-    return Message(RTM_NEWLINK, 0, _INFO.pack(0, 0, pf_index, 0, 0) + codec.attribute(IFLA_VFINFO_LIST, settings))
+    settings = codec.pack_attribute(IFLA_VF_INFO, b"".join(_settings(vf, change)))
+    return Message(RTM_NEWLINK, 0, _INFO.pack(0, 0, pf_index, 0, 0) + codec.pack_attribute(IFLA_VFINFO_LIST, settings))
 
 
-def _settings(vf: int, change: Change) -> Iterator[bytes]:
+def _settings(vf: int, change: VfChange) -> Iterator[bytes]:
     if change.mac is not None:
-        yield codec.attribute(IFLA_VF_MAC, _MAC.pack(vf, _address(change.mac)))
+        yield codec.pack_attribute(IFLA_VF_MAC, _MAC.pack(vf, _address(change.mac)))
     if change.vlan is not None:
         yield _vlan_setting(vf, change.vlan)
     if change.spoof_check is not None:
-        yield codec.attribute(IFLA_VF_SPOOFCHK, _PAIR.pack(vf, int(change.spoof_check)))
+        yield codec.pack_attribute(IFLA_VF_SPOOFCHK, _PAIR.pack(vf, int(change.spoof_check)))
     if change.link_state is not None:
-        yield codec.attribute(IFLA_VF_LINK_STATE, _PAIR.pack(vf, _LINK_STATES.index(change.link_state)))
+        yield codec.pack_attribute(IFLA_VF_LINK_STATE, _PAIR.pack(vf, _LINK_STATES.index(change.link_state)))
     if change.trust is not None:
-        yield codec.attribute(IFLA_VF_TRUST, _PAIR.pack(vf, int(change.trust)))
+        yield codec.pack_attribute(IFLA_VF_TRUST, _PAIR.pack(vf, int(change.trust)))
     if change.rates is not None:
-        yield codec.attribute(IFLA_VF_RATE, _TRIPLE.pack(vf, *_ordered(change.rates)))
+        yield codec.pack_attribute(IFLA_VF_RATE, _TRIPLE.pack(vf, *_ordered(change.rates)))
     if change.node_guid is not None:
-        yield codec.attribute(IFLA_VF_IB_NODE_GUID, _GUID.pack(vf, guid_number(change.node_guid)))
+        yield codec.pack_attribute(IFLA_VF_IB_NODE_GUID, _GUID.pack(vf, parse_guid(change.node_guid)))
     if change.port_guid is not None:
-        yield codec.attribute(IFLA_VF_IB_PORT_GUID, _GUID.pack(vf, guid_number(change.port_guid)))
+        yield codec.pack_attribute(IFLA_VF_IB_PORT_GUID, _GUID.pack(vf, parse_guid(change.port_guid)))
 
 
-def _vlan_setting(vf: int, vlan: Vlan) -> bytes:
+def _vlan_setting(vf: int, vlan: VfVlan) -> bytes:
     """The older attribute where it is enough, as ip(8) does: not every driver takes a protocol."""
     numbers = _VLAN.pack(vf, vlan.id, vlan.qos)
     if vlan.protocol == ETH_P_8021Q:
-        return codec.attribute(IFLA_VF_VLAN, numbers)
-    info = codec.attribute(IFLA_VF_VLAN_INFO, numbers + vlan.protocol.to_bytes(2, "big") + bytes(2))
-    return codec.attribute(IFLA_VF_VLAN_LIST, info)
+        return codec.pack_attribute(IFLA_VF_VLAN, numbers)
+    info = codec.pack_attribute(IFLA_VF_VLAN_INFO, numbers + vlan.protocol.to_bytes(2, "big") + bytes(2))
+    return codec.pack_attribute(IFLA_VF_VLAN_LIST, info)
 
 
 def _address(mac: str) -> bytes:
-    address = mac_bytes(mac)
+    address = parse_mac(mac)
     if len(address) > MAX_ADDR_LEN:
         msg = f"an address of {len(address)} bytes: at most {MAX_ADDR_LEN}"
         raise ValueError(msg)

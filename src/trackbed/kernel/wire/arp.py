@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Self
 
 from trackbed.kernel.wire.errors import MalformedFrame
-from trackbed.kernel.wire.opening import Netns
-from trackbed.kernel.wire.packets import Frame, mac_of, open_packets, send, until, waiting
+from trackbed.kernel.wire.netns_sockets import Netns
+from trackbed.kernel.wire.packets import Frame, open_packets, read_mac, receive_pending, receive_until, send_frame
 
 REQUEST = 1  # RFC 826: ares_op$REQUEST
 REPLY = 2  # RFC 826: ares_op$REPLY
@@ -46,7 +46,7 @@ class ArpPacket:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class AddressClaim:
     """An address that the interface with this MAC holds or is about to hold."""
 
     ifindex: int
@@ -55,7 +55,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Conflict:
+class AddressConflict:
     """Another station, `other_mac`, uses or wants the address claimed by interface `ifindex`."""
 
     ifindex: int
@@ -83,7 +83,7 @@ def parse(payload: bytes) -> ArpPacket:
     return ArpPacket(operation, sender_mac, sender, target_mac, target)
 
 
-def probe_for(claim: Claim) -> ArpPacket:
+def build_probe(claim: AddressClaim) -> ArpPacket:
     """Return the probe of RFC 5227, section 2.1: a request whose sender has no address yet, so no cache learns it."""
     return ArpPacket(REQUEST, claim.mac, 0, _NOBODY, claim.address)
 
@@ -91,7 +91,7 @@ def probe_for(claim: Claim) -> ArpPacket:
 class Prober:
     """Probes for all claims of one network namespace through one socket; see the module for its use."""
 
-    def __init__(self, netns: Netns, claims: Iterable[Claim]) -> None:
+    def __init__(self, netns: Netns, claims: Iterable[AddressClaim]) -> None:
         """Open the socket; it listens from now on.
 
         Raises:
@@ -100,7 +100,7 @@ class Prober:
         self._claims = tuple(claims)
         self._ours = frozenset(claim.mac for claim in self._claims)
         self._claimed = frozenset((claim.ifindex, claim.address) for claim in self._claims)
-        self._conflicts: set[Conflict] = set()
+        self._conflicts: set[AddressConflict] = set()
         self._packets = open_packets(netns, _ETHERTYPE)
 
     def __enter__(self) -> Self:
@@ -110,11 +110,11 @@ class Prober:
         self.close()
 
     @property
-    def conflicts(self) -> tuple[Conflict, ...]:
+    def conflicts(self) -> tuple[AddressConflict, ...]:
         """The conflicts heard of so far, in order of interface and address."""
         return tuple(sorted(self._conflicts))
 
-    def fire(self) -> tuple[tuple[Claim, OSError], ...]:
+    def send_probes(self) -> tuple[tuple[AddressClaim, OSError], ...]:
         """Send one probe for each claim, without waiting; return the claims that could not be asked about, and why.
 
         RFC 5227 asks for three probes a second or two apart: call it again while watching.
@@ -122,7 +122,7 @@ class Prober:
         unsent = []
         for claim in self._claims:
             try:
-                send(self._packets, claim.ifindex, _ETHERTYPE, _BROADCAST, pack(probe_for(claim)))
+                send_frame(self._packets, claim.ifindex, _ETHERTYPE, _BROADCAST, pack(build_probe(claim)))
             except OSError as error:
                 unsent.append((claim, error))
         return tuple(unsent)
@@ -133,12 +133,12 @@ class Prober:
 
     def receive(self) -> None:
         """Take in what has arrived, without waiting."""
-        for frame in waiting(self._packets):
+        for frame in receive_pending(self._packets):
             self._judge(frame.ifindex, frame.payload)
 
-    def collect(self, timeout_seconds: float) -> tuple[Conflict, ...]:
+    def collect(self, timeout_seconds: float) -> tuple[AddressConflict, ...]:
         """Listen for `timeout_seconds`, then return all conflicts heard of; one conflict does not end it early."""
-        for frame in until(self._packets, timeout_seconds):
+        for frame in receive_until(self._packets, timeout_seconds):
             self._judge(frame.ifindex, frame.payload)
         return self.conflicts
 
@@ -153,7 +153,7 @@ class Prober:
             return
         wanted = packet.sender or (packet.target if packet.operation == REQUEST else 0)
         if (ifindex, wanted) in self._claimed and packet.sender_mac not in self._ours:
-            self._conflicts.add(Conflict(ifindex, wanted, packet.sender_mac))
+            self._conflicts.add(AddressConflict(ifindex, wanted, packet.sender_mac))
 
 
 def resolve(
@@ -170,20 +170,20 @@ def resolve(
     """
     answers: dict[int, set[bytes]] = {target: set() for target in targets}
     with open_packets(netns, _ETHERTYPE) as packets:
-        mac = mac_of(packets, ifindex)
+        mac = read_mac(packets, ifindex)
         for target in answers:
-            send(packets, ifindex, _ETHERTYPE, _BROADCAST, pack(ArpPacket(REQUEST, mac, source, _NOBODY, target)))
+            send_frame(packets, ifindex, _ETHERTYPE, _BROADCAST, pack(ArpPacket(REQUEST, mac, source, _NOBODY, target)))
         _hear(packets, ifindex, answers, timeout_seconds)
     return {target: frozenset(macs) for target, macs in answers.items()}
 
 
 def _hear(packets: socket.socket, ifindex: int, answers: dict[int, set[bytes]], timeout_seconds: float) -> None:
     deadline = time.monotonic() + timeout_seconds
-    for frame in until(packets, timeout_seconds):
+    for frame in receive_until(packets, timeout_seconds):
         _note(frame, ifindex, answers)
         if all(answers.values()):
             break
-    for frame in until(packets, min(_SETTLE_SECONDS, deadline - time.monotonic())):
+    for frame in receive_until(packets, min(_SETTLE_SECONDS, deadline - time.monotonic())):
         _note(frame, ifindex, answers)
 
 

@@ -19,9 +19,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from trackbed.kernel.wire.addresses import socket_address
+from trackbed.kernel.wire.addresses import to_socket_address
 from trackbed.kernel.wire.errors import NotPermitted
-from trackbed.kernel.wire.opening import Netns, opened
+from trackbed.kernel.wire.netns_sockets import Netns, open_socket
 
 Outcome = Literal["answered", "silent", "too-large", "unreachable", "expired"]
 """too-large: with "do not fragment" the packet does not fit; expired: its TTL ended on the way."""
@@ -105,7 +105,7 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True)
-class Echo:
+class PingResult:
     """What became of a ping."""
 
     ping: Ping
@@ -133,7 +133,7 @@ class _Flight:
     sent_at: float = 0.0
 
 
-def ping(netns: Netns, pings: Sequence[Ping], timeout_seconds: float) -> tuple[Echo, ...]:
+def ping(netns: Netns, pings: Sequence[Ping], timeout_seconds: float) -> tuple[PingResult, ...]:
     """Send all pings from `netns` at once; ends when each has an outcome, or after `timeout_seconds`.
 
     Holds one descriptor for each ping until then.
@@ -141,7 +141,7 @@ def ping(netns: Netns, pings: Sequence[Ping], timeout_seconds: float) -> tuple[E
     Raises:
         NotPermitted: the process may open neither raw nor ping sockets.
     """
-    echoes: dict[int, Echo] = {}
+    echoes: dict[int, PingResult] = {}
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         for place, asked in enumerate(pings):
@@ -152,10 +152,12 @@ def ping(netns: Netns, pings: Sequence[Ping], timeout_seconds: float) -> tuple[E
             else:
                 selector.register(flight.socket, selectors.EVENT_READ, (place, flight))
         _watch(selector, echoes, len(pings), timeout_seconds)
-    return tuple(echoes.get(place, Echo(asked, "silent")) for place, asked in enumerate(pings))
+    return tuple(echoes.get(place, PingResult(asked, "silent")) for place, asked in enumerate(pings))
 
 
-def _watch(selector: selectors.BaseSelector, echoes: dict[int, Echo], wanted: int, timeout_seconds: float) -> None:
+def _watch(
+    selector: selectors.BaseSelector, echoes: dict[int, PingResult], wanted: int, timeout_seconds: float
+) -> None:
     deadline = time.monotonic() + timeout_seconds
     while len(echoes) < wanted and (left_seconds := deadline - time.monotonic()) > 0:
         for key, _ in selector.select(left_seconds):
@@ -170,9 +172,9 @@ def _opened(netns: Netns, asked: Ping, stack: ExitStack) -> _Flight:
     family = socket.AddressFamily(asked.family)
     protocol = _PROTOCOLS[family]
     try:
-        ours, raw = opened(netns, family, socket.SOCK_RAW, protocol.number), True
+        ours, raw = open_socket(netns, family, socket.SOCK_RAW, protocol.number), True
     except NotPermitted:
-        ours, raw = opened(netns, family, socket.SOCK_DGRAM, protocol.number), False
+        ours, raw = open_socket(netns, family, socket.SOCK_DGRAM, protocol.number), False
     stack.enter_context(ours)
     options = (*protocol.asked, (_HOP_LIMIT_OPTION[family], asked.hop_limit))
     for option, value in (*options, *(protocol.dont_fragment if asked.dont_fragment else ())):
@@ -180,14 +182,14 @@ def _opened(netns: Netns, asked: Ping, stack: ExitStack) -> _Flight:
     return _Flight(asked, protocol, ours, raw, identifier=secrets.randbelow(_IDENTIFIERS))
 
 
-def _send(flight: _Flight) -> Echo | None:
+def _send(flight: _Flight) -> PingResult | None:
     """Send it; return its outcome where this host refuses, else None."""
     asked, ours = flight.ping, flight.socket
     try:
         if asked.device:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, asked.device.encode())
-        ours.bind(socket_address(asked.family, asked.source, asked.ifindex, port=0))
-        ours.connect(socket_address(asked.family, asked.target, asked.ifindex, port=0))
+        ours.bind(to_socket_address(asked.family, asked.source, asked.ifindex, port=0))
+        ours.connect(to_socket_address(asked.family, asked.target, asked.ifindex, port=0))
     except OSError as error:
         return _refused(flight, error)
     if not flight.raw:  # the kernel chose the identifier, and shows it as the port
@@ -222,7 +224,7 @@ def _checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def _outcome(flight: _Flight) -> Echo | None:
+def _outcome(flight: _Flight) -> PingResult | None:
     """Read one reply or error; None if it is not about this ping."""
     try:
         data, ancillary, _flags, _origin = flight.socket.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
@@ -231,7 +233,7 @@ def _outcome(flight: _Flight) -> Echo | None:
     if not _is_reply(flight, data):
         return None
     rtt_ms = (time.monotonic() - flight.sent_at) * 1e3
-    return Echo(flight.ping, "answered", rtt_ms=rtt_ms, hops=_hops(flight.protocol, ancillary))
+    return PingResult(flight.ping, "answered", rtt_ms=rtt_ms, hops=_hops(flight.protocol, ancillary))
 
 
 def _is_reply(flight: _Flight, data: bytes) -> bool:
@@ -251,7 +253,7 @@ def _hops(protocol: _Protocol, ancillary: Sequence[tuple[int, int, bytes]]) -> i
     return None
 
 
-def _refused(flight: _Flight, error: OSError | None) -> Echo | None:
+def _refused(flight: _Flight, error: OSError | None) -> PingResult | None:
     """Return what the error queue says of this ping, or else `error`; None if the queue speaks of others only.
 
     Errors about pings of another size to the same target arrive here too; `error` may then be one of theirs.
@@ -262,10 +264,10 @@ def _refused(flight: _Flight, error: OSError | None) -> Echo | None:
             return echo
     if error is None or reports:
         return None
-    return Echo(flight.ping, _outcome_of(error.errno), reason=error.strerror or str(error))
+    return PingResult(flight.ping, _outcome_of(error.errno), reason=error.strerror or str(error))
 
 
-def _reports(flight: _Flight) -> Iterator[tuple[int | None, Echo]]:
+def _reports(flight: _Flight) -> Iterator[tuple[int | None, PingResult]]:
     """Empty the error queue: the identifier of each request (None: this host refused it) and its outcome."""
     while True:
         try:
@@ -277,14 +279,14 @@ def _reports(flight: _Flight) -> Iterator[tuple[int | None, Echo]]:
                 yield _report(flight, data, report)
 
 
-def _report(flight: _Flight, data: bytes, report: bytes) -> tuple[int | None, Echo]:
+def _report(flight: _Flight, data: bytes, report: bytes) -> tuple[int | None, PingResult]:
     number, origin, kind, _code, _pad, info, _data = _EXTENDED_ERROR.unpack_from(report)
     outcome: Outcome = "expired" if (origin, kind) in _EXPIRED else _outcome_of(number)
     remote = origin in (_FROM_ICMP, _FROM_ICMP6)
     start = _EXTENDED_ERROR.size + flight.protocol.address_at
     address = int.from_bytes(report[start : start + flight.protocol.address_bytes], "big")
     identifier = _HEADER.unpack_from(data)[3] if remote and len(data) >= _HEADER.size else None
-    return identifier, Echo(
+    return identifier, PingResult(
         flight.ping,
         outcome,
         mtu_bytes=info if outcome == "too-large" else None,

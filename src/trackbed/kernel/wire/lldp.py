@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from trackbed.kernel.wire.errors import MalformedFrame
-from trackbed.kernel.wire.opening import Netns
-from trackbed.kernel.wire.packets import Frame, open_packets, send, until
+from trackbed.kernel.wire.netns_sockets import Netns
+from trackbed.kernel.wire.packets import Frame, open_packets, receive_until, send_frame
 
 NEAREST_BRIDGE = bytes.fromhex("0180c200000e")  # 802.1AB, table 7-1: no bridge passes it on
 
@@ -45,11 +45,11 @@ class Advertisement:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Discovery:
     """The first frame heard on each interface; interfaces that heard none are in neither mapping."""
 
     neighbours: dict[int, Advertisement]
-    garbled: dict[int, str]
+    malformed: dict[int, str]
     """Why a frame could not be read, where none could."""
 
 
@@ -106,7 +106,7 @@ def announce(netns: Netns, advertisements: Mapping[int, Advertisement]) -> None:
     """
     with open_packets(netns, _ETHERTYPE) as packets:
         for ifindex, advertisement in advertisements.items():
-            send(packets, ifindex, _ETHERTYPE, NEAREST_BRIDGE, encode(advertisement))
+            send_frame(packets, ifindex, _ETHERTYPE, NEAREST_BRIDGE, encode(advertisement))
 
 
 def subscribe(netns: Netns, ifindexes: Collection[int]) -> socket.socket:
@@ -127,10 +127,10 @@ def subscribe(netns: Netns, ifindexes: Collection[int]) -> socket.socket:
     return packets
 
 
-def hear(packets: socket.socket, ifindexes: Collection[int], timeout_seconds: float) -> Heard:
+def collect(packets: socket.socket, ifindexes: Collection[int], timeout_seconds: float) -> Discovery:
     """Listen on a subscribed socket until each interface has heard a readable frame, at most `timeout_seconds`."""
-    heard = Heard({}, {})
-    for frame in until(packets, timeout_seconds):
+    heard = Discovery({}, {})
+    for frame in receive_until(packets, timeout_seconds):
         if frame.ifindex in ifindexes and frame.ifindex not in heard.neighbours:
             _note(frame, heard)
         if len(heard.neighbours) == len(set(ifindexes)):
@@ -138,7 +138,7 @@ def hear(packets: socket.socket, ifindexes: Collection[int], timeout_seconds: fl
     return heard
 
 
-def listen(netns: Netns, ifindexes: Collection[int], timeout_seconds: float) -> Heard:
+def listen(netns: Netns, ifindexes: Collection[int], timeout_seconds: float) -> Discovery:
     """Subscribe, hear and close.
 
     A station speaks every 30 seconds by default (802.1AB, 9.2.5.7): wait a little longer than that.
@@ -148,15 +148,15 @@ def listen(netns: Netns, ifindexes: Collection[int], timeout_seconds: float) -> 
         OSError: an interface is gone (ENODEV).
     """
     with subscribe(netns, ifindexes) as packets:
-        return hear(packets, ifindexes, timeout_seconds)
+        return collect(packets, ifindexes, timeout_seconds)
 
 
-def _note(frame: Frame, heard: Heard) -> None:
+def _note(frame: Frame, heard: Discovery) -> None:
     try:
         heard.neighbours[frame.ifindex] = decode(frame.payload)
-        heard.garbled.pop(frame.ifindex, None)
+        heard.malformed.pop(frame.ifindex, None)
     except MalformedFrame as error:
-        heard.garbled[frame.ifindex] = str(error)
+        heard.malformed[frame.ifindex] = str(error)
 
 
 def _tlv(kind: int, value: bytes) -> bytes:

@@ -22,9 +22,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import product
 
-from trackbed.kernel.wire.addresses import SocketAddress, int_of, socket_address
+from trackbed.kernel.wire.addresses import SocketAddress, parse_address, to_socket_address
 from trackbed.kernel.wire.errors import ProbeError
-from trackbed.kernel.wire.opening import Netns, opened
+from trackbed.kernel.wire.netns_sockets import Netns, open_socket
 
 INITIAL_TTL = 64
 """TTL or hop limit of every datagram sent (RFC 1700's default)."""
@@ -71,11 +71,11 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class PairResult:
     """What became of the datagram from one endpoint to another; both are labels."""
 
-    sent_from: str
-    to: str
+    source: str
+    target: str
     answered: bool
     seen_source: int | None
     """Source address that the receiver saw; None: it saw nothing. Other than the sender's: translated on the way."""
@@ -85,7 +85,7 @@ class Reach:
     """Routers on the way there."""
     rtt_us: float | None
     """Microseconds until the answer was read; other pairs' work is in it."""
-    trouble: str
+    error: str
     """What the kernel said when a socket could not be opened or a datagram not be sent; empty otherwise."""
 
 
@@ -115,7 +115,7 @@ class _Pair:
     rtt_us: float | None = None
 
 
-def measure(endpoints: Sequence[Endpoint], timeout_seconds: float) -> tuple[Reach, ...]:
+def measure(endpoints: Sequence[Endpoint], timeout_seconds: float) -> tuple[PairResult, ...]:
     """Try every ordered pair of endpoints of one family; ends when all have answered, or after `timeout_seconds`.
 
     Holds one descriptor for each endpoint. An endpoint whose address is not in its namespace spoils its own pairs only,
@@ -140,12 +140,12 @@ def _stations(endpoints: Sequence[Endpoint], stack: ExitStack) -> tuple[dict[int
 
 
 def _station(endpoint: Endpoint, stack: ExitStack) -> _Station:
-    opened_socket = stack.enter_context(opened(endpoint.netns, endpoint.family, socket.SOCK_DGRAM, 0))
+    opened_socket = stack.enter_context(open_socket(endpoint.netns, endpoint.family, socket.SOCK_DGRAM, 0))
     for option in _OPTIONS[socket.AddressFamily(endpoint.family)]:
         opened_socket.setsockopt(*option)
     where = endpoint.family, endpoint.address, endpoint.ifindex
-    opened_socket.bind(socket_address(*where, port=0))
-    return _Station(endpoint, opened_socket, socket_address(*where, port=opened_socket.getsockname()[1]))
+    opened_socket.bind(to_socket_address(*where, port=0))
+    return _Station(endpoint, opened_socket, to_socket_address(*where, port=opened_socket.getsockname()[1]))
 
 
 def _pairs(endpoints: Sequence[Endpoint], troubles: Mapping[int, str]) -> Iterator[_Pair]:
@@ -237,7 +237,7 @@ class _Exchange:
 
 
 def _note_question(pair: _Pair, family: int, ancillary: _Ancillary, origin: SocketAddress) -> None:
-    pair.seen_source = int_of(family, origin[0])
+    pair.seen_source = parse_address(family, origin[0])
     for level, kind, data in ancillary:
         if (level, kind) in _IFINDEX_AT:
             (pair.arrived_ifindex,) = _INT.unpack_from(data, _IFINDEX_AT[level, kind])
@@ -245,14 +245,14 @@ def _note_question(pair: _Pair, family: int, ancillary: _Ancillary, origin: Sock
             pair.hops = INITIAL_TTL - _INT.unpack_from(data)[0]
 
 
-def _reach(endpoints: Sequence[Endpoint], pair: _Pair) -> Reach:
-    return Reach(
-        sent_from=endpoints[pair.source].label,
-        to=endpoints[pair.target].label,
+def _reach(endpoints: Sequence[Endpoint], pair: _Pair) -> PairResult:
+    return PairResult(
+        source=endpoints[pair.source].label,
+        target=endpoints[pair.target].label,
         answered=pair.answered,
         seen_source=pair.seen_source,
         arrived_ifindex=pair.arrived_ifindex,
         hops=pair.hops,
         rtt_us=pair.rtt_us,
-        trouble=pair.trouble,
+        error=pair.trouble,
     )

@@ -16,9 +16,16 @@ from typing import NoReturn
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import Message, Received
-from trackbed.kernel.netlink.sockets import NETLINK_NETFILTER, BatchError, Failure, RefusedError, SilenceError, Socket
+from trackbed.kernel.netlink.sockets import (
+    NETLINK_NETFILTER,
+    BatchError,
+    Failure,
+    ReplyTimeoutError,
+    RequestError,
+    Socket,
+)
 from trackbed.kernel.wire.errors import NotAvailable, NotPermitted
-from trackbed.kernel.wire.opening import Netns, opened
+from trackbed.kernel.wire.netns_sockets import Netns, open_socket
 
 FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}  # NFPROTO_*
 _INET = 1
@@ -59,7 +66,7 @@ class BaseChain:
     """Rules in the chain itself. None and policy drop: nothing gets through."""
 
 
-def base_chains(netns: Netns, timeout_seconds: float) -> tuple[BaseChain, ...]:
+def list_base_chains(netns: Netns, timeout_seconds: float) -> tuple[BaseChain, ...]:
     """List all base chains of a network namespace, in the kernel's order.
 
     Raises:
@@ -69,9 +76,9 @@ def base_chains(netns: Netns, timeout_seconds: float) -> tuple[BaseChain, ...]:
     """
     try:
         with Socket(NETLINK_NETFILTER, netns=netns, timeout_seconds=timeout_seconds) as netlink:
-            rules = Counter(_chain_of(received) for received in netlink.dump(message(_GETRULE, 0)))
-            chains = tuple(netlink.dump(message(_GETCHAIN, 0)))
-    except (OSError, RefusedError) as error:
+            rules = Counter(_chain_of(received) for received in netlink.dump(build_message(_GETRULE, 0)))
+            chains = tuple(netlink.dump(build_message(_GETCHAIN, 0)))
+    except (OSError, RequestError) as error:
         _explain(error)
     return tuple(_base_chains(chains, rules))
 
@@ -83,16 +90,16 @@ def add_drop_chain(netns: Netns, table: str, chain: str, hook: str, timeout_seco
         ValueError: inet has no such hook.
         NotAvailable, NotPermitted, NetlinkError: as base_chains.
     """
-    at_hook = codec.be32(_HOOK_NUMBER, _IP_HOOKS.index(hook)) + codec.be32(_HOOK_PRIORITY, 0)
+    at_hook = codec.pack_be32(_HOOK_NUMBER, _IP_HOOKS.index(hook)) + codec.pack_be32(_HOOK_PRIORITY, 0)
     wanted = (
-        codec.string(_CHAIN_TABLE, table),
-        codec.string(_CHAIN_NAME, chain),
-        codec.nested(_CHAIN_HOOK, at_hook),
-        codec.be32(_CHAIN_POLICY, _POLICIES.index("drop")),
-        codec.string(_CHAIN_TYPE, "filter"),
+        codec.pack_string(_CHAIN_TABLE, table),
+        codec.pack_string(_CHAIN_NAME, chain),
+        codec.pack_nested(_CHAIN_HOOK, at_hook),
+        codec.pack_be32(_CHAIN_POLICY, _POLICIES.index("drop")),
+        codec.pack_string(_CHAIN_TYPE, "filter"),
     )
-    new_table = message(_NEWTABLE, _INET, codec.string(_TABLE_NAME, table), flags=codec.NLM_F_CREATE)
-    new_chain = message(_NEWCHAIN, _INET, *wanted, flags=codec.NLM_F_CREATE)
+    new_table = build_message(_NEWTABLE, _INET, codec.pack_string(_TABLE_NAME, table), flags=codec.NLM_F_CREATE)
+    new_chain = build_message(_NEWCHAIN, _INET, *wanted, flags=codec.NLM_F_CREATE)
     commit(netns, (new_table, new_chain), timeout_seconds)
 
 
@@ -103,28 +110,28 @@ def delete_table(netns: Netns, table: str, timeout_seconds: float) -> None:
         NotAvailable, NotPermitted, NetlinkError: as base_chains.
     """
     try:
-        commit(netns, (message(_DELTABLE, _INET, codec.string(_TABLE_NAME, table)),), timeout_seconds)
+        commit(netns, (build_message(_DELTABLE, _INET, codec.pack_string(_TABLE_NAME, table)),), timeout_seconds)
     except BatchError as error:
         if any(failure.errno != errno.ENOENT for failure in error.failures):
             raise
 
 
-def message(kind: int, family: int, *attributes: bytes, flags: int = 0) -> Message:
+def build_message(kind: int, family: int, *attributes: bytes, flags: int = 0) -> Message:
     """Return a message of nf_tables: NFT_MSG_*, NFPROTO_*, and its attributes."""
     return Message(_SUBSYSTEM << 8 | kind, flags, _GENERIC.pack(family, 0, 0) + b"".join(attributes))
 
 
 def _chain_of(received: Received) -> tuple[int, str, str]:
-    found = codec.attributes(received.body, _GENERIC.size)
+    found = codec.parse_attributes(received.body, _GENERIC.size)
     return received.body[0], codec.as_text(found.get(_RULE_TABLE)), codec.as_text(found.get(_RULE_CHAIN))
 
 
 def _base_chains(chains: Sequence[Received], rules: Counter[tuple[int, str, str]]) -> Iterator[BaseChain]:
     for received in chains:
-        found = codec.attributes(received.body, _GENERIC.size)
+        found = codec.parse_attributes(received.body, _GENERIC.size)
         if _CHAIN_HOOK not in found:  # only jumped to
             continue
-        at_hook = codec.attributes(found[_CHAIN_HOOK])
+        at_hook = codec.parse_attributes(found[_CHAIN_HOOK])
         family = FAMILIES.get(received.body[0], str(received.body[0]))
         table, name = codec.as_text(found.get(_CHAIN_TABLE)), codec.as_text(found.get(_CHAIN_NAME))
         yield BaseChain(
@@ -159,12 +166,14 @@ def commit(netns: Netns, messages: Sequence[Message], timeout_seconds: float) ->
     begin, end = (Message(kind, 0, _GENERIC.pack(0, 0, _SUBSYSTEM)) for kind in (_BATCH_BEGIN, _BATCH_END))
     batch = (begin, *(message._replace(flags=message.flags | codec.NLM_F_ACK) for message in messages), end)
     try:
-        with opened(netns, socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as netlink:
+        with open_socket(netns, socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as netlink:
             netlink.settimeout(timeout_seconds)
-            netlink.send(b"".join(codec.pack(message, number) for number, message in enumerate(batch)))
+            netlink.send(b"".join(codec.pack_message(message, number) for number, message in enumerate(batch)))
             _await_last(netlink, batch)
     except TimeoutError as error:
-        raise SilenceError(f"the kernel did not answer a batch for nf_tables within {timeout_seconds:g} s") from error
+        raise ReplyTimeoutError(
+            f"the kernel did not answer a batch for nf_tables within {timeout_seconds:g} s"
+        ) from error
     except (OSError, BatchError) as error:
         _explain(error)
 
@@ -172,7 +181,7 @@ def commit(netns: Netns, messages: Sequence[Message], timeout_seconds: float) ->
 def _await_last(netlink: socket.socket, batch: Sequence[Message]) -> None:
     """Return when the last message proper was done; the first refusal ends the batch: the kernel then undoes it all."""
     while True:
-        for reply in codec.messages(netlink.recv(_REPLY_BYTES)):
+        for reply in codec.parse_messages(netlink.recv(_REPLY_BYTES)):
             if reply.type != codec.NLMSG_ERROR:
                 continue
             number = -int.from_bytes(reply.body[:4], sys.byteorder, signed=True)
@@ -182,10 +191,10 @@ def _await_last(netlink: socket.socket, batch: Sequence[Message]) -> None:
                 return
 
 
-def _explain(error: OSError | RefusedError | BatchError) -> NoReturn:
+def _explain(error: OSError | RequestError | BatchError) -> NoReturn:
     """Raise what the kernel's refusal means for the caller."""
     number = error.failures[0].errno if isinstance(error, BatchError) else error.errno
-    nobody_lists = isinstance(error, RefusedError) and number == errno.EINVAL
+    nobody_lists = isinstance(error, RequestError) and number == errno.EINVAL
     if nobody_lists or number in _NOT_AVAILABLE:
         raise NotAvailable(f"this kernel has no nf_tables ({error}): its packet filter cannot be read") from error
     if number in _NOT_PERMITTED:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trackbed.kernel.wire.opening import Netns, opened
+from trackbed.kernel.wire.netns_sockets import Netns, open_socket
 
 _SIOCGIFNAME = 0x8910  # include/uapi/linux/sockios.h
 _SIOCGIFINDEX = 0x8933
@@ -39,27 +39,27 @@ def open_packets(netns: Netns, ethertype: int) -> socket.socket:
 
     Close it where a wait of 20 ms does not hurt (in an event loop: in a thread).
     """
-    return opened(netns, socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ethertype))
+    return open_socket(netns, socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ethertype))
 
 
-def name_of(packets: socket.socket, ifindex: int) -> str:
+def read_name(packets: socket.socket, ifindex: int) -> str:
     """Return the name of an interface in the namespace of the socket; OSError (ENODEV) if there is none."""
     answer = fcntl.ioctl(packets, _SIOCGIFNAME, _IFREQ.pack(b"", ifindex))
     return _IFREQ.unpack(answer)[0].rstrip(b"\0").decode()  # type: ignore[no-any-return] # struct is untyped
 
 
-def mac_of(packets: socket.socket, ifindex: int) -> bytes:
+def read_mac(packets: socket.socket, ifindex: int) -> bytes:
     """Return the MAC address of an interface, 6 bytes; OSError (ENODEV) if there is none."""
-    name = name_of(packets, ifindex).encode()
+    name = read_name(packets, ifindex).encode()
     return fcntl.ioctl(packets, _SIOCGIFHWADDR, _IFREQ.pack(name, 0))[_MAC_AT : _MAC_AT + 6]
 
 
-def send(packets: socket.socket, ifindex: int, ethertype: int, destination_mac: bytes, payload: bytes) -> None:
+def send_frame(packets: socket.socket, ifindex: int, ethertype: int, destination_mac: bytes, payload: bytes) -> None:
     """Send one frame; OSError if the interface is gone (ENODEV) or down (ENETDOWN)."""
-    packets.sendto(payload, (name_of(packets, ifindex), ethertype, 0, 0, destination_mac))
+    packets.sendto(payload, (read_name(packets, ifindex), ethertype, 0, 0, destination_mac))
 
 
-def waiting(packets: socket.socket) -> Iterator[Frame]:
+def receive_pending(packets: socket.socket) -> Iterator[Frame]:
     """Yield the frames that have arrived, without waiting; at most 1024, so that a flood cannot hold the caller."""
     for _ in range(_FRAMES_AT_ONCE):
         try:
@@ -73,15 +73,15 @@ def waiting(packets: socket.socket) -> Iterator[Frame]:
             continue
 
 
-def until(packets: socket.socket, timeout_seconds: float) -> Iterator[Frame]:
+def receive_until(packets: socket.socket, timeout_seconds: float) -> Iterator[Frame]:
     """Yield frames as they arrive until `timeout_seconds` have passed; the caller may leave earlier."""
     deadline = time.monotonic() + timeout_seconds
     arrival = select.poll()  # unlike select(), it also takes descriptors above 1023
     arrival.register(packets, select.POLLIN)
     while (left_seconds := deadline - time.monotonic()) > 0:
         if arrival.poll(math.ceil(left_seconds * 1000)):
-            yield from waiting(packets)
-    yield from waiting(packets)
+            yield from receive_pending(packets)
+    yield from receive_pending(packets)
 
 
 def _ifindex_of(packets: socket.socket, name: str) -> int:

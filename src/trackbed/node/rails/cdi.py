@@ -24,7 +24,7 @@ import msgspec
 from trackbed.cluster.stacks.access import Hca
 from trackbed.cluster.stacks.nccl import hca_variables
 from trackbed.host.atomic import replace
-from trackbed.kernel.netlink.rdma import Verbs
+from trackbed.kernel.netlink.rdma import VerbsDevice
 from trackbed.node.rails.attachment import Attachment, Key, Port
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def name(device: str) -> str:
     return f"{KIND}={device}"
 
 
-def write(folder: Path, attachment: Attachment, files: Mapping[str, Verbs], manager: Path) -> None:
+def write(folder: Path, attachment: Attachment, files: Mapping[str, VerbsDevice], manager: Path) -> None:
     """Write an attachment's specification, in place of any before. Raises OSError.
 
     `files` are the RDMA devices' own; `manager` is the RDMA CM's.
@@ -67,7 +67,7 @@ def keep(folder: Path, keys: Collection[Key]) -> None:
                 _log.warning("removed %s, which no pod is on record for", path)
 
 
-def specification(attachment: Attachment, files: Mapping[str, Verbs], *, cm: bool) -> dict[str, Any]:
+def specification(attachment: Attachment, files: Mapping[str, VerbsDevice], *, cm: bool) -> dict[str, Any]:
     """The document."""
     nodes = [{"path": f"{_DEVICES}/rdma_cm", "fileMode": _READ_WRITE}] if cm and files else []
     common = {"env": [f"{key}={value}" for key, value in _variables(attachment, files).items()], "deviceNodes": nodes}
@@ -79,19 +79,19 @@ def specification(attachment: Attachment, files: Mapping[str, Verbs], *, cm: boo
     }
 
 
-def _device(port: Port, files: Mapping[str, Verbs]) -> dict[str, Any]:
+def _device(port: Port, files: Mapping[str, VerbsDevice]) -> dict[str, Any]:
     device = port.rdma.name if port.rdma and port.rdma.name in files else ""
     env = [f"TRACKBED_RAIL{port.rail}_NETDEV={port.name}", f"TRACKBED_RAIL{port.rail}_RDMA={device}"]
     nodes = [_node(files[device])] if device else []
     return {"name": port.device, "containerEdits": {"env": env, **({"deviceNodes": nodes} if nodes else {})}}
 
 
-def _node(verbs: Verbs) -> dict[str, Any]:
+def _node(verbs: VerbsDevice) -> dict[str, Any]:
     number = {"type": "c", "major": verbs.major, "minor": verbs.minor}
     return {"path": f"{_DEVICES}/{verbs.name}", **number, "fileMode": _READ_WRITE, "permissions": "rw"}
 
 
-def _variables(attachment: Attachment, files: Mapping[str, Verbs]) -> dict[str, str]:
+def _variables(attachment: Attachment, files: Mapping[str, VerbsDevice]) -> dict[str, str]:
     """Lists over all rails; a list with a rail missing would hide that rail's trouble, so then there is none."""
     hcas = [Hca(port.rdma.name, 1, port.rail) for port in attachment.ports if port.rdma and port.rdma.name in files]
     return hca_variables(hcas) if len(hcas) == len(attachment.ports) else {}

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from trackbed.fabric.model.ranges import V4, text
-from trackbed.kernel.wire.arp import Claim, Prober
+from trackbed.kernel.wire.arp import AddressClaim, Prober
 from trackbed.kernel.wire.errors import ProbeError
 from trackbed.node.rails import pod
 from trackbed.node.rails.attachment import Attachment, Key
@@ -102,7 +102,7 @@ class Conflicts:
         loop.add_reader(prober.fileno(), self._receive, attachment, prober)
         try:
             for pause_seconds in self._pauses_seconds:
-                prober.fire()  # what cannot be sent to is gone, and so is its claim
+                prober.send_probes()  # what cannot be sent to is gone, and so is its claim
                 await asyncio.sleep(pause_seconds)
         finally:
             loop.remove_reader(prober.fileno())
@@ -120,7 +120,7 @@ class Conflicts:
 def _opened(attachment: Attachment) -> Prober | None:
     """A prober in the pod; None where it is gone or its links have no ARP."""
     claims = [
-        Claim(pod.index(port.rail), bytes.fromhex(port.mac.replace(":", "")), own.addressed.address)
+        AddressClaim(pod.index(port.rail), bytes.fromhex(port.mac.replace(":", "")), own.addressed.address)
         for port in attachment.ports
         for own in port.addresses
         if own.addressed.version == V4 and len(bytes.fromhex(port.mac.replace(":", ""))) == _ETHERNET_MAC_BYTES

@@ -20,7 +20,7 @@ from typing import Final
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.links import RTM_DELLINK
-from trackbed.kernel.netlink.sockets import Socket, link_announcements
+from trackbed.kernel.netlink.sockets import Socket, open_link_monitor
 from trackbed.node.rails import batch
 from trackbed.node.rails.batch import Step
 
@@ -44,7 +44,7 @@ class Departures:
             NetlinkError: it did not answer.
         """
         ours, theirs = socket.socketpair()  # readable for us once the thread has closed its end
-        with ours, link_announcements(netns) as announced:
+        with ours, open_link_monitor(netns) as announced:
             done = self._threads.submit(_send, Socket(netns=netns), step, theirs)
             if not _all_gone(announced, ours, set(indexes)):
                 _acknowledged(done)
@@ -72,7 +72,9 @@ def _all_gone(announced: socket.socket, ended: socket.socket, awaited: set[int])
 
 
 def _gone(datagram: bytes) -> set[int]:
-    return {_INFO.unpack_from(message.body)[0] for message in codec.messages(datagram) if message.type == RTM_DELLINK}
+    return {
+        _INFO.unpack_from(message.body)[0] for message in codec.parse_messages(datagram) if message.type == RTM_DELLINK
+    }
 
 
 def _acknowledged(done: Future[None]) -> None:

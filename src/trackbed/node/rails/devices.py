@@ -17,7 +17,7 @@ from pathlib import Path
 
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.kernel.netlink.links import Link, get_link
-from trackbed.kernel.netlink.sockets import RefusedError, Socket
+from trackbed.kernel.netlink.sockets import RequestError, Socket
 from trackbed.node.rails import hardware
 from trackbed.node.rails.attachment import PORT_ITSELF
 from trackbed.node.rails.choice import device_id
@@ -43,7 +43,7 @@ def _link(sock: Socket, netdev: str) -> Link | None:
     """One port, asked for alone: a node with many pods has many links besides."""
     try:
         return get_link(sock, netdev)
-    except RefusedError as error:
+    except RequestError as error:
         if error.errno != errno.ENODEV:
             raise
         return None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trackbed.kernel.netlink import addresses, links, routes
 from trackbed.kernel.netlink.codec import NetlinkError
-from trackbed.kernel.netlink.sockets import RefusedError, Socket
+from trackbed.kernel.netlink.sockets import RequestError, Socket
 from trackbed.node.rails import batch, hardware, pod
 from trackbed.node.rails.attachment import PORT_ITSELF, HostAddress, HostPort, HostRoute, Port
 from trackbed.node.rails.batch import Step, StepsRefusedError
@@ -103,7 +103,7 @@ def _at_home(host: Socket, port: Port, was: HostPort, sysfs: Path) -> links.Link
         raise OSError(errno.ENODEV, "it has not come back from the pod")
     try:
         return links.get_link(host, name)
-    except RefusedError:
+    except RequestError:
         own = [link for link in links.list_links(host) if link.mac == port.mac] if was.vf == PORT_ITSELF else []
         if not own:
             raise

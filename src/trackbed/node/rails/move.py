@@ -22,7 +22,7 @@ import msgspec
 from trackbed.fabric.plan.plan import Common, NodePlan, PortPlan
 from trackbed.kernel.netlink import links, vfs
 from trackbed.kernel.netlink.codec import Message
-from trackbed.kernel.netlink.sockets import RefusedError, Socket
+from trackbed.kernel.netlink.sockets import RequestError, Socket
 from trackbed.node.rails import batch, hardware, hostport, pod, rdma
 from trackbed.node.rails.attachment import PORT_ITSELF, Attachment, HostPort, Port, address_of
 from trackbed.node.rails.batch import Step, StepsRefusedError
@@ -145,7 +145,7 @@ def _link(host: Socket, port: PortPlan, vf: int, sysfs: Path) -> links.Link:
         name = hardware.interface(hardware.vf(port.netdev, vf, sysfs)) or ""
     try:
         return links.get_link(host, name)
-    except RefusedError as error:
+    except RequestError as error:
         if error.errno not in {errno.ENODEV, errno.EINVAL}:
             raise
         remedy = "another pod may have it (`trackbed agent status`); if none has, `trackbed doctor` says why"
@@ -154,7 +154,7 @@ def _link(host: Socket, port: PortPlan, vf: int, sysfs: Path) -> links.Link:
 
 def _guards(attachment: Attachment, common: Common) -> Iterator[Step]:
     """What the VFs may do; a driver that has no such switch has nothing to set. OSError: a port is not there."""
-    change = vfs.Change(trust=common.vf_trust, spoof_check=common.vf_spoof_check)
+    change = vfs.VfChange(trust=common.vf_trust, spoof_check=common.vf_spoof_check)
     for port in attachment.ports:
         if port.host and port.host.pf and common.link_type == "ethernet":
             message = vfs.set_vf(socket.if_nametoindex(port.host.pf), port.host.vf, change)

@@ -15,7 +15,7 @@ from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.plan import Addressed, Common
 from trackbed.fabric.plan.routes import MAIN_TABLE, Route, Rule, fence, rule
 from trackbed.kernel.netlink import addresses, links, routes, rules
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.attachment import Attachment, Port
 from trackbed.node.rails.batch import ABSENT, NO_ROUTE, THERE, Step
@@ -144,7 +144,7 @@ def _rule_differences(attachment: Attachment, common: Common, sock: Socket) -> I
 
 
 def _conf_differences(attachment: Attachment, there: list[Port], sandbox: Sandbox) -> Iterator[str]:
-    with entered(sandbox.fd):
+    with enter_netns(sandbox.fd):
         have = {port.rail: ipv4_conf(port.name, _conf(attachment, port)) for port in there}
     for port in there:
         for key, want in _conf(attachment, port).items():
@@ -194,11 +194,11 @@ def _route(rail: int, route: Route) -> routes.Route:
     )
 
 
-def _rule(wanted: Rule) -> rules.Rule:
+def _rule(wanted: Rule) -> rules.PolicyRule:
     to = wanted.source or wanted.unless_to
     assert to is not None  # noqa: S101 - plan.routes.Rule: exactly one of the two is given
     source, outer = wanted.source, wanted.unless_to
-    return rules.Rule(
+    return rules.PolicyRule(
         family=_FAMILY[to.version],
         priority=wanted.priority,
         table=wanted.table,

@@ -19,7 +19,7 @@ from pathlib import Path
 from trackbed.fabric.plan.plan import Common, PortPlan
 from trackbed.kernel.netlink import rdma
 from trackbed.kernel.netlink.codec import NetlinkError
-from trackbed.kernel.netlink.sockets import NETLINK_RDMA, RefusedError, Socket
+from trackbed.kernel.netlink.sockets import NETLINK_RDMA, RequestError, Socket
 from trackbed.node.rails import batch, hardware
 from trackbed.node.rails.attachment import Port, Rdma
 from trackbed.node.rails.batch import Step, StepsRefusedError
@@ -90,7 +90,7 @@ def remake(ports: Iterable[Port]) -> None:
         _log.warning("soft-RoCE could not be made again: %s", error)
 
 
-def files(ports: Iterable[Port], inside: int) -> dict[str, rdma.Verbs]:
+def files(ports: Iterable[Port], inside: int) -> dict[str, rdma.VerbsDevice]:
     """By device, the files by which programs in the namespace `inside` use them; one that has none is left out."""
     names = {port.rdma.name for port in ports if port.rdma}
     found = {}
@@ -98,7 +98,7 @@ def files(ports: Iterable[Port], inside: int) -> dict[str, rdma.Verbs]:
         with Socket(NETLINK_RDMA, netns=inside) as sock:
             for one in rdma.list_devices(sock):
                 if one.name in names:
-                    with suppress(RefusedError):
+                    with suppress(RequestError):
                         found[one.name] = rdma.get_verbs(sock, one)
     return found
 

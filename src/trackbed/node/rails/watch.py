@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from trackbed.kernel.netlink.sockets import link_announcements
+from trackbed.kernel.netlink.sockets import open_link_monitor
 
 LATEST_SECONDS = 30.0
 _BYTES = 1 << 16
@@ -25,7 +25,7 @@ class Watch(Generic[_Seen]):
     def __init__(self, look: Callable[[], _Seen], clock: Callable[[], float] = time.monotonic) -> None:
         self._look = look
         self._clock = clock
-        self._announced = link_announcements()
+        self._announced = open_link_monitor()
         self._seen = look()
         self._until = clock() + LATEST_SECONDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from trackbed.kernel.netlink.addresses import Address, add_address, delete_address
-from trackbed.kernel.netlink.links import End, create_bridge, create_veth, delete_link, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_bridge, create_veth, delete_link, set_link
 from trackbed.kernel.netlink.neighbours import delete_neighbour, list_neighbours
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route, add_route
 from trackbed.kernel.netlink.sockets import Socket
@@ -80,7 +80,7 @@ def _docker_gone(at: Place) -> None:
 
 
 def _pod_route(at: Place) -> None:
-    at.do(create_veth(End("cali0123456789a"), End("lost")))
+    at.do(create_veth(VethEnd("cali0123456789a"), VethEnd("lost")))
     cut = at.node.common.rails[at.port.rail].v4
     if cut is None:
         raise UnsuitableError("this fault needs IPv4 in the Fabric")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackbed.kernel.netlink.links import End, create_veth, delete_link, set_link
+from trackbed.kernel.netlink.links import VethEnd, create_veth, delete_link, set_link
 from trackbed.kernel.netlink.neighbours import flush_neighbours
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.fault import Fault
@@ -31,7 +31,7 @@ def _occupied_name(at: Place) -> None:
     at.do(
         set_link(port.index, up=False),
         set_link(port.index, name="rename7"),
-        create_veth(End(at.port.netdev), End("elsewhere")),
+        create_veth(VethEnd(at.port.netdev), VethEnd("elsewhere")),
     )
 
 

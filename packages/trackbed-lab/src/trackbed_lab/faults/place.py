@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from trackbed.kernel.netlink.addresses import FAMILY, Address
 from trackbed.kernel.netlink.links import get_link, list_links
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.routes import list_routes
 from trackbed.kernel.netlink.rules import list_rules
 from trackbed.kernel.netlink.sockets import Socket
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trackbed.kernel.netlink.codec import Message
     from trackbed.kernel.netlink.links import Link
     from trackbed.kernel.netlink.routes import Route
-    from trackbed.kernel.netlink.rules import Rule
+    from trackbed.kernel.netlink.rules import PolicyRule
 
 
 class UnsuitableError(Exception):
@@ -145,7 +145,7 @@ class Place:
         with Socket(netns=self.site.netns(self.node.name)) as sock:
             return list_routes(sock, self.family, table)
 
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[PolicyRule, ...]:
         """The node's rules."""
         with Socket(netns=self.site.netns(self.node.name)) as sock:
             return list_rules(sock, self.family)
@@ -171,5 +171,5 @@ def links(site: Site, name: str) -> tuple[Link, ...]:
 
 def set_sysctl(site: Site, name: str, path: str, value: str) -> None:
     """Write /proc/sys/`path` in a namespace of the lab."""
-    with entered(site.netns(name)), open(f"/proc/sys/{path}", "w", encoding="ascii") as stream:  # noqa: PTH123 - procfs
+    with enter_netns(site.netns(name)), open(f"/proc/sys/{path}", "w", encoding="ascii") as stream:  # noqa: PTH123 - procfs
         stream.write(value)

@@ -17,7 +17,7 @@ from trackbed.kernel.netlink.routes import (
     delete_route,
     replace_route,
 )
-from trackbed.kernel.netlink.rules import Rule, add_rule, delete_rule
+from trackbed.kernel.netlink.rules import PolicyRule, add_rule, delete_rule
 from trackbed.kernel.wire import nftables
 from trackbed_lab.faults.fault import Fault
 from trackbed_lab.faults.place import Place, UnsuitableError
@@ -29,7 +29,7 @@ _STRANGE = 10 << 24 | 99 << 16
 """10.99.0.0: a destination that no example plans."""
 
 
-def _ours(at: Place) -> Rule:
+def _ours(at: Place) -> PolicyRule:
     own = at.own
     for rule in at.rules():
         if (rule.src, rule.src_prefix) == (own.address, BITS[own.version]):
@@ -57,8 +57,8 @@ def _flap(at: Place) -> None:
     at.do(set_link(index, up=True))
 
 
-def _shadow(at: Place) -> Rule:
-    return Rule(at.family, _EARLY, MAIN_TABLE)
+def _shadow(at: Place) -> PolicyRule:
+    return PolicyRule(at.family, _EARLY, MAIN_TABLE)
 
 
 def _shadowed(at: Place) -> None:

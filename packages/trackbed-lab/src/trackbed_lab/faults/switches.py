@@ -11,7 +11,7 @@ from trackbed.fabric.model.ranges import BITS, Range
 from trackbed.kernel.netlink.addresses import delete_address, list_addresses
 from trackbed.kernel.netlink.links import set_link
 from trackbed.kernel.netlink.routes import RTN_BLACKHOLE, Route, delete_route, list_routes, replace_route
-from trackbed.kernel.netlink.rules import Rule, add_rule, delete_rule
+from trackbed.kernel.netlink.rules import PolicyRule, add_rule, delete_rule
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.addresses import forget
 from trackbed_lab.faults.fault import Fault
@@ -144,14 +144,14 @@ def _no_route(at: Place) -> None:
     do(at.site, at.site.spine(), *(delete_route(route) for route in gone))
 
 
-def _policy(at: Place) -> tuple[Route, Rule]:
+def _policy(at: Place) -> tuple[Route, PolicyRule]:
     """From this rail to the next one: into a table that swallows everything."""
     mine, other = (at.node.common.rails[p.rail].v4 for p in (at.port, at.neighbour))
     if mine is None or other is None:
         raise UnsuitableError("this fault needs IPv4 in the Fabric")
     if at.node.common.cross_rail != "routed":
         raise UnsuitableError("this fault needs routing.crossRail: routed")
-    rule = Rule(socket.AF_INET, _EARLY, _BLACKHOLE_TABLE)
+    rule = PolicyRule(socket.AF_INET, _EARLY, _BLACKHOLE_TABLE)
     rule = replace(rule, src=mine.base, src_prefix=mine.prefix, dst=other.base, dst_prefix=other.prefix)
     return Route(socket.AF_INET, _BLACKHOLE_TABLE, type=RTN_BLACKHOLE), rule
 

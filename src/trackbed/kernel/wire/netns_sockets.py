@@ -8,7 +8,7 @@ import errno
 import socket
 from pathlib import Path
 
-from trackbed.kernel.netlink.netns import entered
+from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.wire.errors import NotAvailable, NotPermitted
 
 Netns = Path | int | None
@@ -20,7 +20,7 @@ _RECEIVE_BUFFER_BYTES = 4 << 20  # the kernel counts a whole page and more for e
 _SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h
 
 
-def opened(netns: Netns, family: int, kind: int, protocol: int) -> socket.socket:
+def open_socket(netns: Netns, family: int, kind: int, protocol: int) -> socket.socket:
     """Open a non-blocking socket in `netns`.
 
     Raises:
@@ -29,7 +29,7 @@ def opened(netns: Netns, family: int, kind: int, protocol: int) -> socket.socket
         OSError: the namespace is not there.
     """
     try:
-        with entered(netns):
+        with enter_netns(netns):
             opened_socket = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
     except OSError as error:
         raise _named(error, netns, family, kind) from error
