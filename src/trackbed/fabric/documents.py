@@ -1,0 +1,165 @@
+"""Typed values as JSON documents and back, with the standard library alone: a host has nothing else.
+
+    dataclass, NamedTuple          object   its fields by name; `key` may rename them, see `to_camel`
+    tuple, list, frozenset         array
+    bytes                          string   base64 (RFC 4648)
+    a class with `from_text`       string   str(value), for example an address range
+
+Other hints are str, int, bool, Any, dict, Mapping and `X | None`.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_Read = Callable[[Any], Any]
+_Key = Callable[[str], str]
+
+
+class DocumentError(ValueError):
+    """A document does not match its type; the message says where."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.path: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return f"{self.args[0]} - at `${''.join(steps)}`"
+
+
+def to_camel(name: str) -> str:
+    """Convert a field's name to camelCase: mtu_bytes to mtuBytes."""
+    head, *tail = name.split("_")
+    return head + "".join(part.title() for part in tail)
+
+
+def to_document(value: object, key: _Key = str) -> Any:  # noqa: ANN401 - any JSON value
+    """Convert a value to dicts, lists and scalars."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if hasattr(value, "from_text"):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: to_document(item, key) for name, item in value.items()}
+    if names := _field_names(type(value)):
+        return {key(name): to_document(getattr(value, name), key) for name in names}
+    if isinstance(value, Iterable):
+        return [to_document(item, key) for item in value]
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+def parse_document(document: object, shape: type[_T], key: _Key = str) -> _T:
+    """Convert what `json.loads` returns to a value of type `shape`.
+
+    Unknown keys are ignored. Raises DocumentError where the document does not match.
+    """
+    hint: Any = shape
+    value: _T = _reader(hint, key)(document)
+    return value
+
+
+def _field_names(shape: type) -> tuple[str, ...]:
+    return tuple(getattr(shape, "__dataclass_fields__", ())) or getattr(shape, "_fields", ())
+
+
+@cache
+def _reader(hint: Any, key: _Key) -> _Read:  # noqa: ANN401 - a type or a hint
+    """Return the function that reads values of a hint: it is made once for each type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in {typing.Union, types.UnionType}:
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return _optional_reader(_reader(inner, key))
+    if origin in {dict, Mapping}:
+        return _mapping_reader(_reader(arguments[1], key))
+    if origin is not None:
+        return _array_reader(origin, [_reader(argument, key) for argument in arguments if argument is not ...], hint)
+    if hasattr(hint, "from_text"):
+        return _text_reader(hint.from_text)
+    if names := _field_names(hint):
+        hints = typing.get_type_hints(hint)
+        return _object_reader(hint, [(name, key(name), _reader(hints[name], key)) for name in names])
+    return _text_reader(partial(base64.b64decode, validate=True)) if hint is bytes else _scalar_reader(hint)
+
+
+def _scalar_reader(kind: Any) -> _Read:  # noqa: ANN401 - a type or Any
+    def read(value: object) -> object:
+        if kind is not Any and type(value) is not kind:
+            raise DocumentError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    return read
+
+
+def _text_reader(parse: Callable[[str], object]) -> _Read:
+    expect = _scalar_reader(str)
+
+    def read(value: object) -> object:
+        text = expect(value)
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise DocumentError(str(error)) from error
+
+    return read
+
+
+def _optional_reader(inner: _Read) -> _Read:
+    return lambda value: None if value is None else inner(value)
+
+
+def _mapping_reader(inner: _Read) -> _Read:
+    expect = _scalar_reader(dict)
+    return lambda value: {name: _read_at(name, inner, item) for name, item in expect(value).items()}
+
+
+def _array_reader(kind: type, inner: list[_Read], hint: object) -> _Read:
+    """Read arrays of any length with one reader, arrays of fixed length with one reader each."""
+    expect = _scalar_reader(list)
+    if kind is not tuple or ... in typing.get_args(hint):
+        return lambda value: kind(_read_at(at, inner[0], item) for at, item in enumerate(expect(value)))
+
+    def read(value: object) -> tuple[Any, ...]:
+        items = expect(value)
+        if len(items) != len(inner):
+            raise DocumentError(f"expected an array of {len(inner)}, got {len(items)}")
+        return tuple(_read_at(at, reader, item) for at, (reader, item) in enumerate(zip(inner, items, strict=True)))
+
+    return read
+
+
+def _object_reader(shape: Any, fields: list[tuple[str, str, _Read]]) -> _Read:  # noqa: ANN401 - a class with fields
+    expect, required = _scalar_reader(dict), _required(shape)
+
+    def read(value: object) -> object:
+        document = expect(value)
+        missing = [key for name, key, _ in fields if name in required and key not in document]
+        if missing:
+            raise DocumentError(f"missing required field `{missing[0]}`")
+        return shape(**{name: _read_at(key, field, document[key]) for name, key, field in fields if key in document})
+
+    return read
+
+
+def _required(shape: Any) -> set[str]:  # noqa: ANN401 - a class with fields
+    if not dataclasses.is_dataclass(shape):
+        return {name for name in shape._fields if name not in shape._field_defaults}
+    missing = dataclasses.MISSING
+    return {field.name for field in dataclasses.fields(shape) if field.default is field.default_factory is missing}
+
+
+def _read_at(step: str | int, read: _Read, value: object) -> object:
+    try:
+        return read(value)
+    except DocumentError as error:
+        error.path = (step, *error.path)
+        raise
