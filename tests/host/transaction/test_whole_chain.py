@@ -108,7 +108,8 @@ from pathlib import Path
 from tests.host.kernel import RdmaCore
 from tests.host.nics import Drivers, NicSocket
 from tests.host.transaction.test_whole_chain import programs, wanted
-from trackbed.hosts import apply, talk
+from trackbed.host import talk
+from trackbed.host.transaction import apply
 from trackbed.host.machine import Machine
 
 left = int(sys.argv[4])
