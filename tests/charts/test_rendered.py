@@ -12,9 +12,9 @@ from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, m
 from trackbed import __version__
 from trackbed.cluster.api.client import Object
 from trackbed.cluster.resources.crds import crds
-from trackbed.cluster.stacks.manifest_yaml import documents
 from trackbed.cluster.stacks.native.daemon import daemon_set
 from trackbed.cluster.stacks.releases import catalogue
+from trackbed.fabric.yaml_text import render_documents
 
 SETS: dict[str, dict[str, Any]] = {"default": {}, "everything": EVERYTHING, "nothing": NOTHING}
 IMAGE = f"ghcr.io/trackbed/agent:{__version__}"
@@ -51,10 +51,10 @@ def test_it_has_the_definitions_that_the_models_give_and_never_deletes_them(helm
 
 def test_the_agent_is_stack_natives(helm: str) -> None:
     written = (CHART / "files/agent.yaml").read_text()
-    assert written == "".join(documents([daemon_set("")]))
+    assert written == "".join(render_documents([daemon_set("")]))
     assert (
         only(rendered(helm), "DaemonSet", "trackbed-agent")["spec"]
-        == yaml.safe_load("".join(documents([daemon_set(IMAGE)])))["spec"]
+        == yaml.safe_load("".join(render_documents([daemon_set(IMAGE)])))["spec"]
     )
 
 

@@ -46,12 +46,10 @@ def netplan(directory: Path, target: Path | None, force: bool) -> None:
       trackbed import netplan ./netplan | trackbed plan -f -
       trackbed import netplan ./netplan -o .
     """
-    from trackbed.fabric.importers.written import fabric_text, lock_text
-
     if target is not None and not force:
         _refuse_existing(target)
     imported, unread = _import(directory)
-    texts = {FABRIC_NAME: fabric_text(imported), LOCK_NAME: lock_text(imported)}
+    texts = {FABRIC_NAME: imported.render_fabric(), LOCK_NAME: imported.render_lock()}
     for finding in (*unread, *imported.findings):
         click.echo(finding, err=True)
     if target is None:
@@ -64,10 +62,8 @@ def netplan(directory: Path, target: Path | None, force: bool) -> None:
 
 def import_folder(directory: Path) -> tuple[bytes, str]:
     """A folder of netplan files as a Fabric and its lock in one text, and what was found in a few words."""
-    from trackbed.fabric.importers.written import fabric_text, lock_text
-
     imported, _ = _import(directory)
-    return f"{fabric_text(imported)}---\n{lock_text(imported)}".encode(), imported.summary
+    return f"{imported.render_fabric()}---\n{imported.render_lock()}".encode(), imported.summary
 
 
 def _import(directory: Path) -> tuple[Imported, list[Problem]]:

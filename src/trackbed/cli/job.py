@@ -105,7 +105,7 @@ def new(
     """
     from trackbed.cluster.jobs import kinds
     from trackbed.cluster.jobs.kinds.queued import queue_objects
-    from trackbed.cluster.stacks.manifest_yaml import documents
+    from trackbed.fabric.yaml_text import render_documents
 
     _known(kind)
     planned, wanted = _wanted(stack_name, fabric_file)
@@ -120,7 +120,7 @@ def new(
         objects, notes = _checked(lambda: kinds.new(kinds.KINDS[kind], wanted, shape, queue, level))
         for note in notes:
             click.echo(note, err=True)
-    for text in documents(kinds.in_namespace(objects, namespace or planned.kubernetes.namespace)):
+    for text in render_documents(kinds.in_namespace(objects, namespace or planned.kubernetes.namespace)):
         click.echo(text, nl=False)
 
 

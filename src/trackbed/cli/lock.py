@@ -23,7 +23,7 @@ def command(fabric_file: str, check: bool) -> None:
       trackbed lock -f fabric.yaml
       trackbed lock -f fabric.yaml --check
     """
-    from trackbed.fabric.plan.lock import document, updated
+    from trackbed.fabric.plan.lock import render_lock, updated
 
     if fabric_file == "-":
         refuse("a lock lies beside its Fabric; name the file with -f FILE")
@@ -38,7 +38,7 @@ def command(fabric_file: str, check: bool) -> None:
     if check:
         click.echo(f"{path} lacks {added} nodes; run trackbed lock")
         raise SystemExit(1)
-    _write(path, document(loaded.fabric.metadata.name, new))
+    _write(path, render_lock(loaded.fabric.metadata.name, new))
     click.echo(f"wrote {path}: {added} nodes added, {len(new)} in all")
 
 

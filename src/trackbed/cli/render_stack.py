@@ -67,12 +67,12 @@ def rights(name: str, fabric_file: str, account: str) -> None:
     Example:
       trackbed render rights sriov-operator -f fabric.yaml | kubectl apply -f -
     """
-    from trackbed.cluster.stacks.manifest_yaml import documents
     from trackbed.cluster.stacks.rights import role
+    from trackbed.fabric.yaml_text import render_documents
 
     if not all(account.partition(":")):
         refuse(f"--account {account}: write the service account's namespace and name as NAMESPACE:NAME")
-    for text in documents(role(*planned_stack(name, fabric_file), account)):
+    for text in render_documents(role(*planned_stack(name, fabric_file), account)):
         click.echo(text, nl=False)
 
 
@@ -99,14 +99,14 @@ def known_stack(name: str) -> str:
 
 
 def _texts(one: Stack, planned: Plan) -> Iterable[str]:
-    from trackbed.cluster.stacks.manifest_yaml import documents
     from trackbed.cluster.stacks.stack import objects
+    from trackbed.fabric.yaml_text import render_documents
 
     if not one.has_objects and not one.files(planned):
         from trackbed.cluster.stacks.install.readme import readme
 
         yield from readme(one, planned, ())  # nothing to put into the cluster: what a pod carries there
-    yield from documents(objects(one, planned))
+    yield from render_documents(objects(one, planned))
     for name, text in one.files(planned).items():
         yield f"# --- {name}\n{text}"
 

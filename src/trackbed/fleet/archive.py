@@ -1,9 +1,8 @@
 """What is sent to a host: the modules that `node` needs, found by following their imports.
 
-`trackbed` modules go in as they are, `standin` goes in as msgspec, `records` as dataclasses (the library's own takes
-most of a host's time), and an empty module as yaml: files are rendered before they are sent, so on the host nothing of
-it is called. They go twice: as a zip archive of sources, for any Python from OLDEST on, and compiled in one piece, for
-a host whose Python is the one that sends: zipimport reads and unmarshals each module twice.
+`trackbed` modules go in as they are, `standin` goes in as msgspec, and `records` as dataclasses (the library's own
+takes most of a host's time). They go twice: as a zip archive of sources, for any Python from OLDEST on, and compiled
+in one piece, for a host whose Python is the one that sends: zipimport reads and unmarshals each module twice.
 """
 
 from __future__ import annotations
@@ -31,9 +30,6 @@ FOREIGN = "msgspec"
 RECORDS = "trackbed.fleet.records"
 LIBRARY = "dataclasses"
 """The standard library's module that RECORDS goes before: what is sent is looked at first."""
-
-EMPTY = "yaml"
-"""A library that is imported and never used there."""
 
 OLDEST = (3, 11)
 """The oldest Python that these modules are known to run on: that of the tests."""
@@ -71,7 +67,7 @@ def _all() -> dict[str, tuple[bool, bytes]]:
     """Name of each module as the host knows it; whether it is a package, and its source."""
     own = {name: (place.name == "__init__.py", place.read_bytes()) for name, place in sorted(modules().items())}
     instead = {name: (False, _place(other).read_bytes()) for name, other in ((FOREIGN, STANDIN), (LIBRARY, RECORDS))}
-    return {**own, **instead, EMPTY: (False, b"")}
+    return {**own, **instead}
 
 
 def _path(name: str, *, is_package: bool) -> str:

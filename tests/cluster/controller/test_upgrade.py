@@ -38,7 +38,7 @@ from trackbed.cluster.controller.run import LEASE
 from trackbed.cluster.resources.crds import crds
 from trackbed.cluster.resources.railnode import TAINT
 from trackbed.cluster.stacks.objects import Manifest
-from trackbed.fabric.plan.lock import document
+from trackbed.fabric.plan.lock import render_lock
 
 SECONDS = 60.0
 UNAVAILABLE = 5
@@ -358,7 +358,7 @@ def test_what_an_older_version_left_half_done_is_brought_to_its_end(kubeconfig: 
         for name, (spec, status) in OLDER.items():
             await _left_by_older(here, name, spec, status)
         slots = {name: spec["slot"] for name, (spec, _) in OLDER.items()}
-        text = document(here.name, slots)
+        text = render_lock(here.name, slots)
         metadata = {"name": here.lock.rpartition("/")[2], "namespace": NAMESPACE}
         one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"trackbed.lock.yaml": text}}
         await here.live.apply(here.lock, one, "older")

@@ -14,7 +14,7 @@ from trackbed.cluster.jobs.kinds import KINDS, new
 from trackbed.cluster.jobs.kinds.kind import Kind, patch
 from trackbed.cluster.jobs.round_trip import File
 from trackbed.cluster.jobs.wanted import Wanted
-from trackbed.cluster.stacks.manifest_yaml import documents
+from trackbed.fabric.yaml_text import render_documents
 
 _CASES = list(cases())
 EVERY = pytest.mark.parametrize(("kind", "wanted"), [case[1:] for case in _CASES], ids=[case[0] for case in _CASES])
@@ -42,7 +42,7 @@ def test_templates_with_rails_are_whole_and_the_others_have_none(kind: Kind, wan
 
 def _written(kind: Kind, wanted: Wanted) -> str:
     """A user's file: a new job without rails, with comments and a field that nobody knows."""
-    text = "".join(documents(kind.skeleton(shape(wanted))))
+    text = "".join(render_documents(kind.skeleton(shape(wanted))))
     numbers = iter(range(1000))
     text = re.sub(r"(?m)^( *)(- )?(name|kind|spec|image|template|containers):.*$", r"\g<0>  # c{}", text)
     text = re.sub(r"# c\{\}", lambda _: f"# c{next(numbers)}.", text)

@@ -8,8 +8,8 @@ from tests.cluster.stacks.sites import NO_DUAL, SHAPES, SITES, planned
 from trackbed.cluster.jobs.kinds import KINDS, in_namespace, new, shape
 from trackbed.cluster.jobs.wanted import wanted
 from trackbed.cluster.stacks import stack
-from trackbed.cluster.stacks.manifest_yaml import documents
 from trackbed.cluster.stacks.stack import objects
+from trackbed.fabric.yaml_text import render_documents
 from trackbed.lint.corpus import corpus
 from trackbed.lint.manifests import manifests
 from trackbed.lint.run import lint
@@ -26,7 +26,7 @@ def text(name: str, which: str) -> bytes:
     plan = planned(name, nodes, rails, dual=dual)
     given = wanted(stack(name), plan)
     job = new(KINDS["job"], given, shape(plan, given, "job", "example.org/x:1", 2))[0] if given.has_rails else []
-    return "".join(documents([*objects(stack(name), plan), *in_namespace(job, "default")])).encode()
+    return "".join(render_documents([*objects(stack(name), plan), *in_namespace(job, "default")])).encode()
 
 
 @pytest.mark.parametrize(("name", "which"), CASES, ids=[f"{name}, {which}" for name, which in CASES])

@@ -17,10 +17,10 @@ from trackbed.cluster.api.errors import RefusedError
 from trackbed.cluster.resources.conditions import Condition
 from trackbed.cluster.resources.crds import crds
 from trackbed.cluster.resources.railnode import API_VERSION, RailNodeSpec, RailNodeStatus
-from trackbed.cluster.stacks.manifest_yaml import documents
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.load import fabric_of_resource, load
 from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.yaml_text import render_documents
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
@@ -65,7 +65,7 @@ def refusal(client: Client, one: Object) -> str:
 
 
 def test_the_chart_has_the_definitions_that_the_models_give() -> None:
-    assert (ROOT / "charts/trackbed/files/crds.yaml").read_text() == "".join(documents(crds()))
+    assert (ROOT / "charts/trackbed/files/crds.yaml").read_text() == "".join(render_documents(crds()))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])

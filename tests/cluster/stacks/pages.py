@@ -11,9 +11,9 @@ from pathlib import Path
 from tests.cluster.stacks.sites import SITES, alike, planned
 from trackbed.cluster.stacks import MODULES, stack
 from trackbed.cluster.stacks.install.readme import readme
-from trackbed.cluster.stacks.manifest_yaml import documents
 from trackbed.cluster.stacks.rights import rights
 from trackbed.cluster.stacks.stack import objects
+from trackbed.fabric.yaml_text import render_documents
 
 ROOT = Path(__file__).parents[3]
 PAGES = ROOT / "docs" / "reference" / "stacks"
@@ -25,7 +25,7 @@ def rendered(name: str) -> str:
     one, plan = stack(name), planned(name, alike(2, 2), 2)
     files = [f"# --- {file}\n{text}" for file, text in one.files(plan).items()]
     nothing = not one.has_objects and not files
-    return "".join([*(readme(one, plan, ()) if nothing else ()), *documents(objects(one, plan)), *files])
+    return "".join([*(readme(one, plan, ()) if nothing else ()), *render_documents(objects(one, plan)), *files])
 
 
 def golden(name: str) -> Path:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.fabric.importers.sites import codes, example, import_netplan, plain
 from trackbed.fabric.importers.netplan import import_netplan as run
-from trackbed.fabric.importers.written import fabric_text, lock_text
 from trackbed.fabric.model.load import load
 from trackbed.fabric.model.problems import SpecError
 
@@ -107,7 +106,7 @@ def test_any_entries_end_in_a_readable_fabric_or_findings(hosts: dict[str, Any])
         return
     if any(finding.severity == "error" for finding in imported.findings):
         return
-    loaded = load((fabric_text(imported) + "---\n" + lock_text(imported)).encode(), "fabric.yaml")
+    loaded = load((imported.render_fabric() + "---\n" + imported.render_lock()).encode(), "fabric.yaml")
     assert (loaded.fabric, loaded.lock.nodes if loaded.lock else None) == (imported.fabric, imported.lock)
 
 

@@ -21,7 +21,6 @@ from tests.fabric.importers.sites import (
     planned,
     rendered,
 )
-from trackbed.fabric.importers.written import fabric_text, lock_text
 from trackbed.fabric.model.load import load
 from trackbed.fabric.model.problems import SpecError
 
@@ -49,7 +48,7 @@ def test_the_plan_of_64_files_is_their_512_addresses_and_leaves() -> None:
 
 
 def test_the_64_files_are_said_in_few_lines() -> None:
-    text = fabric_text(import_netplan(example(), "spectrum-x-64"))
+    text = import_netplan(example(), "spectrum-x-64").render_fabric()
     lines = [line for line in text.splitlines() if not line.startswith("        worker-gpu-")]
     assert lines == [
         "# Imported from 64 netplan files: 64 hosts, 8 rails, 512 ports; the plan gives back every address.",
@@ -154,7 +153,7 @@ def test_the_scheme_is_recognised(addressing: str) -> None:
 def test_both_documents_read_back_as_they_were(addressing: str) -> None:
     fabric = f"  {{nodes: [{{hosts: 'gpu-[0-3]'}}], rails: 3, addressing: {addressing}}}\n"
     imported = import_netplan(rendered(fabric), "a-1")
-    text = fabric_text(imported) + "---\n" + lock_text(imported)
+    text = imported.render_fabric() + "---\n" + imported.render_lock()
     loaded = load(text.encode(), "fabric.yaml")
     assert loaded.fabric == imported.fabric
     assert loaded.lock is not None
@@ -165,7 +164,7 @@ def test_other_yaml_readers_see_no_numbers_in_addresses() -> None:
     site = changed(
         example(0), "worker-gpu-0", lambda e: e["enp27s0np0"]["match"].update(macaddress="10:20:30:40:50:59")
     )
-    ports = yaml.safe_load(fabric_text(import_netplan(site)))["spec"]["nodes"][0]["hostPorts"]["worker-gpu-0"]
+    ports = yaml.safe_load(import_netplan(site).render_fabric())["spec"]["nodes"][0]["hostPorts"]["worker-gpu-0"]
     assert ports[4] == "10:20:30:40:50:59"
 
 

@@ -16,7 +16,7 @@ from trackbed.cluster.api.answer import Object
 from trackbed.cluster.api.errors import RefusedError
 from trackbed.cluster.api.live import Live
 from trackbed.fabric.model.load import load_lock
-from trackbed.fabric.plan.lock import document
+from trackbed.fabric.plan.lock import render_lock
 
 _KEY = "trackbed.lock.yaml"
 _NOT_FOUND = 404
@@ -62,7 +62,7 @@ class KeptLock:
 
         RefusedError with status 409 where somebody else wrote meanwhile.
         """
-        data = {_KEY: document(self._fabric, nodes)}
+        data = {_KEY: render_lock(self._fabric, nodes)}
         if self.version:
             change = {"metadata": {"resourceVersion": self.version}, "data": data}
             stored = await self._live.merge(f"{self._all}/{self._metadata['name']}", change)

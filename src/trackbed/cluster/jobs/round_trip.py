@@ -18,9 +18,9 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from trackbed.cluster.jobs.template import plain
-from trackbed.cluster.stacks.manifest_yaml import documents
 from trackbed.fabric.model.problems import Place, Problem, SpecError
 from trackbed.fabric.model.source import read as check
+from trackbed.fabric.yaml_text import render_documents
 
 MAX_BYTES = 1024 * 1024
 """Largest file. A job has some 10 kB; reading 1 MB takes ruamel.yaml some 10 seconds."""
@@ -142,10 +142,10 @@ def _counterpart(known: list[Any], words: set[str], index: int, value: Any) -> A
 
 
 def _styled(value: str) -> str:
-    """The reader of Kubernetes takes `on` or `1e3` for other than text; `manifest_yaml` knows which it does."""
+    """The reader of Kubernetes takes `on` or `1e3` for other than text; `yaml_text` knows which it does."""
     style: Callable[[str], str] = str
     if "\n" in value:
         style = LiteralScalarString
-    elif next(documents([{"a": value}])).startswith('---\na: "'):
+    elif next(render_documents([{"a": value}])).startswith('---\na: "'):
         style = DoubleQuotedScalarString
     return style(value)

@@ -14,9 +14,9 @@ from typing import Any
 from trackbed.cluster.resources.fabric import FabricStatus
 from trackbed.cluster.resources.railnode import HEALTHY, OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
 from trackbed.cluster.resources.schema import schema
-from trackbed.cluster.stacks.manifest_yaml import documents
 from trackbed.cluster.stacks.objects import Manifest, manifest
 from trackbed.fabric.model.schema import fabric_spec
+from trackbed.fabric.yaml_text import render_documents
 
 GROUP = "trackbed.dev"
 VERSION = "v1alpha1"
@@ -106,4 +106,4 @@ def _root(told: dict[str, Any], rules: list[dict[str, str]]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":  # scripts/docs
-    sys.stdout.writelines(documents(crds()))
+    sys.stdout.writelines(render_documents(crds()))

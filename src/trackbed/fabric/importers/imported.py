@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trackbed.fabric.model.problems import Place, Problem
+from trackbed.fabric.plan.lock import render_lock
+from trackbed.fabric.yaml_text import FABRIC_LAYOUT, render_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,6 +35,18 @@ class Imported:
     def clean(self) -> bool:
         """Whether there is nothing to look into."""
         return all(finding.severity == NOTE for finding in self.findings)
+
+    def render_fabric(self) -> str:
+        """Render the Fabric document, headed by what was imported."""
+        head = f"# Imported from {self.summary}.\n"
+        findings = sum(finding.severity in {"error", "warning"} for finding in self.findings)
+        if findings:
+            head += f"# {findings} findings were reported: look into them before this is applied.\n"
+        return head + render_mapping(self.document, FABRIC_LAYOUT)
+
+    def render_lock(self) -> str:
+        """Render the lock document."""
+        return render_lock(self.fabric.metadata.name, self.lock)
 
 
 class Remark(NamedTuple):

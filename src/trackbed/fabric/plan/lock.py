@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.fabric import API_VERSION
 from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.yaml_text import FABRIC_LAYOUT, render_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trackbed.fabric.model.fabric import FabricSpec
     from trackbed.fabric.model.nodes import NodeGroup
+
+_LAYOUT = FABRIC_LAYOUT._replace(width=0)
 
 
 def assign(spec: FabricSpec, lock: Mapping[str, int]) -> tuple[dict[str, int], list[Problem]]:
@@ -49,10 +52,10 @@ def updated(lock: Mapping[str, int], slots: Mapping[str, int]) -> dict[str, int]
     return dict(sorted({**lock, **slots}.items(), key=lambda item: item[1]))
 
 
-def document(fabric: str, lock: Mapping[str, int]) -> str:
-    """The lock as the text of trackbed.lock.yaml."""
-    head = f"apiVersion: {API_VERSION}\nkind: FabricLock\nfabric: {fabric}\nnodes:\n"
-    return head + "".join(f"  {name}: {slot}\n" for name, slot in lock.items())
+def render_lock(fabric: str, lock: Mapping[str, int]) -> str:
+    """Render the text of trackbed.lock.yaml."""
+    document = {"apiVersion": API_VERSION, "kind": "FabricLock", "fabric": fabric, "nodes": dict(lock)}
+    return render_mapping(document, _LAYOUT)
 
 
 def _of_unit(unit: int, nodes_per_unit: int, taken: set[int]) -> Iterator[int]:

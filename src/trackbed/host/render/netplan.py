@@ -11,15 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trackbed.fabric.model.ranges import V4, text
+from trackbed.fabric.yaml_text import Layout, render_mapping
 from trackbed.host.render.common import common, ini
 from trackbed.host.render.networkd import rule_section
 from trackbed.host.render.ports import Port, gather
-from trackbed.host.render.yamltext import block
 from trackbed.host.setting import HEAD
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
     from trackbed.fabric.plan.routes import Route, Rule
+
+_LAYOUT = Layout(plain=r"[0-9a-f:]*::[0-9a-f:]*[0-9a-f](?:/[0-9]+)?|[0-9a-f:.]+/[0-9]+")
+"""No address or range needs quotes."""
 
 FILE = "/etc/netplan/90-trackbed.yaml"
 
@@ -29,7 +32,7 @@ def render(node: NodePlan) -> dict[str, str]:
     told = gather(node)
     ethernets = {port.name.netdev: _ethernet(port) for port in told.ports}
     document = {"network": {"version": 2, "ethernets": ethernets}}
-    files = common(node, told) | {FILE: HEAD + block(document)}
+    files = common(node, told) | {FILE: HEAD + render_mapping(document, _LAYOUT)}
     for port in told.ports:
         fences = [rule for rule in port.rules if rule.unless_to]
         if fences:

@@ -11,9 +11,9 @@ from trackbed.cluster.stacks.install.readme import readme
 from trackbed.cluster.stacks.install.script import script
 from trackbed.cluster.stacks.install.steps import Apply, Install, Step, steps
 from trackbed.cluster.stacks.install.values import values
-from trackbed.cluster.stacks.manifest_yaml import documents
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.plan.plan import Plan
+from trackbed.fabric.yaml_text import render_documents
 
 File = tuple[str, Iterable[str]]
 """Name below the bundle's folder, and text in pieces that may be read once."""
@@ -52,4 +52,4 @@ def _files(found: Iterable[Step]) -> Iterator[File]:
         if isinstance(step, Install):
             yield step.values, values(step)
         elif isinstance(step, Apply) and step.file:
-            yield step.file, documents(step.objects)
+            yield step.file, render_documents(step.objects)

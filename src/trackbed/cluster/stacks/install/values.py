@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trackbed.cluster.stacks.install.steps import Install
-from trackbed.cluster.stacks.manifest_yaml import documents
+from trackbed.fabric.yaml_text import render_documents
 
 _NOTES = {
     "calico": (
@@ -27,4 +27,4 @@ def values(step: Install) -> Iterator[str]:
     yield f"# Helm values of {step.chart.component}: chart {step.source.name}{version} {where}\n"
     for line in _NOTES.get(step.chart.component, ()):
         yield f"# {line}\n"
-    yield from documents((step.chart.values,)) if step.chart.values else ("{}\n",)
+    yield from render_documents((step.chart.values,)) if step.chart.values else ("{}\n",)

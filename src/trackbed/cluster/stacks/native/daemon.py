@@ -15,8 +15,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from trackbed.cluster.stacks.manifest_yaml import documents
 from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
+from trackbed.fabric.yaml_text import render_documents
 
 NAMESPACE = "trackbed-system"
 NAME = "trackbed-agent"
@@ -165,4 +165,4 @@ def _mounted(one: Mount) -> dict[str, Any]:
 
 
 if __name__ == "__main__":  # scripts/docs
-    sys.stdout.writelines(documents([daemon_set("")]))
+    sys.stdout.writelines(render_documents([daemon_set("")]))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from trackbed.cluster.stacks.manifest_yaml import documents
+from trackbed.fabric.yaml_text import FABRIC_LAYOUT, render_documents, render_mapping
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 TRICKY = st.sampled_from(
@@ -22,7 +22,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TE
 
 @given(st.dictionaries(TEXT | TRICKY, VALUES, min_size=1))
 def test_readers_of_both_yaml_versions_get_back_what_was_written(value: dict[str, Any]) -> None:
-    written = "".join(documents([value]))
+    written = "".join(render_documents([value]))
     assert yaml.load(written, yaml.CSafeLoader) == value
     assert YAML(typ="safe", pure=True).load(written) == value
 
@@ -42,9 +42,25 @@ def test_readers_of_both_yaml_versions_get_back_what_was_written(value: dict[str
     ids=str,
 )
 def test_a_value_is_quoted_only_where_a_reader_could_mistake_it(value: object, line: str) -> None:
-    assert list(documents([{"k": value}])) == [f"---\n{line}\n"]
+    assert list(render_documents([{"k": value}])) == [f"---\n{line}\n"]
 
 
 def test_text_of_several_lines_is_a_block_that_people_can_read() -> None:
-    (written,) = documents([{"spec": {"config": '{\n  "type": "macvlan"\n}\n'}}])
+    (written,) = render_documents([{"spec": {"config": '{\n  "type": "macvlan"\n}\n'}}])
     assert written == '---\nspec:\n  config: |\n    {\n      "type": "macvlan"\n    }\n'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"mtu": "9000", "hosts": "gpu-[0-63],login"}, "mtu: 9000\nhosts: gpu-[0-63],login\n"),
+        ({"ports": ["0000:7a:00.0", "00:11:22:33:44:55", None]}, 'ports: [0000:7a:00.0, "00:11:22:33:44:55", null]\n'),
+        ({"group": {"hosts": "gpu-[0-63]"}}, 'group: {hosts: "gpu-[0-63]"}\n'),
+        ({"nodes": [{"names": ["on"]}]}, 'nodes:\n  - names: ["on"]\n'),
+        ({"a": {"b": "c" * 110}}, f"a: {{b: {'c' * 110}}}\n"),
+        ({"a": {"b": "c" * 120}}, f"a:\n  b: {'c' * 120}\n"),
+    ],
+    ids=["plain", "list", "range in braces", "list of mappings", "fits", "does not fit"],
+)
+def test_a_fabric_is_written_as_people_write_one(value: dict[str, Any], text: str) -> None:
+    assert render_mapping(value, FABRIC_LAYOUT) == text

@@ -1,0 +1,26 @@
+"""The netplan file against PyYAML's emitter, and the settings that the files cover."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.host.steps.fabrics import SCHEMES, node_plan
+from trackbed.fabric.plan.routes import Rule
+from trackbed.host.render.netplan import FILE, render
+from trackbed.host.render.ports import STEPS
+from trackbed.host.setting import HEAD, Address, Mtu, Name, RouteOn, Sysctl
+from trackbed.host.steps import settings
+
+
+@pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
+def test_netplans_file_is_written_as_pyyaml_writes_it(addressing: str) -> None:
+    text = render(node_plan(addressing))[FILE].removeprefix(HEAD)
+    assert text == yaml.dump(yaml.safe_load(text), Dumper=yaml.CSafeDumper, sort_keys=False, width=1 << 20)
+
+
+@pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
+def test_no_other_step_wants_what_the_files_say(addressing: str) -> None:
+    kinds = Name | Mtu | Address | RouteOn | Rule | Sysctl
+    wanted = {setting.step for setting in settings(node_plan(addressing)) if isinstance(setting.want, kinds)}
+    assert wanted <= set(STEPS)
