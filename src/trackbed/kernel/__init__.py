@@ -1,1 +1,1 @@
-"""The machine's two wires: netlink messages to the kernel, and probes of the network (ARP, ICMP, LLDP)."""
+"""Netlink messages to the kernel, and probes of the network (ARP, ICMP, LLDP, UDP)."""

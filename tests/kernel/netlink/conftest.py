@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def here() -> Iterator[int]:
-    """The namespace the test works in."""
+    """Return the namespace under test."""
     with fresh_netns() as made:
         yield made
 
 
 @pytest.fixture
 def there() -> Iterator[int]:
-    """Another one, as it were a pod's."""
+    """Return a second namespace, in the role of a pod's."""
     with fresh_netns() as made:
         yield made
 
 
 @pytest.fixture
 def sock(here: int) -> Iterator[Socket]:
-    """A socket in `here`."""
+    """Return a socket in `here`."""
     with Socket(netns=here) as opened:
         yield opened

@@ -13,7 +13,7 @@ from trackbed.kernel.netlink.addresses import (
     IFA_F_PERMANENT,
     IFA_F_TENTATIVE,
     Address,
-    _address,
+    _parse_address,
     add_address,
     delete_address,
     list_addresses,
@@ -102,4 +102,4 @@ def test_address_that_differs_is_not_deleted(sock: Socket, other: Address) -> No
 
 def test_short_address_is_malformed() -> None:
     with pytest.raises(MalformedError):
-        _address(memoryview(bytes(7)))
+        _parse_address(memoryview(bytes(7)))

@@ -126,7 +126,7 @@ def test_every_cut_through_a_message_is_noticed(body: bytes, data: st.DataObject
 @pytest.mark.parametrize(
     ("datagram", "message"),
     [
-        pytest.param(b"\x10\0\0", "3 bytes at 0, where 16 were due", id="half a header"),
+        pytest.param(b"\x10\0\0", "3 bytes at 0, expected 16", id="half a header"),
         pytest.param(struct.pack("=IHHII", 15, 9, 0, 0, 0), "message of 15 bytes at 0 in a datagram of 16", id="short"),
         pytest.param(struct.pack("=IHHII", 0, 9, 0, 0, 0), "message of 0 bytes at 0 in a datagram of 16", id="zero"),
         pytest.param(struct.pack("=IHHII", 20, 9, 0, 0, 0), "message of 20 bytes at 0 in a datagram of 16", id="long"),
@@ -140,7 +140,7 @@ def test_truncated_message_says_what_is_missing(datagram: bytes, message: str) -
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        pytest.param(b"\x08\0\1", "3 bytes at 0, where 4 were due", id="half a header"),
+        pytest.param(b"\x08\0\1", "3 bytes at 0, expected 4", id="half a header"),
         pytest.param(struct.pack("=HH", 3, 5), "attribute 5 of 3 bytes at 0 of 4", id="short"),
         pytest.param(struct.pack("=HH", 0, 5), "attribute 5 of 0 bytes at 0 of 4", id="zero"),
         pytest.param(struct.pack("=HH", 8, 5), "attribute 5 of 8 bytes at 0 of 4", id="long"),

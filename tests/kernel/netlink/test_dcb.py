@@ -81,13 +81,13 @@ def test_trust_order_is_a_list_of_bytes() -> None:
 
 
 def answer(*parts: bytes, dcbx: int | None = None) -> bytes:
-    """An answer to DCB_CMD_IEEE_GET with these attributes in DCB_ATTR_IEEE."""
-    told = b"" if dcbx is None else codec.pack_u8(14, dcbx)
-    return bytes([0, 21, 0, 0]) + codec.pack_string(1, "rail0") + codec.pack_nested(13, *parts) + told
+    """Return a reply to DCB_CMD_IEEE_GET with these attributes in DCB_ATTR_IEEE."""
+    dcbx_attribute = b"" if dcbx is None else codec.pack_u8(14, dcbx)
+    return bytes([0, 21, 0, 0]) + codec.pack_string(1, "rail0") + codec.pack_nested(13, *parts) + dcbx_attribute
 
 
 def inner(message: Message) -> bytes:
-    """What a setting message has in DCB_ATTR_IEEE."""
+    """Return the content of DCB_ATTR_IEEE in a setting message."""
     return bytes(codec.parse_attributes(message.body, 4)[13])
 
 
@@ -112,8 +112,8 @@ buffers = st.builds(Buffer, eights, st.tuples(*[st.integers(0, 2**32 - 1)] * 8),
 def test_what_is_set_is_what_is_read(shares: Ets, pause: Pfc, table: list[App], size: Buffer, order: list[int]) -> None:
     messages = [dcb.set_ets("rail0", shares), dcb.set_pfc("rail0", pause), dcb.add_apps("rail0", table)]
     messages += [dcb.set_buffer("rail0", size), dcb.set_trust("rail0", order)]
-    found = dcb.parse_dcb(answer(*map(inner, messages), dcbx=9))
-    assert found == Dcb(shares, pause, tuple(table), size, tuple(order), 9)
+    parsed = dcb.parse_dcb(answer(*map(inner, messages), dcbx=9))
+    assert parsed == Dcb(shares, pause, tuple(table), size, tuple(order), 9)
 
 
 def test_driver_that_tells_nothing_has_nothing() -> None:
@@ -141,8 +141,8 @@ def test_hostile_bytes_are_malformed_and_nothing_else(data: bytes) -> None:
         with suppress(MalformedError):
             assert dcb.parse_dcb(body).apps is not None
         with suppress(MalformedError):
-            told = dcb.parse_failure(body)
-            assert told is None or told.errno > 0
+            failure = dcb.parse_failure(body)
+            assert failure is None or failure.errno > 0
 
 
 def verdict_of(byte: int, kind: int = 13) -> bytes:
@@ -160,8 +160,8 @@ def verdict_of(byte: int, kind: int = 13) -> bytes:
     ],
 )
 def test_refusal_in_an_answer_is_told(body: bytes, expected: int | None) -> None:
-    found = dcb.parse_failure(body)
-    assert (found and found.errno) == expected
+    failure = dcb.parse_failure(body)
+    assert (failure and failure.errno) == expected
 
 
 @pytest.mark.parametrize("body", [bytes(4), b"", bytes(4) + codec.pack_attribute(13, b"ab")])
@@ -187,11 +187,11 @@ def test_pfc_on_a_priority_that_is_none_is_a_mistake_of_the_caller() -> None:
 
 def test_interface_without_dcb_is_refused(sock: Socket) -> None:
     sock.send([create_veth(VethEnd("rail0"), VethEnd("leaf"))])
-    with pytest.raises(RequestError) as asked:
+    with pytest.raises(RequestError) as get_refusal:
         dcb.get_dcb(sock, "rail0")
-    with pytest.raises(RequestError) as told:
+    with pytest.raises(RequestError) as set_refusal:
         dcb.apply_setting(sock, dcb.add_apps("rail0", [dcb.build_dscp_app(26, 3)]))
-    assert (asked.value.errno, told.value.errno) == (errno.EOPNOTSUPP, errno.EOPNOTSUPP)
+    assert (get_refusal.value.errno, set_refusal.value.errno) == (errno.EOPNOTSUPP, errno.EOPNOTSUPP)
 
 
 def test_interface_that_is_not_there_is_refused(sock: Socket) -> None:

@@ -33,7 +33,7 @@ def test_struct_is_taken_at_its_exact_size_only(layout: Struct, data: bytes) -> 
     if len(data) == layout.size:
         assert layout.pack(*unpack_exact(layout, data, "X")) == data
     else:
-        with pytest.raises(MalformedError, match=rf"^X of {len(data)} bytes, where {layout.size} were due$"):
+        with pytest.raises(MalformedError, match=rf"^X of {len(data)} bytes, expected {layout.size}$"):
             unpack_exact(layout, data, "X")
 
 

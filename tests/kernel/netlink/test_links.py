@@ -14,7 +14,7 @@ from trackbed.kernel.netlink.links import (
     IPV4_DEVCONF,
     Link,
     VethEnd,
-    _link,
+    _parse_link,
     add_altname,
     create_bridge,
     create_macvlan,
@@ -214,19 +214,19 @@ def test_hardware_link_shows_permanent_mac_and_pci_address() -> None:
     body += (
         codec.pack_attribute(54, parse_mac(MAC)) + codec.pack_string(56, "0000:18:00.0") + codec.pack_string(57, "pci")
     )
-    link = _link(memoryview(body))
+    link = _parse_link(memoryview(body))
     assert (link.permanent_mac, link.parent_device, link.parent_bus) == (MAC, "0000:18:00.0", "pci")
 
 
 def test_infiniband_address_is_shown_whole() -> None:
     hardware = ":".join(["80", "00"] * 10)
     body = codec.pack_message(set_link(3, mac=hardware), 1)[16:]
-    assert _link(memoryview(body)).mac == hardware
+    assert _parse_link(memoryview(body)).mac == hardware
 
 
 def test_short_link_is_malformed() -> None:
-    with pytest.raises(MalformedError, match=r"^15 bytes at 0, where 16 were due$"):
-        _link(memoryview(bytes(15)))
+    with pytest.raises(MalformedError, match=r"^15 bytes at 0, expected 16$"):
+        _parse_link(memoryview(bytes(15)))
 
 
 def test_link_is_a_value(sock: Socket) -> None:

@@ -13,7 +13,7 @@ from trackbed.kernel.netlink.neighbours import (
     NUD_PERMANENT,
     NUD_STALE,
     Neighbour,
-    _neighbour,
+    _parse_neighbour,
     delete_neighbour,
     flush_neighbours,
     list_neighbours,
@@ -77,4 +77,4 @@ def test_flush_forgets_what_one_link_has_learnt_and_keeps_what_was_put_there(soc
 
 def test_short_entry_is_malformed() -> None:
     with pytest.raises(MalformedError):
-        _neighbour(memoryview(bytes(11)))
+        _parse_neighbour(memoryview(bytes(11)))

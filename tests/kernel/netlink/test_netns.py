@@ -16,32 +16,32 @@ OWN = Path("/proc/thread-self/ns/net")
 
 
 def test_thread_is_inside_for_the_block_and_back_after_it(here: int) -> None:
-    home = netns.read_inode(OWN)
+    original = netns.read_inode(OWN)
     with netns.enter_netns(here):
-        assert netns.read_inode(OWN) == netns.read_inode(here) != home
-    assert netns.read_inode(OWN) == home
+        assert netns.read_inode(OWN) == netns.read_inode(here) != original
+    assert netns.read_inode(OWN) == original
 
 
 def test_thread_comes_back_when_the_block_fails(here: int) -> None:
-    home = netns.read_inode(OWN)
+    original = netns.read_inode(OWN)
     with pytest.raises(ZeroDivisionError), netns.enter_netns(here):
         _ = 1 // 0
-    assert netns.read_inode(OWN) == home
+    assert netns.read_inode(OWN) == original
 
 
 def test_no_namespace_means_staying() -> None:
-    home = netns.read_inode(OWN)
+    original = netns.read_inode(OWN)
     with netns.enter_netns(None):
-        assert netns.read_inode(OWN) == home
+        assert netns.read_inode(OWN) == original
 
 
 def test_other_threads_stay_where_they_are(here: int) -> None:
-    home, seen = netns.read_inode(OWN), []
+    original, inodes = netns.read_inode(OWN), []
     entered, left = threading.Event(), threading.Event()
 
     def other() -> None:
         entered.wait(10)
-        seen.append(netns.read_inode(OWN))
+        inodes.append(netns.read_inode(OWN))
         left.set()
 
     thread = threading.Thread(target=other)
@@ -50,7 +50,7 @@ def test_other_threads_stay_where_they_are(here: int) -> None:
         entered.set()
         assert left.wait(10)
     thread.join()
-    assert seen == [home]
+    assert inodes == [original]
 
 
 def test_blocks_nest(here: int, there: int) -> None:
@@ -122,7 +122,7 @@ print("went on")
 """
     ended = _python(lose_the_way_home, here)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("trackbed: cannot return to the own network namespace (")
+    assert ended.stderr.startswith("trackbed: cannot return to the original network namespace (")
     assert ended.stderr.endswith("; stopping before the wrong one is changed\n")
 
 
@@ -147,9 +147,9 @@ except OSError as error:
     print(os.stat("/proc/thread-self/ns/net").st_ino == before, error)
 """
     ended = _python(own_a_foreign_namespace)
-    assert ended.stdout == ("True [Errno 1] no way back into the own network namespace: Operation not permitted\n"), (
-        ended.stderr
-    )
+    assert ended.stdout == (
+        "True [Errno 1] cannot return to the original network namespace: Operation not permitted\n"
+    ), ended.stderr
 
 
 def _open_descriptors() -> int:

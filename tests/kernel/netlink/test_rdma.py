@@ -104,8 +104,8 @@ def test_states_that_a_newer_kernel_knows_are_told_as_numbers() -> None:
         + codec.pack_u8(12, 200)
         + codec.pack_u8(13, 201)
     )
-    found = rdma.parse_port(body)
-    assert (found.state, found.physical_state, found.netdev, found.netdev_index) == ("200", "201", None, None)
+    parsed = rdma.parse_port(body)
+    assert (parsed.state, parsed.physical_state, parsed.netdev, parsed.netdev_index) == ("200", "201", None, None)
 
 
 @given(
@@ -121,8 +121,13 @@ def test_device_is_the_same_after_being_packed_and_read(index: int, name: str, g
         + codec.pack_u64(6, guid)
         + codec.pack_u64(7, guid)
     )
-    found = rdma.parse_device(body)
-    assert (found.index, found.name, found.ports, int(found.node_guid.replace(":", ""), 16)) == (index, name, 2, guid)
+    parsed = rdma.parse_device(body)
+    assert (parsed.index, parsed.name, parsed.ports, int(parsed.node_guid.replace(":", ""), 16)) == (
+        index,
+        name,
+        2,
+        guid,
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,7 @@ def soft(sock: Socket, here: int) -> Iterator[tuple[Socket, RdmaDevice]]:
             talk.send([rdma.create_link(name, "rail0")])
         except BatchError as error:
             pytest.skip(f"this kernel has no soft-RoCE: {error}")
-        made = next(one for one in rdma.list_devices(talk) if one.name == name)
+        made = next(listed for listed in rdma.list_devices(talk) if listed.name == name)
         yield talk, made
         with suppress(BatchError):
             talk.send([rdma.delete_link(made.index)])
@@ -180,9 +185,9 @@ def test_soft_device_is_made_shown_renamed_and_deleted(soft: tuple[Socket, RdmaD
     assert (made.ports, made.protocol, link.netdev, link.netdev_index) == (1, "roce", "rail0", 20)
     assert rdma.get_netns_mode(talk) in {"exclusive", "shared"}
     talk.send([rdma.rename_device(made.index, f"{made.name}x")])
-    assert f"{made.name}x" in [one.name for one in rdma.list_devices(talk)]
+    assert f"{made.name}x" in [listed.name for listed in rdma.list_devices(talk)]
     talk.send([rdma.delete_link(made.index)])
-    assert made.index not in [one.index for one in rdma.list_devices(talk)]
+    assert made.index not in [listed.index for listed in rdma.list_devices(talk)]
 
 
 @pytest.mark.may_skip("needs a kernel with RDMA")

@@ -23,7 +23,7 @@ from trackbed.kernel.netlink.routes import (
     RTN_PROHIBIT,
     RTN_UNREACHABLE,
     Route,
-    _route,
+    _parse_route,
     add_route,
     append_route,
     delete_route,
@@ -154,15 +154,27 @@ def test_route_over_a_link_without_carrier_says_so(sock: Socket) -> None:
 def test_lookup_follows_source_rules_into_a_rails_table(sock: Socket) -> None:
     rules = [PolicyRule(AF_INET, 500, 1000, OWN, 32), PolicyRule(AF_INET6, 500, 1000, OWN6, 128)]
     sock.send([*map(add_route, (CONNECTED, DEFAULT, DEFAULT6)), *map(add_rule, rules)])
-    found = get_route(sock, AF_INET, FAR, src=OWN)
-    assert (found.table, found.oif, found.gateway, found.dst, found.prefix) == (1000, 20, OWN + 1, FAR, 32)
-    found = get_route(sock, AF_INET6, FAR6, src=OWN6)
-    assert (found.table, found.oif, found.gateway, found.dst, found.prefix) == (1000, 20, OWN6 + 1, FAR6, 128)
+    selected = get_route(sock, AF_INET, FAR, src=OWN)
+    assert (selected.table, selected.oif, selected.gateway, selected.dst, selected.prefix) == (
+        1000,
+        20,
+        OWN + 1,
+        FAR,
+        32,
+    )
+    selected = get_route(sock, AF_INET6, FAR6, src=OWN6)
+    assert (selected.table, selected.oif, selected.gateway, selected.dst, selected.prefix) == (
+        1000,
+        20,
+        OWN6 + 1,
+        FAR6,
+        128,
+    )
 
 
 def test_lookup_without_source_tells_which_one_the_kernel_takes(sock: Socket) -> None:
-    found = get_route(sock, AF_INET, OWN + 1)
-    assert (found.oif, found.prefsrc, found.table) == (20, OWN, RT_TABLE_MAIN)
+    selected = get_route(sock, AF_INET, OWN + 1)
+    assert (selected.oif, selected.prefsrc, selected.table) == (20, OWN, RT_TABLE_MAIN)
 
 
 def test_lookup_may_be_bound_to_a_link(sock: Socket) -> None:
@@ -210,7 +222,7 @@ def _multipath(hops: Iterable[tuple[int, int]]) -> Message:
 def test_cut_next_hops_are_malformed(hops: bytes) -> None:
     body = bytes(12) + codec.pack_attribute(RTA_MULTIPATH, hops)
     with pytest.raises(MalformedError):
-        _route(memoryview(body))
+        _parse_route(memoryview(body))
 
 
 def test_route_message_is_of_the_right_type() -> None:

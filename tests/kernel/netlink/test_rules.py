@@ -8,7 +8,7 @@ from socket import AF_INET, AF_INET6
 import pytest
 
 from trackbed.kernel.netlink.codec import MalformedError
-from trackbed.kernel.netlink.rules import PolicyRule, _rule, add_rule, delete_rule, list_rules
+from trackbed.kernel.netlink.rules import PolicyRule, _parse_rule, add_rule, delete_rule, list_rules
 from trackbed.kernel.netlink.sockets import BatchError, Socket
 
 SOURCE = PolicyRule(AF_INET, 1000, 1000, src=int(ip_address("172.16.0.0")), src_prefix=32, protocol=99)
@@ -79,4 +79,4 @@ def test_rule_that_differs_is_not_deleted(sock: Socket, other: PolicyRule) -> No
 
 def test_short_rule_is_malformed() -> None:
     with pytest.raises(MalformedError):
-        _rule(memoryview(bytes(11)))
+        _parse_rule(memoryview(bytes(11)))

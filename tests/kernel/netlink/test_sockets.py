@@ -17,7 +17,7 @@ from trackbed.kernel.netlink.sockets import (
     ReplyTimeoutError,
     RequestError,
     Socket,
-    _failure,
+    _parse_failure,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def test_silent_kernel_is_noticed_and_the_socket_still_works(here: int) -> None:
 
 
 def test_lost_answers_are_noticed_and_the_socket_still_works(sock: Socket) -> None:
-    with pytest.raises(OverrunError, match="answers are lost"):
+    with pytest.raises(OverrunError, match="replies were lost"):
         sock.send([ABSENT] * 16_000)
     with pytest.raises(BatchError):
         sock.send([set_link(1, up=True), ABSENT])
@@ -187,10 +187,10 @@ CAPPED, WITH_WORDS = 0x100, 0x200
 def test_answer_is_read_as_the_kernel_lays_it_out(
     kind: int, flags: int, body: bytes, expected: tuple[int, str] | None
 ) -> None:
-    failure = _failure(Received(kind, flags, 1, memoryview(body)), 3)
+    failure = _parse_failure(Received(kind, flags, 1, memoryview(body)), 3)
     assert failure == (expected and Failure(3, *expected))
 
 
 def test_error_without_errno_is_malformed() -> None:
     with pytest.raises(MalformedError, match=r"^an error message without errno$"):
-        _failure(Received(codec.NLMSG_ERROR, 0, 1, memoryview(b"\0\0")), 0)
+        _parse_failure(Received(codec.NLMSG_ERROR, 0, 1, memoryview(b"\0\0")), 0)

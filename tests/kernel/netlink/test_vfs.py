@@ -117,8 +117,8 @@ def test_setting_that_the_driver_does_not_know_is_none() -> None:
     mac = codec.pack_attribute(1, (0).to_bytes(4, sys.byteorder) + bytes(32))
     unset = codec.pack_attribute(9, (0).to_bytes(4, sys.byteorder) + b"\xff" * 4)
     body = bytes(16) + codec.pack_attribute(22, codec.pack_attribute(1, mac + unset))
-    (found,) = parse_vfs(body).vfs
-    assert (found.trust, found.spoof_check) == (None, None)
+    (vf,) = parse_vfs(body).vfs
+    assert (vf.trust, vf.spoof_check) == (None, None)
 
 
 def test_vlan_and_rate_of_an_older_kernel_are_read() -> None:
@@ -127,8 +127,8 @@ def test_vlan_and_rate_of_an_older_kernel_are_read() -> None:
 
     parts = codec.pack_attribute(1, numbers(0) + bytes(32)) + codec.pack_attribute(2, numbers(0, 7, 1))
     parts += codec.pack_attribute(3, numbers(0, 500))
-    (found,) = parse_vfs(bytes(16) + codec.pack_attribute(22, codec.pack_attribute(1, parts))).vfs
-    assert (found.vlan, found.qos, found.min_tx_rate, found.max_tx_rate) == (7, 1, 0, 500)
+    (vf,) = parse_vfs(bytes(16) + codec.pack_attribute(22, codec.pack_attribute(1, parts))).vfs
+    assert (vf.vlan, vf.qos, vf.min_tx_rate, vf.max_tx_rate) == (7, 1, 0, 500)
 
 
 def test_interface_that_is_no_physical_function_has_no_vfs() -> None:
@@ -155,16 +155,16 @@ def test_what_is_set_is_what_is_read(change: VfChange, index: int) -> None:
     assert change.vlan is not None
     assert change.rates is not None
     body = set_vf(5, index, change).body
-    (found,) = parse_vfs(body[:16] + codec.pack_attribute(1, parse_mac(MAC)) + body[16:]).vfs
-    assert (found.index, found.mac, found.spoof_check, found.trust) == (
+    (vf,) = parse_vfs(body[:16] + codec.pack_attribute(1, parse_mac(MAC)) + body[16:]).vfs
+    assert (vf.index, vf.mac, vf.spoof_check, vf.trust) == (
         index,
         change.mac,
         change.spoof_check,
         change.trust,
     )
-    assert (found.vlan, found.qos, found.vlan_protocol) == (change.vlan.id, change.vlan.qos, change.vlan.protocol)
-    assert (found.min_tx_rate, found.max_tx_rate) == change.rates
-    assert (found.link_state, found.node_guid, found.port_guid) == (change.link_state, GUID, GUID)
+    assert (vf.vlan, vf.qos, vf.vlan_protocol) == (change.vlan.id, change.vlan.qos, change.vlan.protocol)
+    assert (vf.min_tx_rate, vf.max_tx_rate) == change.rates
+    assert (vf.link_state, vf.node_guid, vf.port_guid) == (change.link_state, GUID, GUID)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Cables, segments and routers for the probes' tests: veth pairs between namespaces, made by our own netlink."""
+"""Cables, segments and routers for the tests of probes: veth pairs between namespaces."""
 
 import itertools
 import socket
@@ -31,9 +31,9 @@ class Port:
 
 
 def host(stack: ExitStack) -> int:
-    """Make a namespace whose loopback is up; it goes when `stack` closes."""
+    """Create a namespace with loopback up; it is deleted when `stack` closes."""
     netns = stack.enter_context(fresh_netns())
-    with enter_netns(netns):  # else IPv6 says nothing on a new interface for a second
+    with enter_netns(netns):  # duplicate address detection would delay IPv6 by a second
         for scope in ("all", "default"):
             Path(f"/proc/sys/net/ipv6/conf/{scope}/accept_dad").write_text("0")
     with Socket(netns=netns) as sock:
@@ -42,7 +42,7 @@ def host(stack: ExitStack) -> int:
 
 
 def router(stack: ExitStack) -> int:
-    """Make a namespace that forwards IPv6 (for IPv4 see FORWARDING)."""
+    """Create a namespace that forwards IPv6 (for IPv4 see FORWARDING)."""
     netns = host(stack)
     with enter_netns(netns):
         Path("/proc/sys/net/ipv6/conf/all/forwarding").write_text("1")
@@ -50,7 +50,7 @@ def router(stack: ExitStack) -> int:
 
 
 def cable(near: int, near_address: str, far: int, far_address: str, mtu: int | None = None) -> tuple[Port, Port]:
-    """Join two namespaces by a veth pair; both ends carry traffic and have their address ("10.0.0.1/24", or "")."""
+    """Join two namespaces by a veth pair; both ends have carrier and an address ("10.0.0.1/24", or "" for none)."""
     number = next(_numbers)
     ends = links.VethEnd(f"near{number}", near, mtu), links.VethEnd(f"far{number}", far, mtu)
     with Socket(netns=near) as here, Socket(netns=far) as there:
@@ -59,34 +59,36 @@ def cable(near: int, near_address: str, far: int, far_address: str, mtu: int | N
         for sock, name in sides:
             sock.send([links.set_link(links.get_link(sock, name).index, up=True)])
         for sock, name in sides:
-            _await_carrier(sock, name)
-        return _ready(near, here, ends[0].name, near_address), _ready(far, there, ends[1].name, far_address)
+            _wait_for_carrier(sock, name)
+        return _configure_end(near, here, ends[0].name, near_address), _configure_end(
+            far, there, ends[1].name, far_address
+        )
 
 
-def _await_carrier(sock: Socket, name: str) -> None:
-    """The kernel takes a moment between "up" and the first frame that gets through, and a bridge asks only once."""
-    _await(lambda: links.get_link(sock, name).operstate == "up", f"{name} does not come up")
+def _wait_for_carrier(sock: Socket, name: str) -> None:
+    """Wait for operstate up; frames sent before that are lost, and a bridge does not repeat them."""
+    _wait_until(lambda: links.get_link(sock, name).operstate == "up", f"{name} does not come up")
 
 
-def _ready(netns: int, sock: Socket, name: str, text: str) -> Port:
+def _configure_end(netns: int, sock: Socket, name: str, text: str) -> Port:
     link = links.get_link(sock, name)
-    wanted = ip_interface(text) if text else None
-    if wanted:
-        family = socket.AF_INET if wanted.version == 4 else socket.AF_INET6
-        own = addresses.Address(link.index, family, int(wanted), wanted.network.prefixlen)
-        sock.send([addresses.add_address(own)])
-        _await(lambda: not _tentative(sock), f"{text} stays tentative")
-    return Port(netns, link.index, name, links.parse_mac(link.mac), int(wanted) if wanted else 0)
+    interface = ip_interface(text) if text else None
+    if interface:
+        family = socket.AF_INET if interface.version == 4 else socket.AF_INET6
+        address = addresses.Address(link.index, family, int(interface), interface.network.prefixlen)
+        sock.send([addresses.add_address(address)])
+        _wait_until(lambda: not _has_tentative_address(sock), f"{text} stays tentative")
+    return Port(netns, link.index, name, links.parse_mac(link.mac), int(interface) if interface else 0)
 
 
-def _tentative(sock: Socket) -> bool:
-    return any(own.flags & addresses.IFA_F_TENTATIVE for own in addresses.list_addresses(sock, socket.AF_INET6))
+def _has_tentative_address(sock: Socket) -> bool:
+    return any(address.flags & addresses.IFA_F_TENTATIVE for address in addresses.list_addresses(sock, socket.AF_INET6))
 
 
-def _await(happened: Callable[[], bool], otherwise: str) -> None:
+def _wait_until(condition: Callable[[], bool], message: str) -> None:
     deadline = time.monotonic() + 5
-    while not happened():
-        assert time.monotonic() < deadline, otherwise
+    while not condition():
+        assert time.monotonic() < deadline, message
 
 
 def configure(port: Port, ipv4_conf: Mapping[str, int]) -> None:
@@ -97,9 +99,9 @@ def configure(port: Port, ipv4_conf: Mapping[str, int]) -> None:
 
 def route(port: Port, to: str, via: Port) -> None:
     """Send `to` ("0.0.0.0/0") through the neighbour at the other end of the cable."""
-    wanted = ip_interface(to)
-    family = socket.AF_INET if wanted.version == 4 else socket.AF_INET6
-    network = wanted.network
+    interface = ip_interface(to)
+    family = socket.AF_INET if interface.version == 4 else socket.AF_INET6
+    network = interface.network
     dst, prefix = int(network.network_address), network.prefixlen
     with Socket(netns=port.netns) as sock:
         sock.send([routes.add_route(routes.Route(family, _MAIN, dst, prefix, port.ifindex, via.address))])
@@ -107,13 +109,13 @@ def route(port: Port, to: str, via: Port) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A switch of one segment."""
+    """A bridge in a namespace."""
 
     netns: int
     bridge: int
 
     def attach(self, netns: int, address: str) -> Port:
-        """Cable a host to it."""
+        """Connect a host by a cable."""
         port, jack = cable(netns, address, self.netns, "")
         with Socket(netns=self.netns) as sock:
             sock.send([links.set_link(jack.ifindex, master=self.bridge)])
@@ -121,7 +123,7 @@ class Segment:
 
 
 def segment(stack: ExitStack) -> Segment:
-    """Make a bridge in a namespace of its own."""
+    """Create a bridge in a new namespace."""
     netns = host(stack)
     with Socket(netns=netns) as sock:
         sock.send([links.create_bridge("switch")])

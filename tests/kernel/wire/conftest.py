@@ -6,6 +6,6 @@ import pytest
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """What is entered here is left when the test ends, however it ends."""
+    """Return a stack whose contexts are exited after the test."""
     with ExitStack() as entered:
         yield entered

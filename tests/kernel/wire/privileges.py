@@ -1,4 +1,4 @@
-"""What a process without CAP_NET_RAW sees, tried in a thread that gives it up and ends."""
+"""Execution without CAP_NET_RAW, in a thread that drops the capability and ends."""
 
 import ctypes
 import os
@@ -15,19 +15,19 @@ _Result = TypeVar("_Result")
 
 
 def without_raw_sockets(work: Callable[[], _Result]) -> _Result:
-    """Return (or raise) what `work` does in a thread whose effective capabilities lack CAP_NET_RAW."""
-    with ThreadPoolExecutor(max_workers=1, initializer=_give_up) as pool:
+    """Return the result of `work` (or raise its error) from a thread whose effective capabilities lack CAP_NET_RAW."""
+    with ThreadPoolExecutor(max_workers=1, initializer=_drop_cap_net_raw) as pool:
         return pool.submit(work).result(timeout=10)
 
 
-def _give_up() -> None:
+def _drop_cap_net_raw() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     header, data = struct.pack("Ii", _VERSION_3, 0), ctypes.create_string_buffer(_DATA.size)
-    _check(libc.capget(header, data))
-    effective, *rest = _DATA.unpack(data.raw)
-    _check(libc.capset(header, _DATA.pack(effective & ~(1 << _CAP_NET_RAW), *rest)))
+    _check_result(libc.capget(header, data))
+    effective, *others = _DATA.unpack(data.raw)
+    _check_result(libc.capset(header, _DATA.pack(effective & ~(1 << _CAP_NET_RAW), *others)))
 
 
-def _check(result: int) -> None:
+def _check_result(result: int) -> None:
     if result != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -76,13 +76,13 @@ def test_an_address_that_only_we_hold_is_no_conflict(stack: ExitStack) -> None:
 
 
 def test_two_hosts_that_probe_for_one_address_both_learn_of_it(stack: ExitStack) -> None:
-    one, other = cable(host(stack), "", host(stack), "")
-    probers = [stack.enter_context(Prober(port.netns, [claim_of(port, TEN_1)])) for port in (one, other)]
+    near, other = cable(host(stack), "", host(stack), "")
+    probers = [stack.enter_context(Prober(port.netns, [claim_of(port, TEN_1)])) for port in (near, other)]
     for prober in probers:
         prober.send_probes()
     assert [prober.collect(0.1) for prober in probers] == [
-        (AddressConflict(one.ifindex, TEN_1, other.mac),),
-        (AddressConflict(other.ifindex, TEN_1, one.mac),),
+        (AddressConflict(near.ifindex, TEN_1, other.mac),),
+        (AddressConflict(other.ifindex, TEN_1, near.mac),),
     ]
 
 

@@ -112,7 +112,7 @@ def test_a_silent_cable_has_no_neighbour_and_a_garbled_one_says_why(stack: ExitS
     send_frame(packets, leaf.ifindex, 0x88CC, NEAREST_BRIDGE, b"\xff\xff")
     heard = collect(gathered, ifindexes, 0.1)
     assert heard.neighbours == {}
-    assert heard.malformed == {node.ifindex: "the LLDP TLV at byte 0 says 511 bytes, the frame has 0 left"}
+    assert heard.malformed == {node.ifindex: "the LLDP TLV at byte 0 has length 511, the frame has 0 left"}
 
 
 def test_listening_on_an_interface_that_is_gone_says_so(stack: ExitStack) -> None:

@@ -36,63 +36,63 @@ def ports(stack: ExitStack) -> dict[str, Port]:
     return {"a": pod(stack, leaf_0, "10.0.0"), "b": pod(stack, leaf_0, "10.0.1"), "c": pod(stack, leaf_1, "10.1.0")}
 
 
-def reaches(ports: dict[str, Port], timeout_seconds: float) -> dict[tuple[str, str], PairResult]:
-    found = measure([endpoint(label, port) for label, port in ports.items()], timeout_seconds)
-    return {(reach.source, reach.target): reach for reach in found}
+def measure_pairs(ports: dict[str, Port], timeout_seconds: float) -> dict[tuple[str, str], PairResult]:
+    results = measure([endpoint(label, port) for label, port in ports.items()], timeout_seconds)
+    return {(result.source, result.target): result for result in results}
 
 
 def test_every_pair_tells_source_interface_and_hops(ports: dict[str, Port]) -> None:
-    found = reaches(ports, 2.0)
-    assert {pair: reach.hops for pair, reach in found.items()} == {
+    results = measure_pairs(ports, 2.0)
+    assert {pair: result.hops for pair, result in results.items()} == {
         **dict.fromkeys([("a", "b"), ("b", "a")], 1),
         **dict.fromkeys([("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")], 2),
     }
-    assert all(reach.answered and not reach.error for reach in found.values())
-    assert all(reach.seen_source == ports[reach.source].address for reach in found.values())
-    assert all(reach.arrived_ifindex == ports[reach.target].ifindex for reach in found.values())
-    assert all(0 < (reach.rtt_us or 0) < 2e6 for reach in found.values())
+    assert all(result.answered and not result.error for result in results.values())
+    assert all(result.seen_source == ports[result.source].address for result in results.values())
+    assert all(result.arrived_ifindex == ports[result.target].ifindex for result in results.values())
+    assert all(0 < (result.rtt_us or 0) < 2e6 for result in results.values())
 
 
 def test_a_source_translated_on_the_way_is_seen(ports: dict[str, Port], stack: ExitStack) -> None:
     add_rule(ports["a"].netns, "nat", ("out", "nat", 4, 100), "masq")
     with_second_address, _ = cable(ports["a"].netns, "10.0.7.1/24", host(stack), "")
     hidden = Endpoint("a", ports["a"].netns, with_second_address.ifindex, with_second_address.address)
-    found = measure([hidden, endpoint("b", ports["b"])], 0.3)
-    assert (found[0].source, found[0].seen_source) == ("a", ports["a"].address)
+    results = measure([hidden, endpoint("b", ports["b"])], 0.3)
+    assert (results[0].source, results[0].seen_source) == ("a", ports["a"].address)
 
 
 def test_a_datagram_that_takes_the_wrong_interface_is_seen(stack: ExitStack) -> None:
     a, b = cable(host(stack), "10.0.0.1/24", host(stack), "10.0.0.2/24")
     elsewhere, _ = cable(b.netns, "10.3.0.1/24", host(stack), "")
     route(a, "10.3.0.0/24", b)
-    found = measure([endpoint("a", a), endpoint("b", elsewhere)], 1.0)
-    assert (found[0].answered, found[0].arrived_ifindex) == (True, b.ifindex)
+    results = measure([endpoint("a", a), endpoint("b", elsewhere)], 1.0)
+    assert (results[0].answered, results[0].arrived_ifindex) == (True, b.ifindex)
     assert b.ifindex != elsewhere.ifindex
 
 
 def test_a_way_back_that_is_blocked_differs_from_a_way_there(ports: dict[str, Port]) -> None:
     add_drop_chain(ports["a"].netns, "lab", "wall", "input", 1.0)
-    found = reaches(ports, 0.2)
-    assert (found["a", "b"].answered, found["a", "b"].seen_source) == (False, ports["a"].address)
-    assert (found["b", "a"].answered, found["b", "a"].seen_source) == (False, None)
-    assert found["b", "c"].answered
+    results = measure_pairs(ports, 0.2)
+    assert (results["a", "b"].answered, results["a", "b"].seen_source) == (False, ports["a"].address)
+    assert (results["b", "a"].answered, results["b", "a"].seen_source) == (False, None)
+    assert results["b", "c"].answered
 
 
 def test_what_the_kernel_refuses_to_send_is_told(ports: dict[str, Port]) -> None:
     add_drop_chain(ports["a"].netns, "lab", "wall", "output", 1.0)
-    found = reaches(ports, 0.1)
-    assert found["a", "b"].error == "a: cannot send: Operation not permitted"
-    assert found["b", "c"].error == ""
+    results = measure_pairs(ports, 0.1)
+    assert results["a", "b"].error == "a: cannot send: Operation not permitted"
+    assert results["b", "c"].error == ""
 
 
 def test_an_address_that_is_not_there_spoils_its_own_pairs_only(ports: dict[str, Port]) -> None:
     a, b, c = (endpoint(label, port) for label, port in ports.items())
     missing = Endpoint("missing", c.netns, c.ifindex, int(ip_address("10.1.0.77")))
     started = time.monotonic()
-    found = measure([a, b, missing], 5.0)
+    results = measure([a, b, missing], 5.0)
     assert time.monotonic() - started < 2.5  # what cannot be asked is not waited for
-    assert [reach.answered for reach in found if "missing" not in {reach.source, reach.target}] == [True, True]
-    assert {reach.error for reach in found if "missing" in {reach.source, reach.target}} == {
+    assert [result.answered for result in results if "missing" not in {result.source, result.target}] == [True, True]
+    assert {result.error for result in results if "missing" in {result.source, result.target}} == {
         "missing: no socket on its address: [Errno 99] Cannot assign requested address"
     }
 
@@ -104,16 +104,16 @@ def test_ipv6_tells_the_same(stack: ExitStack) -> None:
         port, gateway = cable(host(stack), f"fd00:{label}::1/64", leaf, f"fd00:{label}::fe/64")
         route(port, "::/0", gateway)
         ends.append(port)
-    found = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 2.0)
-    assert [(reach.answered, reach.hops) for reach in found] == [(True, 1), (True, 1)]
-    assert [reach.seen_source for reach in found] == [port.address for port in ends]
-    assert [reach.arrived_ifindex for reach in found] == [ends[1].ifindex, ends[0].ifindex]
+    results = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 2.0)
+    assert [(result.answered, result.hops) for result in results] == [(True, 1), (True, 1)]
+    assert [result.seen_source for result in results] == [port.address for port in ends]
+    assert [result.arrived_ifindex for result in results] == [ends[1].ifindex, ends[0].ifindex]
 
 
 def test_link_local_addresses_are_reached_on_their_interface(stack: ExitStack) -> None:
     ends = cable(host(stack), "fe80::a/64", host(stack), "fe80::b/64")
-    found = measure([endpoint(port.name, port) for port in ends], 1.0)
-    assert [reach.answered for reach in found] == [True, True]
+    results = measure([endpoint(port.name, port) for port in ends], 1.0)
+    assert [result.answered for result in results] == [True, True]
 
 
 def test_families_are_not_mixed(stack: ExitStack) -> None:
@@ -125,10 +125,10 @@ def test_thirty_two_endpoints_lose_nothing_and_take_well_under_a_second(stack: E
     leaf = host(stack)
     ends = [pod(stack, leaf, f"10.0.{number}") for number in range(32)]
     started = time.monotonic()
-    found = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 5.0)
+    results = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 5.0)
     elapsed_seconds = time.monotonic() - started
-    assert len(found) == 32 * 31
-    assert all(reach.answered for reach in found)
+    assert len(results) == 32 * 31
+    assert all(result.answered for result in results)
     assert elapsed_seconds < 1.0, f"{elapsed_seconds:.3f} s"
     print(f"32 x 32: {elapsed_seconds * 1e3:.0f} ms")  # noqa: T201 - the measured figure
 
@@ -137,6 +137,6 @@ def test_one_silent_endpoint_does_not_hold_up_the_others(stack: ExitStack) -> No
     switch = segment(stack)
     ends = [switch.attach(host(stack), f"10.0.0.{number}/24") for number in range(1, 13)]
     add_drop_chain(ends[0].netns, "lab", "wall", "input", 1.0)
-    found = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 0.6)
-    assert {"0" in {reach.source, reach.target} for reach in found if not reach.answered} == {True}
-    assert sum(reach.answered for reach in found) == 11 * 10
+    results = measure([endpoint(str(number), port) for number, port in enumerate(ends)], 0.6)
+    assert {"0" in {result.source, result.target} for result in results if not result.answered} == {True}
+    assert sum(result.answered for result in results) == 11 * 10

@@ -17,13 +17,13 @@ def test_a_namespace_without_a_filter_has_no_base_chain(stack: ExitStack) -> Non
 
 def test_a_drop_chain_is_listed_stops_traffic_and_goes_with_its_table(stack: ExitStack) -> None:
     a, b = cable(host(stack), "10.0.0.1/24", host(stack), "10.0.0.2/24")
-    asked = [Ping(a.address, b.address)]
+    pings = [Ping(a.address, b.address)]
     for _ in range(2):  # the second time nothing changes
         add_drop_chain(b.netns, "lab", "wall", "input", 1.0)
-        assert (list_base_chains(b.netns, 1.0), ping(a.netns, asked, 0.1)[0].outcome) == ((WALL,), "silent")
+        assert (list_base_chains(b.netns, 1.0), ping(a.netns, pings, 0.1)[0].outcome) == ((WALL,), "silent")
     for _ in range(2):
         delete_table(b.netns, "lab", 1.0)
-        assert (list_base_chains(b.netns, 1.0), ping(a.netns, asked, 1.0)[0].outcome) == ((), "answered")
+        assert (list_base_chains(b.netns, 1.0), ping(a.netns, pings, 1.0)[0].outcome) == ((), "answered")
 
 
 def test_rules_are_counted_for_each_chain(stack: ExitStack) -> None:

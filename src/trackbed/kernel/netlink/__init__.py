@@ -1,1 +1,1 @@
-"""Netlink messages packed and parsed; imports nothing of Trackbed."""
+"""Netlink messages and sockets; nothing else of Trackbed is imported here."""

@@ -1,4 +1,7 @@
-"""Addresses of interfaces (include/uapi/linux/if_addr.h). Addresses are ints; the family is AF_INET or AF_INET6."""
+"""Addresses of interfaces (include/uapi/linux/if_addr.h).
+
+Addresses are ints; the family is AF_INET or AF_INET6.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ _INFO = struct.Struct("=BBBBI")
 FAMILY: dict[int, int] = {4: socket.AF_INET, 6: socket.AF_INET6}
 """Address family of each IP version."""
 WIDTH: dict[int, int] = {socket.AF_INET: 4, socket.AF_INET6: 16}
-"""Bytes of an address, by family."""
+"""Bytes of an address, by address family."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One address on an interface; `scope` 0 is global, 253 link, 254 host; `label` is IPv4's."""
+    """An address of an interface; `scope` 0 is global, 253 link, 254 host; `label` exists for IPv4 only."""
 
     index: int
     family: int
@@ -38,58 +41,67 @@ class Address:
 
 
 def pack_address(family: int, address: int) -> bytes:
-    """An address in network order."""
+    """Return an address in network byte order."""
     return address.to_bytes(WIDTH[family], "big")
 
 
 def list_addresses(sock: Socket, family: int = 0, index: int = 0) -> tuple[Address, ...]:
-    """All addresses of the socket's namespace, of one family or (0) of both, of one interface or (0) of all."""
+    """Return the addresses in the socket's namespace.
+
+    `family` 0 selects both families, `index` 0 all interfaces.
+    """
     families = (family,) if family else (socket.AF_INET, socket.AF_INET6)
-    found = []
-    for one in families:
-        found += [_address(r.body) for r in sock.dump(Message(RTM_GETADDR, 0, _INFO.pack(one, 0, 0, 0, index)))]
-    return tuple(one for one in found if index in {0, one.index})
+    addresses = []
+    for address_family in families:
+        addresses += [
+            _parse_address(reply.body)
+            for reply in sock.dump(Message(RTM_GETADDR, 0, _INFO.pack(address_family, 0, 0, 0, index)))
+        ]
+    return tuple(address for address in addresses if index in {0, address.index})
 
 
-def _address(body: memoryview) -> Address:
+def _parse_address(body: memoryview) -> Address:
     family, prefix, flags, scope, index = codec.unpack_header(_INFO, body)
-    found = codec.parse_attributes(body, _INFO.size)
-    own = found.get(IFA_LOCAL, found.get(IFA_ADDRESS, b""))
+    attributes = codec.parse_attributes(body, _INFO.size)
+    local_address = attributes.get(IFA_LOCAL, attributes.get(IFA_ADDRESS, b""))
     return Address(
         index=index,
         family=family,
-        address=int.from_bytes(own, "big"),
+        address=int.from_bytes(local_address, "big"),
         prefix=prefix,
         scope=scope,
-        flags=codec.as_int(found.get(IFA_FLAGS), flags),
-        label=codec.as_text(found.get(IFA_LABEL)),
+        flags=codec.as_int(attributes.get(IFA_FLAGS), flags),
+        label=codec.as_text(attributes.get(IFA_LABEL)),
     )
 
 
-def _message(kind: int, flags: int, own: Address) -> Message:
-    value = pack_address(own.family, own.address)
+def _build_message(message_type: int, flags: int, address: Address) -> Message:
+    packed = pack_address(address.family, address.address)
     parts = [
-        _INFO.pack(own.family, own.prefix, 0, own.scope, own.index),
-        codec.pack_attribute(IFA_LOCAL, value),
-        codec.pack_attribute(IFA_ADDRESS, value),
+        _INFO.pack(address.family, address.prefix, 0, address.scope, address.index),
+        codec.pack_attribute(IFA_LOCAL, packed),
+        codec.pack_attribute(IFA_ADDRESS, packed),
     ]
-    if own.flags:
-        parts.append(codec.pack_u32(IFA_FLAGS, own.flags))
-    if own.label:
-        parts.append(codec.pack_string(IFA_LABEL, own.label))
-    return Message(kind, flags, b"".join(parts))
+    if address.flags:
+        parts.append(codec.pack_u32(IFA_FLAGS, address.flags))
+    if address.label:
+        parts.append(codec.pack_string(IFA_LABEL, address.label))
+    return Message(message_type, flags, b"".join(parts))
 
 
 def add_address(address: Address) -> Message:
-    """Put an address on an interface; refused (EEXIST) if it is there."""
-    return _message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, address)
+    """Return the message that adds an address; the kernel refuses a duplicate (EEXIST)."""
+    return _build_message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, address)
 
 
 def replace_address(address: Address) -> Message:
-    """Put an address on an interface, or update its flags if it is there with this prefix length."""
-    return _message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, address)
+    """Return the message that adds an address, or updates its flags if it exists with this prefix length."""
+    return _build_message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, address)
 
 
 def delete_address(address: Address) -> Message:
-    """Take an address off an interface; refused (EADDRNOTAVAIL) unless prefix length and any label given agree."""
-    return _message(RTM_DELADDR, 0, address)
+    """Return the message that removes an address.
+
+    The kernel refuses it (EADDRNOTAVAIL) unless the prefix length matches, and the label if one is set.
+    """
+    return _build_message(RTM_DELADDR, 0, address)

@@ -23,71 +23,71 @@ _TYPE_MASK = 0x3FFF
 
 
 class NetlinkError(Exception):
-    """Anything that goes wrong between us and the kernel; sockets.py draws the tree."""
+    """Base of all netlink errors; `sockets` lists them."""
 
 
 class MalformedError(NetlinkError):
-    """Bytes that are no netlink message."""
+    """Bytes that are not a valid netlink message."""
 
 
 class Message(NamedTuple):
-    """One message: type, flags (NLM_F_REQUEST is added), body with its fixed header and attributes."""
+    """A message to send: type, flags (NLM_F_REQUEST is added), body (fixed header and attributes)."""
 
     type: int
     flags: int
     body: bytes
 
 
-def pack_attribute(kind: int, value: bytes) -> bytes:
-    """One attribute, padded to 4 bytes."""
+def pack_attribute(attribute_type: int, value: bytes) -> bytes:
+    """Return an attribute, padded to 4 bytes."""
     length = 4 + len(value)
-    return _ATTRIBUTE.pack(length, kind) + value + bytes(-length % 4)
+    return _ATTRIBUTE.pack(length, attribute_type) + value + bytes(-length % 4)
 
 
-def pack_u8(kind: int, value: int) -> bytes:
-    """An attribute of one byte."""
-    return pack_attribute(kind, _U8.pack(value))
+def pack_u8(attribute_type: int, value: int) -> bytes:
+    """Return an attribute of one byte."""
+    return pack_attribute(attribute_type, _U8.pack(value))
 
 
-def pack_u16(kind: int, value: int) -> bytes:
-    """An attribute of two bytes, native order."""
-    return pack_attribute(kind, _U16.pack(value))
+def pack_u16(attribute_type: int, value: int) -> bytes:
+    """Return an attribute of two bytes in native byte order."""
+    return pack_attribute(attribute_type, _U16.pack(value))
 
 
-def pack_u32(kind: int, value: int) -> bytes:
-    """An attribute of four bytes, native order."""
-    return pack_attribute(kind, _U32.pack(value))
+def pack_u32(attribute_type: int, value: int) -> bytes:
+    """Return an attribute of four bytes in native byte order."""
+    return pack_attribute(attribute_type, _U32.pack(value))
 
 
-def pack_u64(kind: int, value: int) -> bytes:
-    """An attribute of eight bytes, native order."""
-    return pack_attribute(kind, _U64.pack(value))
+def pack_u64(attribute_type: int, value: int) -> bytes:
+    """Return an attribute of eight bytes in native byte order."""
+    return pack_attribute(attribute_type, _U64.pack(value))
 
 
-def pack_be32(kind: int, value: int) -> bytes:
-    """An attribute of four bytes, network order (netfilter)."""
-    return pack_attribute(kind, _BE32.pack(value))
+def pack_be32(attribute_type: int, value: int) -> bytes:
+    """Return an attribute of four bytes in network byte order (netfilter)."""
+    return pack_attribute(attribute_type, _BE32.pack(value))
 
 
-def pack_string(kind: int, value: str) -> bytes:
-    """An attribute of text, closed by NUL."""
-    return pack_attribute(kind, value.encode() + b"\0")
+def pack_string(attribute_type: int, value: str) -> bytes:
+    """Return an attribute of NUL-terminated text."""
+    return pack_attribute(attribute_type, value.encode() + b"\0")
 
 
-def pack_nested(kind: int, *inner: bytes) -> bytes:
-    """An attribute that holds attributes."""
-    return pack_attribute(kind | NLA_F_NESTED, b"".join(inner))
+def pack_nested(attribute_type: int, *inner: bytes) -> bytes:
+    """Return an attribute that holds other attributes."""
+    return pack_attribute(attribute_type | NLA_F_NESTED, b"".join(inner))
 
 
 def pack_message(message: Message, sequence: int, flags: int = 0) -> bytes:
-    """The message with its header, padded."""
+    """Return a message with its header, padded to 4 bytes."""
     length = HEADER.size + len(message.body)
-    head = HEADER.pack(length, message.type, message.flags | flags | NLM_F_REQUEST, sequence, 0)
-    return head + message.body + bytes(-length % 4)
+    header = HEADER.pack(length, message.type, message.flags | flags | NLM_F_REQUEST, sequence, 0)
+    return header + message.body + bytes(-length % 4)
 
 
 class Received(NamedTuple):
-    """One message of the kernel."""
+    """A message from the kernel."""
 
     type: int
     flags: int
@@ -95,49 +95,52 @@ class Received(NamedTuple):
     body: memoryview
 
 
-def parse_messages(raw: bytes | memoryview) -> Iterator[Received]:
-    """Take a datagram apart; MalformedError when a length is impossible."""
-    view, at = memoryview(raw), 0
-    while at < len(view):
-        length, kind, flags, sequence, _ = unpack_header(HEADER, view, at)
-        if length < HEADER.size or at + length > len(view):
-            msg = f"message of {length} bytes at {at} in a datagram of {len(view)}"
+def parse_messages(datagram: bytes | memoryview) -> Iterator[Received]:
+    """Yield the messages of a datagram; MalformedError if a length is impossible."""
+    body, offset = memoryview(datagram), 0
+    while offset < len(body):
+        length, message_type, flags, sequence, _ = unpack_header(HEADER, body, offset)
+        if length < HEADER.size or offset + length > len(body):
+            msg = f"message of {length} bytes at {offset} in a datagram of {len(body)}"
             raise MalformedError(msg)
-        yield Received(kind, flags, sequence, view[at + HEADER.size : at + length])
-        at += length + (-length % 4)
+        yield Received(message_type, flags, sequence, body[offset + HEADER.size : offset + length])
+        offset += length + (-length % 4)
 
 
-def parse_attributes(body: bytes | memoryview, at: int = 0) -> dict[int, memoryview]:
-    """The attributes behind the first `at` bytes, by type (the last of a type wins); MalformedError when cut short."""
-    return dict(iter_attributes(body, at))
+def parse_attributes(body: bytes | memoryview, offset: int = 0) -> dict[int, memoryview]:
+    """Return the attributes that follow the first `offset` bytes, by type; the last of a type wins.
+
+    Raises MalformedError if an attribute is truncated.
+    """
+    return dict(iter_attributes(body, offset))
 
 
-def iter_attributes(body: bytes | memoryview, at: int = 0) -> Iterator[tuple[int, memoryview]]:
-    """The attributes one by one, for lists in which a type comes again; raises as `attributes`."""
+def iter_attributes(body: bytes | memoryview, offset: int = 0) -> Iterator[tuple[int, memoryview]]:
+    """Yield the attributes in order, for lists that repeat a type; raises as `parse_attributes`."""
     view, end = memoryview(body), len(body)
-    while at < end:
-        length, kind = unpack_header(_ATTRIBUTE, view, at)
-        if length < _ATTRIBUTE.size or at + length > end:
-            msg = f"attribute {kind & _TYPE_MASK} of {length} bytes at {at} of {end}"
+    while offset < end:
+        length, attribute_type = unpack_header(_ATTRIBUTE, view, offset)
+        if length < _ATTRIBUTE.size or offset + length > end:
+            msg = f"attribute {attribute_type & _TYPE_MASK} of {length} bytes at {offset} of {end}"
             raise MalformedError(msg)
-        yield kind & _TYPE_MASK, view[at + 4 : at + length]
-        at += length + (-length % 4)
+        yield attribute_type & _TYPE_MASK, view[offset + 4 : offset + length]
+        offset += length + (-length % 4)
 
 
-def unpack_header(layout: struct.Struct, body: bytes | memoryview, at: int = 0) -> tuple[int, ...]:
-    """The fixed struct at `at`; MalformedError when it is cut short."""
+def unpack_header(layout: struct.Struct, body: bytes | memoryview, offset: int = 0) -> tuple[int, ...]:
+    """Unpack the fixed struct at `offset`; MalformedError if it is truncated."""
     try:
-        return layout.unpack_from(body, at)
+        return layout.unpack_from(body, offset)
     except struct.error as error:
-        msg = f"{len(body) - at} bytes at {at}, where {layout.size} were due"
+        msg = f"{len(body) - offset} bytes at {offset}, expected {layout.size}"
         raise MalformedError(msg) from error
 
 
 def as_int(value: bytes | memoryview | None, default: int = 0) -> int:
-    """A number of 1, 2, 4 or 8 bytes in native order; `default` where the attribute is absent."""
+    """Return a number of 1, 2, 4 or 8 bytes in native byte order; `default` if the attribute is absent."""
     return default if value is None else int.from_bytes(value, sys.byteorder)
 
 
 def as_text(value: bytes | memoryview | None) -> str:
-    """Text up to the first NUL; empty where the attribute is absent."""
+    """Return the text up to the first NUL; empty if the attribute is absent."""
     return "" if value is None else bytes(value).partition(b"\0")[0].decode(errors="replace")

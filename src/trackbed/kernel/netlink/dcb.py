@@ -1,10 +1,10 @@
-"""Data center bridging of an interface over rtnetlink: ETS, PFC, APP table, trust, buffers (linux/dcbnl.h).
+"""Data center bridging over rtnetlink: ETS, PFC, APP table, trust, buffers (linux/dcbnl.h).
 
-All of it is IEEE 802.1Qaz, or stands beside it in the same messages; the older CEE is not spoken. An interface without
-DCB is refused (EOPNOTSUPP). PFC and ETS are set whole: read, change with `dataclasses.replace`, set.
+Covers IEEE 802.1Qaz and the settings that Linux keeps beside it; the older CEE is not supported. The kernel refuses an
+interface without DCB (EOPNOTSUPP). PFC and ETS are set as a whole: read, change with `dataclasses.replace`, set.
 
-The kernel reports a setting that the driver refuses in its answer, with an ACK of success behind it: send these
-messages with `carry_out` alone, which reads the answer. `Socket.send` would take every refusal for a success.
+The kernel reports the driver's refusal inside its reply and still acknowledges the request with success. Send these
+messages with `apply_setting`, which reads the reply. `Socket.send` would take every refusal for a success.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, DCB_CAP_DCBX_VER_CEE = 0x01, 0x02, 
 DCB_CAP_DCBX_VER_IEEE, DCB_CAP_DCBX_STATIC = 0x08, 0x10
 
 EightInts = tuple[int, int, int, int, int, int, int, int]
-"""One number for each priority, or for each traffic class."""
+"""One number for each priority or traffic class, 0 to 7."""
 
 _MESSAGE = struct.Struct("=BBH")
 _ETS = struct.Struct("=3B56B")
@@ -52,20 +52,20 @@ _ERRNO_BYTE = 0x100
 
 @dataclass(frozen=True, slots=True)
 class Ets:
-    """Enhanced transmission selection (struct ieee_ets): shares in percent and algorithms by traffic class."""
+    """Enhanced transmission selection (struct ieee_ets): bandwidth in percent and algorithm of each traffic class."""
 
     willing: bool
-    """The port takes what its neighbour recommends over LLDP."""
+    """Whether the port adopts what its neighbour recommends over LLDP."""
     capacity: int
-    """How many traffic classes the device has; the driver says it."""
+    """Traffic classes that the device supports; read-only."""
     credit_based_shaper: bool
     tx_bandwidth: EightInts
-    """Percent of each class; 100 together for the classes that have IEEE_8021QAZ_TSA_ETS."""
+    """Percent of each class; the classes with IEEE_8021QAZ_TSA_ETS add up to 100."""
     rx_bandwidth: EightInts
     algorithms: EightInts
     """IEEE_8021QAZ_TSA_* of each class."""
     classes: EightInts
-    """The traffic class of each priority."""
+    """Traffic class of each priority."""
     recommended_bandwidth: EightInts = _ZEROS
     recommended_algorithms: EightInts = _ZEROS
     recommended_classes: EightInts = _ZEROS
@@ -76,12 +76,12 @@ class Pfc:
     """Priority flow control (struct ieee_pfc)."""
 
     capacity: int
-    """How many priorities may have PFC at once; the driver says it."""
+    """Priorities that may have PFC at once; read-only."""
     priorities: frozenset[int]
-    """0 to 7: those that are paused rather than dropped."""
+    """Priorities (0 to 7) that are paused rather than dropped."""
     macsec_bypass: bool = False
     delay: int = 0
-    """Allowance for the round trip of the cable, in bits."""
+    """Allowance for the round trip on the cable, in bits."""
     requests: EightInts = _ZEROS
     """Pause frames sent, by priority."""
     indications: EightInts = _ZEROS
@@ -90,9 +90,10 @@ class Pfc:
 
 @dataclass(frozen=True, slots=True, order=True)
 class App:
-    """One entry of the APP table (struct dcb_app): what `selector` says `protocol` is goes to `priority`, 0 to 7.
+    """An entry of the APP table (struct dcb_app): traffic of `protocol` gets `priority` (0 to 7).
 
-    `dscp(26, 3)`: the DSCP 26 has priority 3. EtherType 0 is the default priority of all that is not named.
+    `selector` says how `protocol` is read. `build_dscp_app(26, 3)` gives DSCP 26 the priority 3. EtherType 0 sets the
+    default priority.
     """
 
     selector: int
@@ -102,102 +103,105 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """The receive buffers of a port (struct dcbnl_buffer)."""
+    """Receive buffers of a port (struct dcbnl_buffer)."""
 
     buffer_by_priority: EightInts
-    """The buffer of each priority, 0 to 7."""
+    """Buffer (0 to 7) of each priority."""
     sizes_bytes: EightInts
     total_bytes: int = 0
-    """The driver says it."""
+    """Read-only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dcb:
-    """All that an interface tells; None where its driver does not have it."""
+    """Bridging settings of an interface; None for those that its driver does not support."""
 
     ets: Ets | None
     pfc: Pfc | None
     apps: tuple[App, ...]
     buffer: Buffer | None
     trust: tuple[int, ...] | None
-    """Selectors whose entries count, the first before the next; Linux 6.2 and a driver that has it, else None."""
+    """Trusted selectors in order of precedence; needs Linux 6.2 and support in the driver."""
     dcbx: int | None
-    """DCB_CAP_DCBX_* together: who negotiates, and in which version."""
+    """DCB_CAP_DCBX_* flags: whether host or firmware negotiates, and in which version."""
 
 
 def build_dscp_app(codepoint: int, priority: int) -> App:
-    """The entry that gives a DSCP (0 to 63) its priority."""
+    """Return the APP entry that maps a DSCP (0 to 63) to a priority."""
     return App(IEEE_8021QAZ_APP_SEL_DSCP, codepoint, priority)
 
 
 def group_dscp_priorities(apps: Iterable[App]) -> dict[int, frozenset[int]]:
-    """The priorities of each DSCP; one that has more than one takes the highest (IEEE 802.1Qaz D.2.8.7)."""
-    found: dict[int, frozenset[int]] = {}
+    """Return the priorities of each DSCP; the highest of several applies (IEEE 802.1Qaz D.2.8.7)."""
+    priorities: dict[int, frozenset[int]] = {}
     for app in apps:
         if app.selector == IEEE_8021QAZ_APP_SEL_DSCP:
-            found[app.protocol] = found.get(app.protocol, frozenset()) | {app.priority}
-    return found
+            priorities[app.protocol] = priorities.get(app.protocol, frozenset()) | {app.priority}
+    return priorities
 
 
 def build_dcb_request(name: str) -> Message:
-    """The request behind `get_dcb`."""
-    return Message(RTM_GETDCB, 0, _head(DCB_CMD_IEEE_GET, name))
+    """Return the request that `get_dcb` sends."""
+    return Message(RTM_GETDCB, 0, _pack_header(DCB_CMD_IEEE_GET, name))
 
 
 def get_dcb(sock: Socket, name: str) -> Dcb:
-    """What an interface tells; RefusedError: ENODEV if it is not there, EOPNOTSUPP if it has no DCB."""
-    return parse_dcb(_answer(sock, build_dcb_request(name)))
+    """Return the settings of an interface.
+
+    Raises RequestError: ENODEV if it does not exist, EOPNOTSUPP if it has no DCB.
+    """
+    return parse_dcb(_request_reply(sock, build_dcb_request(name)))
 
 
 def parse_dcb(body: bytes | memoryview) -> Dcb:
-    """What an answer to DCB_CMD_IEEE_GET says (dcbnl_ieee_fill of net/dcb/dcbnl.c)."""
+    """Parse a reply to DCB_CMD_IEEE_GET (dcbnl_ieee_fill of net/dcb/dcbnl.c)."""
     codec.unpack_header(_MESSAGE, body)
-    found = codec.parse_attributes(body, _MESSAGE.size)
-    ieee = codec.parse_attributes(found.get(DCB_ATTR_IEEE, b""))
-    dcbx = found.get(DCB_ATTR_DCBX)
+    attributes = codec.parse_attributes(body, _MESSAGE.size)
+    ieee = codec.parse_attributes(attributes.get(DCB_ATTR_IEEE, b""))
+    dcbx = attributes.get(DCB_ATTR_DCBX)
     trust = ieee.get(DCB_ATTR_DCB_APP_TRUST_TABLE)
     return Dcb(
-        ets=_ets(ieee[DCB_ATTR_IEEE_ETS]) if DCB_ATTR_IEEE_ETS in ieee else None,
-        pfc=_pfc(ieee[DCB_ATTR_IEEE_PFC]) if DCB_ATTR_IEEE_PFC in ieee else None,
-        apps=tuple(_apps(ieee.get(DCB_ATTR_IEEE_APP_TABLE, b""))),
-        buffer=_buffer(ieee[DCB_ATTR_DCB_BUFFER]) if DCB_ATTR_DCB_BUFFER in ieee else None,
-        trust=None if trust is None else tuple(_trusted(trust)),
+        ets=_parse_ets(ieee[DCB_ATTR_IEEE_ETS]) if DCB_ATTR_IEEE_ETS in ieee else None,
+        pfc=_parse_pfc(ieee[DCB_ATTR_IEEE_PFC]) if DCB_ATTR_IEEE_PFC in ieee else None,
+        apps=tuple(_parse_apps(ieee.get(DCB_ATTR_IEEE_APP_TABLE, b""))),
+        buffer=_parse_buffer(ieee[DCB_ATTR_DCB_BUFFER]) if DCB_ATTR_DCB_BUFFER in ieee else None,
+        trust=None if trust is None else tuple(_parse_trust(trust)),
         dcbx=None if dcbx is None else unpack_number(U8, dcbx, "DCB_ATTR_DCBX"),
     )
 
 
-def _ets(value: memoryview) -> Ets:
-    willing, capacity, shaper, *rest = unpack_exact(_ETS, value, "DCB_ATTR_IEEE_ETS")
-    tables = [_eight(rest[at : at + 8]) for at in range(0, len(rest), 8)]
+def _parse_ets(value: memoryview) -> Ets:
+    willing, capacity, shaper, *numbers = unpack_exact(_ETS, value, "DCB_ATTR_IEEE_ETS")
+    tables = [_to_eight_ints(numbers[start : start + 8]) for start in range(0, len(numbers), 8)]
     return Ets(bool(willing), capacity, bool(shaper), *tables)
 
 
-def _pfc(value: memoryview) -> Pfc:
+def _parse_pfc(value: memoryview) -> Pfc:
     capacity, enabled, bypass, delay, *counters = unpack_exact(_PFC, value, "DCB_ATTR_IEEE_PFC")
-    on = frozenset(priority for priority in range(IEEE_8021QAZ_MAX_TCS) if enabled >> priority & 1)
-    return Pfc(capacity, on, bool(bypass), delay, _eight(counters[:8]), _eight(counters[8:]))
+    paused = frozenset(priority for priority in range(IEEE_8021QAZ_MAX_TCS) if enabled >> priority & 1)
+    return Pfc(capacity, paused, bool(bypass), delay, _to_eight_ints(counters[:8]), _to_eight_ints(counters[8:]))
 
 
-def _apps(table: bytes | memoryview) -> Iterator[App]:
-    for kind, value in codec.iter_attributes(table):
-        if kind in {DCB_ATTR_IEEE_APP, DCB_ATTR_DCB_APP}:
+def _parse_apps(table: bytes | memoryview) -> Iterator[App]:
+    for attribute_type, value in codec.iter_attributes(table):
+        if attribute_type in {DCB_ATTR_IEEE_APP, DCB_ATTR_DCB_APP}:
             selector, priority, protocol = unpack_exact(_APP, value, "DCB_ATTR_IEEE_APP")
             yield App(selector, protocol, priority)
 
 
-def _trusted(table: memoryview) -> Iterator[int]:
-    for kind, value in codec.iter_attributes(table):
-        if kind in {DCB_ATTR_IEEE_APP, DCB_ATTR_DCB_APP}:
+def _parse_trust(table: memoryview) -> Iterator[int]:
+    for attribute_type, value in codec.iter_attributes(table):
+        if attribute_type in {DCB_ATTR_IEEE_APP, DCB_ATTR_DCB_APP}:
             yield unpack_number(U8, value, "DCB_ATTR_DCB_APP_TRUST_TABLE")
 
 
-def _buffer(value: memoryview) -> Buffer:
+def _parse_buffer(value: memoryview) -> Buffer:
     *numbers, total = unpack_exact(_BUFFER, value, "DCB_ATTR_DCB_BUFFER")
-    return Buffer(_eight(numbers[:8]), _eight(numbers[8:]), total)
+    return Buffer(_to_eight_ints(numbers[:8]), _to_eight_ints(numbers[8:]), total)
 
 
 def set_ets(name: str, ets: Ets) -> Message:
-    """Set ETS whole; ValueError for a number that is no byte."""
+    """Return the message that sets ETS; ValueError if a number does not fit into a byte."""
     tables = (
         ets.tx_bandwidth,
         ets.rx_bandwidth,
@@ -207,107 +211,118 @@ def set_ets(name: str, ets: Ets) -> Message:
         ets.recommended_algorithms,
         ets.recommended_classes,
     )
-    head = (int(ets.willing), ets.capacity, int(ets.credit_based_shaper))
-    value = _packed(_ETS, *head, *(number_ for table in tables for number_ in table))
-    return _set(name, codec.pack_attribute(DCB_ATTR_IEEE_ETS, value))
+    header = (int(ets.willing), ets.capacity, int(ets.credit_based_shaper))
+    value = _pack_struct(_ETS, *header, *(number for table in tables for number in table))
+    return _build_set_message(name, codec.pack_attribute(DCB_ATTR_IEEE_ETS, value))
 
 
 def set_pfc(name: str, pfc: Pfc) -> Message:
-    """Set PFC whole; counters and capacity go along and are not looked at. ValueError for a priority out of 0 to 7."""
+    """Return the message that sets PFC; the kernel ignores counters and capacity.
+
+    Raises ValueError for a priority outside 0 to 7.
+    """
     enabled = sum(1 << priority for priority in pfc.priorities)
-    head = (pfc.capacity, enabled, int(pfc.macsec_bypass), pfc.delay)
-    value = _packed(_PFC, *head, *pfc.requests, *pfc.indications)
-    return _set(name, codec.pack_attribute(DCB_ATTR_IEEE_PFC, value))
+    header = (pfc.capacity, enabled, int(pfc.macsec_bypass), pfc.delay)
+    value = _pack_struct(_PFC, *header, *pfc.requests, *pfc.indications)
+    return _build_set_message(name, codec.pack_attribute(DCB_ATTR_IEEE_PFC, value))
 
 
 def add_apps(name: str, apps: Iterable[App]) -> Message:
-    """Add entries; the kernel refuses (EEXIST) one that is there. What else is there for the same protocol stays."""
-    return _set(name, _app_table(apps))
+    """Return the message that adds APP entries.
+
+    An existing entry raises EEXIST; other entries of the same protocol are left alone.
+    """
+    return _build_set_message(name, _pack_app_table(apps))
 
 
 def delete_apps(name: str, apps: Iterable[App]) -> Message:
-    """Delete entries; the kernel refuses (ENOENT) one that is not there."""
-    return _set(name, _app_table(apps), DCB_CMD_IEEE_DEL)
+    """Return the message that deletes APP entries; a missing entry raises ENOENT."""
+    return _build_set_message(name, _pack_app_table(apps), DCB_CMD_IEEE_DEL)
 
 
 def set_trust(name: str, selectors: Iterable[int]) -> Message:
-    """Set which selectors count, in this order (Linux 6.2); EOPNOTSUPP where the driver has no such list."""
-    parts = [codec.pack_u8(_kind(selector), selector) for selector in selectors]
-    return _set(name, codec.pack_nested(DCB_ATTR_DCB_APP_TRUST_TABLE, *parts))
+    """Return the message that sets the trusted selectors in order of precedence (Linux 6.2).
+
+    Drivers without such a list raise EOPNOTSUPP.
+    """
+    parts = [codec.pack_u8(_find_app_attribute(selector), selector) for selector in selectors]
+    return _build_set_message(name, codec.pack_nested(DCB_ATTR_DCB_APP_TRUST_TABLE, *parts))
 
 
 def set_buffer(name: str, buffer: Buffer) -> Message:
-    """Set the receive buffers whole; the total goes along and is not looked at."""
-    value = _packed(_BUFFER, *buffer.buffer_by_priority, *buffer.sizes_bytes, buffer.total_bytes)
-    return _set(name, codec.pack_attribute(DCB_ATTR_DCB_BUFFER, value))
+    """Return the message that sets the receive buffers; the kernel ignores the total."""
+    value = _pack_struct(_BUFFER, *buffer.buffer_by_priority, *buffer.sizes_bytes, buffer.total_bytes)
+    return _build_set_message(name, codec.pack_attribute(DCB_ATTR_DCB_BUFFER, value))
 
 
 def set_dcbx(name: str, mode: int) -> Message:
-    """Set who negotiates: DCB_CAP_DCBX_* together."""
-    return Message(RTM_SETDCB, 0, _head(DCB_CMD_SDCBX, name) + codec.pack_u8(DCB_ATTR_DCBX, mode))
+    """Return the message that sets the DCB_CAP_DCBX_* flags."""
+    return Message(RTM_SETDCB, 0, _pack_header(DCB_CMD_SDCBX, name) + codec.pack_u8(DCB_ATTR_DCBX, mode))
 
 
 def apply_setting(sock: Socket, message: Message) -> None:
-    """Send one of the setting messages above and read what became of it; RefusedError if the driver refuses."""
-    refused = parse_failure(_answer(sock, message))
-    if refused:
-        raise RequestError(refused)
+    """Send one of the setting messages above and check its result; RequestError if the driver refuses it."""
+    failure = parse_failure(_request_reply(sock, message))
+    if failure:
+        raise RequestError(failure)
 
 
 def parse_failure(body: bytes | memoryview) -> Failure | None:
-    """What an answer to a setting says: None is done.
+    """Parse a reply to a setting; None means success.
 
-    The kernel puts a negative errno into one byte; SDCBX answers 1 for every refusal, which is told as EINVAL here.
+    The kernel stores a negative errno in one byte. SDCBX replies 1 for every refusal; this returns EINVAL for it.
     """
     codec.unpack_header(_MESSAGE, body)
-    found = codec.parse_attributes(body, _MESSAGE.size)
-    told = found.get(DCB_ATTR_IEEE, found.get(DCB_ATTR_DCBX))
-    if told is None:
-        msg = "an answer to a DCB setting that does not say what became of it"
+    attributes = codec.parse_attributes(body, _MESSAGE.size)
+    status_attribute = attributes.get(DCB_ATTR_IEEE, attributes.get(DCB_ATTR_DCBX))
+    if status_attribute is None:
+        msg = "a reply to a DCB setting without its result"
         raise MalformedError(msg)
-    byte = unpack_number(U8, told, "DCB_ATTR_IEEE")
-    if byte == 0:
+    status = unpack_number(U8, status_attribute, "DCB_ATTR_IEEE")
+    if status == 0:
         return None
-    if byte >= _ERRNO_BYTE // 2:
-        return Failure(0, _ERRNO_BYTE - byte, "")
-    return Failure(0, errno.EINVAL, f"the driver answered {byte}")
+    if status >= _ERRNO_BYTE // 2:
+        return Failure(0, _ERRNO_BYTE - status, "")
+    return Failure(0, errno.EINVAL, f"the driver replied {status}")
 
 
-def _answer(sock: Socket, message: Message) -> memoryview:
+def _request_reply(sock: Socket, message: Message) -> memoryview:
     replies = sock.request(message)
     if len(replies) != 1:
-        msg = f"{len(replies)} answers to one DCB request"
+        msg = f"{len(replies)} replies to one DCB request"
         raise MalformedError(msg)
     return replies[0].body
 
 
-def _head(command: int, name: str) -> bytes:
+def _pack_header(command: int, name: str) -> bytes:
     return _MESSAGE.pack(0, command, 0) + codec.pack_string(DCB_ATTR_IFNAME, name)
 
 
-def _set(name: str, inner: bytes, command: int = DCB_CMD_IEEE_SET) -> Message:
-    return Message(RTM_SETDCB, 0, _head(command, name) + codec.pack_nested(DCB_ATTR_IEEE, inner))
+def _build_set_message(name: str, inner: bytes, command: int = DCB_CMD_IEEE_SET) -> Message:
+    return Message(RTM_SETDCB, 0, _pack_header(command, name) + codec.pack_nested(DCB_ATTR_IEEE, inner))
 
 
-def _app_table(apps: Iterable[App]) -> bytes:
+def _pack_app_table(apps: Iterable[App]) -> bytes:
     parts = [
-        codec.pack_attribute(_kind(app.selector), _packed(_APP, app.selector, app.priority, app.protocol))
+        codec.pack_attribute(
+            _find_app_attribute(app.selector), _pack_struct(_APP, app.selector, app.priority, app.protocol)
+        )
         for app in apps
     ]
     return codec.pack_nested(DCB_ATTR_IEEE_APP_TABLE, *parts)
 
 
-def _kind(selector: int) -> int:
-    """The attribute of a selector: the standard's own have one, those of Linux the other."""
+def _find_app_attribute(selector: int) -> int:
+    """Return the attribute type of a selector: IEEE selectors and those of Linux have different ones."""
     return DCB_ATTR_DCB_APP if selector == DCB_APP_SEL_PCP else DCB_ATTR_IEEE_APP
 
 
-def _eight(numbers: list[int]) -> EightInts:
+def _to_eight_ints(numbers: list[int]) -> EightInts:
     first, second, third, fourth, fifth, sixth, seventh, eighth = numbers
     return first, second, third, fourth, fifth, sixth, seventh, eighth
 
 
-def _packed(layout: struct.Struct, *numbers: int) -> bytes:
+def _pack_struct(layout: struct.Struct, *numbers: int) -> bytes:
     try:
         return layout.pack(*numbers)
     except struct.error as error:

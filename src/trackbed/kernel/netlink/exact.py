@@ -1,4 +1,4 @@
-"""Fixed structs in attributes, taken at their exact size only: any other is not what the header says."""
+"""Fixed structs in attributes, accepted at their exact size only."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ _QUARTER_BITS = 16
 
 
 def unpack_exact(layout: struct.Struct, value: bytes | memoryview, label: str) -> tuple[int, ...]:
-    """The numbers of a struct; MalformedError, naming `what` (the header's name for it), at any other length."""
+    """Unpack a struct; MalformedError naming `label` (the header's name of the attribute) if the size differs."""
     if len(value) != layout.size:
-        msg = f"{label} of {len(value)} bytes, where {layout.size} were due"
+        msg = f"{label} of {len(value)} bytes, expected {layout.size}"
         raise MalformedError(msg)
     return layout.unpack(value)
 
 
 def unpack_number(layout: struct.Struct, value: bytes | memoryview | None, label: str, default: int = 0) -> int:
-    """The one number of an attribute, `default` where it is absent; raises as `unpacked`."""
+    """Unpack an attribute of one number, `default` if it is absent; raises as `unpack_exact`."""
     return default if value is None else unpack_exact(layout, value, label)[0]
 
 
 def format_guid(guid: int) -> str:
-    """A GUID as /sys/class/infiniband writes it: 0011:2233:4455:6677."""
+    """Return a GUID in the format of /sys/class/infiniband: 0011:2233:4455:6677."""
     digits = f"{guid:016x}"
-    return ":".join(digits[at : at + 4] for at in range(0, GUID_BITS // 4, _QUARTER_BITS // 4))
+    return ":".join(digits[start : start + 4] for start in range(0, GUID_BITS // 4, _QUARTER_BITS // 4))
 
 
 def parse_guid(text: str) -> int:
-    """The GUID of 16 hexadecimal digits with any colons between them; ValueError if it is none."""
+    """Parse a GUID of 16 hexadecimal digits with optional colons; ValueError if it is not one."""
     digits = text.replace(":", "")
     if len(digits) * 4 != GUID_BITS:
         msg = f"{text!r} is no GUID: write 16 hexadecimal digits, as in 0011:2233:4455:6677"

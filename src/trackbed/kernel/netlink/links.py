@@ -1,4 +1,4 @@
-"""Interfaces: read them, make them in any namespace, change them (include/uapi/linux/if_link.h, rtnetlink.h)."""
+"""Network interfaces: list, create and change them in any namespace (include/uapi/linux/if_link.h, rtnetlink.h)."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ IPV4_DEVCONF = {
     "bc_forwarding": 32,
     "arp_evict_nocarrier": 33,
 }
-"""Sysctls of an interface that can be set with it, by their names under /proc/sys/net/ipv4/conf/IFNAME/ (IPV4_DEVCONF_*
-of include/uapi/linux/ip.h). The last ones are young; older kernels refuse them."""
+"""Per-interface sysctls that RTM_NEWLINK can set, by their names under /proc/sys/net/ipv4/conf/IFNAME/ (IPV4_DEVCONF_*
+of include/uapi/linux/ip.h). Older kernels refuse the last ones."""
 
 _OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 _INFO = struct.Struct("=BxHiII")
@@ -73,7 +73,7 @@ _INFO = struct.Struct("=BxHiII")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One interface as the kernel shows it."""
+    """An interface as the kernel reports it."""
 
     index: int
     name: str
@@ -88,83 +88,83 @@ class Link:
     permanent_mac: str | None
     master: int
     parent: int
-    """Index of the link underneath (IFLA_LINK): a macvlan's port, a veth's peer; 0 for none."""
+    """Index of the lower link (IFLA_LINK): the port of a macvlan, the peer of a veth; 0 for none."""
     group: int
     altnames: tuple[str, ...]
     parent_device: str | None
-    """Name of the device on its bus, for a NIC its PCI address."""
+    """Name of the device on its bus; the PCI address of a NIC."""
     parent_bus: str | None = None
-    """The bus of that device, as "pci"."""
+    """Bus of that device, for example "pci"."""
     link_netnsid: int | None = None
-    """The namespace `parent` is in, as this one numbers others (IFLA_LINK_NETNSID); None: `parent` is in this one."""
+    """Namespace id of `parent` (IFLA_LINK_NETNSID); None if `parent` is in this namespace."""
 
     @property
     def up(self) -> bool:
-        """Administratively up."""
+        """Whether the interface is administratively up."""
         return bool(self.flags & IFF_UP)
 
     @property
     def running(self) -> bool:
-        """Operationally up (RFC 2863)."""
+        """Whether the interface is operationally up (RFC 2863)."""
         return bool(self.flags & IFF_RUNNING)
 
 
 def list_links(sock: Socket) -> tuple[Link, ...]:
-    """All interfaces of the socket's namespace."""
+    """Return the interfaces in the socket's namespace."""
     body = _INFO.pack(0, 0, 0, 0, 0) + codec.pack_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
-    return tuple(_link(reply.body) for reply in sock.dump(Message(RTM_GETLINK, 0, body)))
+    return tuple(_parse_link(reply.body) for reply in sock.dump(Message(RTM_GETLINK, 0, body)))
 
 
 def get_link(sock: Socket, name: str) -> Link:
-    """One interface by name; RefusedError (ENODEV) if it is not there."""
+    """Return an interface by name; RequestError (ENODEV) if it does not exist."""
     body = _INFO.pack(0, 0, 0, 0, 0) + codec.pack_string(IFLA_IFNAME, name)
-    return _link(sock.request(Message(RTM_GETLINK, 0, body))[0].body)
+    return _parse_link(sock.request(Message(RTM_GETLINK, 0, body))[0].body)
 
 
-def _link(body: memoryview) -> Link:
+def _parse_link(body: memoryview) -> Link:
     _, _, index, flags, _ = codec.unpack_header(_INFO, body)
-    found = codec.parse_attributes(body, _INFO.size)
-    info = codec.parse_attributes(found.get(IFLA_LINKINFO, b""))
-    state = codec.as_int(found.get(IFLA_OPERSTATE))
-    permanent = found.get(IFLA_PERM_ADDRESS)
+    attributes = codec.parse_attributes(body, _INFO.size)
+    link_info = codec.parse_attributes(attributes.get(IFLA_LINKINFO, b""))
+    state = codec.as_int(attributes.get(IFLA_OPERSTATE))
+    permanent = attributes.get(IFLA_PERM_ADDRESS)
     return Link(
         index=index,
-        name=codec.as_text(found.get(IFLA_IFNAME)),
-        kind=codec.as_text(info.get(IFLA_INFO_KIND)),
-        mtu=codec.as_int(found.get(IFLA_MTU)),
+        name=codec.as_text(attributes.get(IFLA_IFNAME)),
+        kind=codec.as_text(link_info.get(IFLA_INFO_KIND)),
+        mtu=codec.as_int(attributes.get(IFLA_MTU)),
         flags=flags,
         operstate=_OPERSTATES[state] if state < len(_OPERSTATES) else str(state),
-        carrier=bool(codec.as_int(found.get(IFLA_CARRIER))),
-        carrier_up_count=codec.as_int(found.get(IFLA_CARRIER_UP_COUNT)),
-        carrier_down_count=codec.as_int(found.get(IFLA_CARRIER_DOWN_COUNT)),
-        mac=_mac_text(found.get(IFLA_ADDRESS, b"")),
-        permanent_mac=_mac_text(permanent) if permanent is not None else None,
-        master=codec.as_int(found.get(IFLA_MASTER)),
-        parent=codec.as_int(found.get(IFLA_LINK)),
-        group=codec.as_int(found.get(IFLA_GROUP)),
-        altnames=tuple(_altnames(found.get(IFLA_PROP_LIST))),
-        parent_device=codec.as_text(found.get(IFLA_PARENT_DEV_NAME)) or None,
-        parent_bus=codec.as_text(found.get(IFLA_PARENT_DEV_BUS_NAME)) or None,
-        link_netnsid=codec.as_int(found[IFLA_LINK_NETNSID]) if IFLA_LINK_NETNSID in found else None,
+        carrier=bool(codec.as_int(attributes.get(IFLA_CARRIER))),
+        carrier_up_count=codec.as_int(attributes.get(IFLA_CARRIER_UP_COUNT)),
+        carrier_down_count=codec.as_int(attributes.get(IFLA_CARRIER_DOWN_COUNT)),
+        mac=_format_mac(attributes.get(IFLA_ADDRESS, b"")),
+        permanent_mac=_format_mac(permanent) if permanent is not None else None,
+        master=codec.as_int(attributes.get(IFLA_MASTER)),
+        parent=codec.as_int(attributes.get(IFLA_LINK)),
+        group=codec.as_int(attributes.get(IFLA_GROUP)),
+        altnames=tuple(_parse_altnames(attributes.get(IFLA_PROP_LIST))),
+        parent_device=codec.as_text(attributes.get(IFLA_PARENT_DEV_NAME)) or None,
+        parent_bus=codec.as_text(attributes.get(IFLA_PARENT_DEV_BUS_NAME)) or None,
+        link_netnsid=codec.as_int(attributes[IFLA_LINK_NETNSID]) if IFLA_LINK_NETNSID in attributes else None,
     )
 
 
-def _altnames(properties: memoryview | None) -> Iterator[str]:
-    for kind, value in codec.iter_attributes(properties or b""):
-        if kind == IFLA_ALT_IFNAME:
+def _parse_altnames(properties: memoryview | None) -> Iterator[str]:
+    for attribute_type, value in codec.iter_attributes(properties or b""):
+        if attribute_type == IFLA_ALT_IFNAME:
             yield codec.as_text(value)
 
 
-def _mac_text(value: bytes | memoryview) -> str:
+def _format_mac(value: bytes | memoryview) -> str:
     return bytes(value).hex(":")
 
 
 def parse_mac(mac: str) -> bytes:
-    """A MAC address as bytes; ValueError if it is none."""
+    """Return a MAC address as bytes; ValueError if it is malformed."""
     return bytes.fromhex(mac.replace(":", ""))
 
 
-def _common(
+def _pack_common(
     name: str | None = None,
     *,
     mtu: int | None = None,
@@ -186,17 +186,17 @@ def _common(
     return b"".join(parts)
 
 
-def _created(kind: str, index: int, attributes: bytes, data: bytes = b"") -> Message:
-    inner = [codec.pack_attribute(IFLA_INFO_KIND, kind.encode())]
-    if data:
-        inner.append(codec.pack_nested(IFLA_INFO_DATA, data))
-    body = _INFO.pack(0, 0, index, 0, 0) + attributes + codec.pack_nested(IFLA_LINKINFO, *inner)
+def _build_create_message(kind: str, index: int, attributes: bytes, kind_data: bytes = b"") -> Message:
+    link_info = [codec.pack_attribute(IFLA_INFO_KIND, kind.encode())]
+    if kind_data:
+        link_info.append(codec.pack_nested(IFLA_INFO_DATA, kind_data))
+    body = _INFO.pack(0, 0, index, 0, 0) + attributes + codec.pack_nested(IFLA_LINKINFO, *link_info)
     return Message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
 
 
 @dataclass(frozen=True, slots=True)
 class VethEnd:
-    """One end of a veth pair: its name, namespace (None: the socket's), MTU in bytes, MAC and wanted index (0: any)."""
+    """One end of a veth pair: name, namespace (None: the socket's), MTU in bytes, MAC and requested index (0: any)."""
 
     name: str
     netns_fd: int | None = None
@@ -206,13 +206,15 @@ class VethEnd:
 
 
 def create_veth(near: VethEnd, far: VethEnd) -> Message:
-    """Make a veth pair, each end straight in its namespace."""
-    peer = _INFO.pack(0, 0, far.index, 0, 0) + _common(far.name, mtu=far.mtu, mac=far.mac, netns_fd=far.netns_fd)
-    attributes = _common(near.name, mtu=near.mtu, mac=near.mac, netns_fd=near.netns_fd)
-    return _created("veth", near.index, attributes, codec.pack_attribute(VETH_INFO_PEER | codec.NLA_F_NESTED, peer))
+    """Return the message that creates a veth pair, each end directly in its namespace."""
+    peer = _INFO.pack(0, 0, far.index, 0, 0) + _pack_common(far.name, mtu=far.mtu, mac=far.mac, netns_fd=far.netns_fd)
+    attributes = _pack_common(near.name, mtu=near.mtu, mac=near.mac, netns_fd=near.netns_fd)
+    return _build_create_message(
+        "veth", near.index, attributes, codec.pack_attribute(VETH_INFO_PEER | codec.NLA_F_NESTED, peer)
+    )
 
 
-def create_macvlan(  # noqa: PLR0913 - what one macvlan is made of
+def create_macvlan(  # noqa: PLR0913 - every attribute of a macvlan
     name: str,
     parent_index: int,
     *,
@@ -222,19 +224,19 @@ def create_macvlan(  # noqa: PLR0913 - what one macvlan is made of
     mac: str | None = None,
     mtu: int | None = None,
 ) -> Message:
-    """Make a macvlan in bridge mode on `parent_index`, straight in a namespace."""
-    attributes = _common(name, netns_fd=netns_fd, group=group, mac=mac, mtu=mtu) + codec.pack_u32(
+    """Return the message that creates a macvlan in bridge mode on `parent_index`, directly in a namespace."""
+    attributes = _pack_common(name, netns_fd=netns_fd, group=group, mac=mac, mtu=mtu) + codec.pack_u32(
         IFLA_LINK, parent_index
     )
-    return _created("macvlan", index, attributes, codec.pack_u32(IFLA_MACVLAN_MODE, MACVLAN_MODE_BRIDGE))
+    return _build_create_message("macvlan", index, attributes, codec.pack_u32(IFLA_MACVLAN_MODE, MACVLAN_MODE_BRIDGE))
 
 
 def create_bridge(name: str, *, mtu: int | None = None, mac: str | None = None) -> Message:
-    """Make a bridge."""
-    return _created("bridge", 0, _common(name, mtu=mtu, mac=mac))
+    """Return the message that creates a bridge."""
+    return _build_create_message("bridge", 0, _pack_common(name, mtu=mtu, mac=mac))
 
 
-def set_link(  # noqa: PLR0913 - everything that can be set at once
+def set_link(  # noqa: PLR0913 - every attribute of one message
     index: int,
     *,
     up: bool | None = None,
@@ -247,10 +249,10 @@ def set_link(  # noqa: PLR0913 - everything that can be set at once
     new_index: int | None = None,
     ipv4_conf: Mapping[str, int] | None = None,
 ) -> Message:
-    """Change an interface; `ipv4_conf` sets sysctls of IPV4_DEVCONF in the same message."""
+    """Return the message that changes an interface; `ipv4_conf` sets sysctls of IPV4_DEVCONF."""
     change = IFF_UP if up is not None else 0
     parts = [_INFO.pack(0, 0, index, IFF_UP if up else 0, change)]
-    parts.append(_common(name, mtu=mtu, mac=mac, netns_fd=netns_fd, group=group))
+    parts.append(_pack_common(name, mtu=mtu, mac=mac, netns_fd=netns_fd, group=group))
     if master is not None:
         parts.append(codec.pack_u32(IFLA_MASTER, master))
     if new_index is not None:
@@ -263,25 +265,25 @@ def set_link(  # noqa: PLR0913 - everything that can be set at once
 
 
 def delete_link(index: int) -> Message:
-    """Delete an interface."""
+    """Return the message that deletes an interface."""
     return Message(RTM_DELLINK, 0, _INFO.pack(0, 0, index, 0, 0))
 
 
 def delete_group(group: int) -> Message:
-    """Delete all interfaces of a group in one go: one RCU barrier for all instead of one for each.
+    """Return the message that deletes all interfaces of a group, with one RCU barrier for all of them.
 
-    The kernel refuses group 0 (EPERM), where every interface is that nobody put elsewhere.
+    The kernel refuses group 0 (EPERM), the default group of every interface.
     """
     return Message(RTM_DELLINK, 0, _INFO.pack(0, 0, 0, 0, 0) + codec.pack_u32(IFLA_GROUP, group))
 
 
 def add_altname(index: int, name: str) -> Message:
-    """Give an interface one more name."""
+    """Return the message that adds an alternative name to an interface."""
     inner = codec.pack_nested(IFLA_PROP_LIST, codec.pack_string(IFLA_ALT_IFNAME, name))
     return Message(RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL, _INFO.pack(0, 0, index, 0, 0) + inner)
 
 
 def delete_altname(index: int, name: str) -> Message:
-    """Take one of its further names from an interface."""
+    """Return the message that removes an alternative name from an interface."""
     inner = codec.pack_nested(IFLA_PROP_LIST, codec.pack_string(IFLA_ALT_IFNAME, name))
     return Message(RTM_DELLINKPROP, 0, _INFO.pack(0, 0, index, 0, 0) + inner)

@@ -1,4 +1,4 @@
-"""Neighbour entries: who answered for an address (include/uapi/linux/neighbour.h)."""
+"""Neighbour entries: ARP and NDP tables (include/uapi/linux/neighbour.h)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INFO = struct.Struct("=BxxxiHBB")
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One entry; `mac` is empty while nobody answered, `state` is one of NUD_*."""
+    """An entry of the neighbour table; `mac` is empty while unresolved, `state` is one of NUD_*."""
 
     index: int
     family: int
@@ -38,22 +38,25 @@ class Neighbour:
 
 
 def list_neighbours(sock: Socket, family: int = 0) -> tuple[Neighbour, ...]:
-    """All entries of a family (0: both)."""
-    found = []
-    for one in (family,) if family else (socket.AF_INET, socket.AF_INET6):
-        found += [_neighbour(r.body) for r in sock.dump(Message(RTM_GETNEIGH, 0, _INFO.pack(one, 0, 0, 0, 0)))]
-    return tuple(found)
+    """Return the entries of a family (0: both)."""
+    neighbours = []
+    for address_family in (family,) if family else (socket.AF_INET, socket.AF_INET6):
+        neighbours += [
+            _parse_neighbour(reply.body)
+            for reply in sock.dump(Message(RTM_GETNEIGH, 0, _INFO.pack(address_family, 0, 0, 0, 0)))
+        ]
+    return tuple(neighbours)
 
 
-def _neighbour(body: memoryview) -> Neighbour:
+def _parse_neighbour(body: memoryview) -> Neighbour:
     family, index, state, flags, _ = codec.unpack_header(_INFO, body)
-    found = codec.parse_attributes(body, _INFO.size)
-    address = int.from_bytes(found.get(NDA_DST, b""), "big")
-    return Neighbour(index, family, address, bytes(found.get(NDA_LLADDR, b"")).hex(":"), state, flags)
+    attributes = codec.parse_attributes(body, _INFO.size)
+    address = int.from_bytes(attributes.get(NDA_DST, b""), "big")
+    return Neighbour(index, family, address, bytes(attributes.get(NDA_LLADDR, b"")).hex(":"), state, flags)
 
 
 def set_neighbour(entry: Neighbour) -> Message:
-    """Put an entry into the table, or replace it."""
+    """Return the message that adds or replaces an entry."""
     parts = [
         _INFO.pack(entry.family, entry.index, entry.state, entry.flags, 0),
         codec.pack_attribute(NDA_DST, pack_address(entry.family, entry.address)),
@@ -64,19 +67,23 @@ def set_neighbour(entry: Neighbour) -> Message:
 
 
 def delete_neighbour(entry: Neighbour) -> Message:
-    """Forget an entry."""
-    head = _INFO.pack(entry.family, entry.index, 0, 0, 0)
-    return Message(RTM_DELNEIGH, 0, head + codec.pack_attribute(NDA_DST, pack_address(entry.family, entry.address)))
+    """Return the message that deletes an entry."""
+    header = _INFO.pack(entry.family, entry.index, 0, 0, 0)
+    return Message(RTM_DELNEIGH, 0, header + codec.pack_attribute(NDA_DST, pack_address(entry.family, entry.address)))
 
 
 def flush_neighbours(sock: Socket, index: int) -> None:
-    """Forget what an interface has learnt; what somebody put there (NUD_PERMANENT, NUD_NOARP) stays.
+    """Delete the learned entries of an interface; entries set by hand (NUD_PERMANENT, NUD_NOARP) are kept.
 
-    An entry that goes by itself meanwhile is no error.
+    An entry that expires meanwhile is not an error.
     """
-    learnt = [n for n in list_neighbours(sock) if n.index == index and not n.state & (NUD_PERMANENT | NUD_NOARP)]
+    learned = [
+        neighbour
+        for neighbour in list_neighbours(sock)
+        if neighbour.index == index and not neighbour.state & (NUD_PERMANENT | NUD_NOARP)
+    ]
     try:
-        sock.send([delete_neighbour(entry) for entry in learnt])
+        sock.send([delete_neighbour(entry) for entry in learned])
     except BatchError as error:
         if any(failure.errno != ENOENT for failure in error.failures):
             raise

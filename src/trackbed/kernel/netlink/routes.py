@@ -1,4 +1,4 @@
-"""Routes (include/uapi/linux/rtnetlink.h). Addresses are ints; 0 stands for none."""
+"""Routes (include/uapi/linux/rtnetlink.h). Addresses are ints; 0 means none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BITS: dict[int, int] = {socket.AF_INET: 32, socket.AF_INET6: 128}
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One route; `oif` is an interface index, `metric` 0 for none (IPv6 makes it 1024)."""
+    """A route; `oif` is an interface index, `metric` 0 means none (IPv6 then uses 1024)."""
 
     family: int
     table: int
@@ -49,68 +49,70 @@ class Route:
     onlink: bool = False
     linkdown: bool = False
     multipath: bool = False
-    """Listed only: there are more next hops; `oif`, `gateway`, `onlink` and `linkdown` tell of the first."""
+    """Set on listed routes only: `oif`, `gateway`, `onlink` and `linkdown` describe the first of several next hops."""
 
 
 def list_routes(sock: Socket, family: int = 0, table: int = 0, oif: int = 0) -> tuple[Route, ...]:
-    """All routes of a family (0: both), table (0: all) and interface (0: all), local and cached ones left out."""
-    found = []
-    wanted = b"".join(codec.pack_u32(kind, value) for kind, value in ((RTA_TABLE, table), (RTA_OIF, oif)) if value)
-    for one in (family,) if family else (socket.AF_INET, socket.AF_INET6):
-        body = _INFO.pack(one, 0, 0, 0, 0, 0, 0, 0, 0) + wanted
+    """Return the routes of a family (0: both), table (0: all) and interface (0: all), without local and cached ones."""
+    routes = []
+    filters = b"".join(
+        codec.pack_u32(attribute_type, value) for attribute_type, value in ((RTA_TABLE, table), (RTA_OIF, oif)) if value
+    )
+    for address_family in (family,) if family else (socket.AF_INET, socket.AF_INET6):
+        body = _INFO.pack(address_family, 0, 0, 0, 0, 0, 0, 0, 0) + filters
         try:
             replies = sock.dump(Message(RTM_GETROUTE, 0, body))
         except RequestError as error:
             if table and error.errno == ENOENT:
-                continue  # the kernel has no such table, so it has no routes
+                continue  # a table without routes does not exist
             raise
-        found += [_route(r.body) for r in replies if not _cloned(r.body)]
-    kept = (route for route in found if route.table != RT_TABLE_LOCAL)
-    return tuple(route for route in kept if table in {0, route.table} and oif in {0, route.oif})
+        routes += [_parse_route(reply.body) for reply in replies if not _is_cloned(reply.body)]
+    selected = (route for route in routes if route.table != RT_TABLE_LOCAL)
+    return tuple(route for route in selected if table in {0, route.table} and oif in {0, route.oif})
 
 
-def _cloned(body: memoryview) -> bool:
+def _is_cloned(body: memoryview) -> bool:
     return bool(codec.unpack_header(_INFO, body)[8] & RTM_F_CLONED)
 
 
-def _route(body: memoryview) -> Route:
-    family, prefix, _, _, small_table, protocol, scope, kind, flags = codec.unpack_header(_INFO, body)
-    found = codec.parse_attributes(body, _INFO.size)
-    multipath = RTA_MULTIPATH in found
+def _parse_route(body: memoryview) -> Route:
+    family, prefix, _, _, small_table, protocol, scope, route_type, flags = codec.unpack_header(_INFO, body)
+    attributes = codec.parse_attributes(body, _INFO.size)
+    multipath = RTA_MULTIPATH in attributes
     if multipath:
-        found, flags = _first_hop(found, flags)
+        attributes, flags = _merge_first_hop(attributes, flags)
     return Route(
         family=family,
-        table=codec.as_int(found.get(RTA_TABLE), small_table),
-        dst=int.from_bytes(found.get(RTA_DST, b""), "big"),
+        table=codec.as_int(attributes.get(RTA_TABLE), small_table),
+        dst=int.from_bytes(attributes.get(RTA_DST, b""), "big"),
         prefix=prefix,
-        oif=codec.as_int(found.get(RTA_OIF)),
-        gateway=int.from_bytes(found.get(RTA_GATEWAY, b""), "big"),
-        prefsrc=int.from_bytes(found.get(RTA_PREFSRC, b""), "big"),
+        oif=codec.as_int(attributes.get(RTA_OIF)),
+        gateway=int.from_bytes(attributes.get(RTA_GATEWAY, b""), "big"),
+        prefsrc=int.from_bytes(attributes.get(RTA_PREFSRC, b""), "big"),
         protocol=protocol,
         scope=scope,
-        type=kind,
-        metric=codec.as_int(found.get(RTA_PRIORITY)),
+        type=route_type,
+        metric=codec.as_int(attributes.get(RTA_PRIORITY)),
         onlink=bool(flags & RTNH_F_ONLINK),
         linkdown=bool(flags & RTNH_F_LINKDOWN),
         multipath=multipath,
     )
 
 
-def _first_hop(found: dict[int, memoryview], flags: int) -> tuple[dict[int, memoryview], int]:
-    """A route with several next hops, told by its first."""
-    hops = found[RTA_MULTIPATH]
+def _merge_first_hop(attributes: dict[int, memoryview], flags: int) -> tuple[dict[int, memoryview], int]:
+    """Return attributes and flags of a multipath route with those of its first hop merged in."""
+    hops = attributes[RTA_MULTIPATH]
     length, hop_flags, _, index = codec.unpack_header(_HOP, hops)
-    inner = codec.parse_attributes(hops[:length], _HOP.size)
+    hop_attributes = codec.parse_attributes(hops[:length], _HOP.size)
     oif = memoryview(struct.pack("=i", index))
-    return found | inner | {RTA_OIF: oif}, flags | hop_flags
+    return attributes | hop_attributes | {RTA_OIF: oif}, flags | hop_flags
 
 
-def _message(kind: int, flags: int, route: Route) -> Message:
+def _build_message(message_type: int, flags: int, route: Route) -> Message:
     family = route.family
     small = route.table if route.table <= _HIGHEST_SMALL_TABLE else 0
-    head = (family, route.prefix, 0, 0, small, route.protocol, route.scope, route.type)
-    parts = [_INFO.pack(*head, RTNH_F_ONLINK if route.onlink else 0), codec.pack_u32(RTA_TABLE, route.table)]
+    header = (family, route.prefix, 0, 0, small, route.protocol, route.scope, route.type)
+    parts = [_INFO.pack(*header, RTNH_F_ONLINK if route.onlink else 0), codec.pack_u32(RTA_TABLE, route.table)]
     if route.prefix:
         parts.append(codec.pack_attribute(RTA_DST, pack_address(family, route.dst)))
     if route.oif:
@@ -121,38 +123,38 @@ def _message(kind: int, flags: int, route: Route) -> Message:
         parts.append(codec.pack_attribute(RTA_PREFSRC, pack_address(family, route.prefsrc)))
     if route.metric:
         parts.append(codec.pack_u32(RTA_PRIORITY, route.metric))
-    return Message(kind, flags, b"".join(parts))
+    return Message(message_type, flags, b"".join(parts))
 
 
 def add_route(route: Route) -> Message:
-    """Add a route; refused (EEXIST) if the table has one for this destination and metric."""
-    return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route)
+    """Return the message that adds a route; refused (EEXIST) if the table has one of this destination and metric."""
+    return _build_message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route)
 
 
 def append_route(route: Route) -> Message:
-    """Add a route behind those for the same destination."""
-    return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route)
+    """Return the message that adds a route after those of the same destination."""
+    return _build_message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route)
 
 
 def replace_route(route: Route) -> Message:
-    """Add a route or replace the first one for this destination and metric."""
-    return _message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route)
+    """Return the message that adds a route, or replaces the first one of this destination and metric."""
+    return _build_message(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route)
 
 
 def delete_route(route: Route) -> Message:
-    """Delete a route that matches in all that is given."""
-    return _message(RTM_DELROUTE, 0, route)
+    """Return the message that deletes a route; it must match in every field that is set."""
+    return _build_message(RTM_DELROUTE, 0, route)
 
 
 def get_route(sock: Socket, family: int, dst: int, src: int = 0, oif: int = 0) -> Route:
-    """The route that the kernel takes to `dst`, as `ip route get`; its prefix is that of one address.
+    """Return the route that the kernel selects for `dst`, as `ip route get` does; its prefix covers one address.
 
-    RefusedError: ENETUNREACH where there is none; EHOSTUNREACH, EACCES or EINVAL where it is one of type unreachable,
+    Raises RequestError: ENETUNREACH without a route; EHOSTUNREACH, EACCES or EINVAL for a route of type unreachable,
     prohibit or blackhole.
     """
     bits = _BITS[family]
-    tell_table = RTM_F_LOOKUP_TABLE if family == socket.AF_INET else 0  # IPv6 always does, and refuses the flag
-    parts = [_INFO.pack(family, bits, bits if src else 0, 0, 0, 0, 0, 0, tell_table)]
+    flags = RTM_F_LOOKUP_TABLE if family == socket.AF_INET else 0  # IPv6 always reports the table, and refuses the flag
+    parts = [_INFO.pack(family, bits, bits if src else 0, 0, 0, 0, 0, 0, flags)]
     parts.append(codec.pack_attribute(RTA_DST, pack_address(family, dst)))
     if src:
         parts.append(codec.pack_attribute(RTA_SRC, pack_address(family, src)))
@@ -160,6 +162,6 @@ def get_route(sock: Socket, family: int, dst: int, src: int = 0, oif: int = 0) -
         parts.append(codec.pack_u32(RTA_OIF, oif))
     replies = sock.request(Message(RTM_GETROUTE, 0, b"".join(parts)))
     if not replies:
-        msg = "the kernel found a route and did not tell which"
+        msg = "the kernel found a route but did not report it"
         raise MalformedError(msg)
-    return _route(replies[0].body)
+    return _parse_route(replies[0].body)

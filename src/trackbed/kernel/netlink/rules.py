@@ -1,4 +1,4 @@
-"""Policy rules (include/uapi/linux/fib_rules.h). Addresses are ints; prefix 0 means any."""
+"""Policy routing rules (include/uapi/linux/fib_rules.h). Addresses are ints; prefix 0 matches any."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INFO = struct.Struct("=BBBBBBBBI")
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One rule: what it matches, and the table it looks up (`action` 1)."""
+    """A rule: its selectors, and the table to look up (`action` 1)."""
 
     family: int
     priority: int
@@ -43,43 +43,46 @@ class PolicyRule:
     oif: str = ""
     fwmark: int = 0
     fwmask: int = _ALL_BITS
-    """The bits of the packet's mark that must equal `fwmark`; all of them and 0 match any mark."""
+    """Bits of the packet's mark that must equal `fwmark`. The default with `fwmark` 0 matches any mark."""
 
 
 def list_rules(sock: Socket, family: int = 0) -> tuple[PolicyRule, ...]:
-    """All rules of a family (0: both), in the kernel's order, that is by priority."""
-    found = []
-    for one in (family,) if family else (socket.AF_INET, socket.AF_INET6):
-        found += [_rule(r.body) for r in sock.dump(Message(RTM_GETRULE, 0, _INFO.pack(one, 0, 0, 0, 0, 0, 0, 0, 0)))]
-    return tuple(found)
+    """Return the rules of a family (0: both), in order of priority."""
+    rules = []
+    for address_family in (family,) if family else (socket.AF_INET, socket.AF_INET6):
+        rules += [
+            _parse_rule(reply.body)
+            for reply in sock.dump(Message(RTM_GETRULE, 0, _INFO.pack(address_family, 0, 0, 0, 0, 0, 0, 0, 0)))
+        ]
+    return tuple(rules)
 
 
-def _rule(body: memoryview) -> PolicyRule:
+def _parse_rule(body: memoryview) -> PolicyRule:
     family, dst_prefix, src_prefix, _, small_table, _, _, action, flags = codec.unpack_header(_INFO, body)
-    found = codec.parse_attributes(body, _INFO.size)
+    attributes = codec.parse_attributes(body, _INFO.size)
     return PolicyRule(
         family=family,
-        priority=codec.as_int(found.get(FRA_PRIORITY)),
-        table=codec.as_int(found.get(FRA_TABLE), small_table),
-        src=int.from_bytes(found.get(FRA_SRC, b""), "big"),
+        priority=codec.as_int(attributes.get(FRA_PRIORITY)),
+        table=codec.as_int(attributes.get(FRA_TABLE), small_table),
+        src=int.from_bytes(attributes.get(FRA_SRC, b""), "big"),
         src_prefix=src_prefix,
-        dst=int.from_bytes(found.get(FRA_DST, b""), "big"),
+        dst=int.from_bytes(attributes.get(FRA_DST, b""), "big"),
         dst_prefix=dst_prefix,
         invert=bool(flags & FIB_RULE_INVERT),
         action=action,
-        protocol=codec.as_int(found.get(FRA_PROTOCOL)),
-        iif=codec.as_text(found.get(FRA_IIFNAME)),
-        oif=codec.as_text(found.get(FRA_OIFNAME)),
-        fwmark=codec.as_int(found.get(FRA_FWMARK)),
-        fwmask=codec.as_int(found.get(FRA_FWMASK), _ALL_BITS),
+        protocol=codec.as_int(attributes.get(FRA_PROTOCOL)),
+        iif=codec.as_text(attributes.get(FRA_IIFNAME)),
+        oif=codec.as_text(attributes.get(FRA_OIFNAME)),
+        fwmark=codec.as_int(attributes.get(FRA_FWMARK)),
+        fwmask=codec.as_int(attributes.get(FRA_FWMASK), _ALL_BITS),
     )
 
 
-def _message(kind: int, flags: int, rule: PolicyRule) -> Message:
+def _build_message(message_type: int, flags: int, rule: PolicyRule) -> Message:
     family = rule.family
     small = rule.table if rule.table <= _HIGHEST_SMALL_TABLE else 0
-    head = (family, rule.dst_prefix, rule.src_prefix, 0, small, 0, 0, rule.action)
-    parts = [_INFO.pack(*head, FIB_RULE_INVERT if rule.invert else 0)]
+    header = (family, rule.dst_prefix, rule.src_prefix, 0, small, 0, 0, rule.action)
+    parts = [_INFO.pack(*header, FIB_RULE_INVERT if rule.invert else 0)]
     parts += [codec.pack_u32(FRA_TABLE, rule.table), codec.pack_u32(FRA_PRIORITY, rule.priority)]
     if rule.src_prefix:
         parts.append(codec.pack_attribute(FRA_SRC, pack_address(family, rule.src)))
@@ -93,14 +96,14 @@ def _message(kind: int, flags: int, rule: PolicyRule) -> Message:
         parts.append(codec.pack_string(FRA_OIFNAME, rule.oif))
     if rule.fwmark or rule.fwmask != _ALL_BITS:
         parts += [codec.pack_u32(FRA_FWMARK, rule.fwmark), codec.pack_u32(FRA_FWMASK, rule.fwmask)]
-    return Message(kind, flags, b"".join(parts))
+    return Message(message_type, flags, b"".join(parts))
 
 
 def add_rule(rule: PolicyRule) -> Message:
-    """Add a rule; refused (EEXIST) if the very same is there."""
-    return _message(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, rule)
+    """Return the message that adds a rule; an identical rule raises EEXIST."""
+    return _build_message(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, rule)
 
 
 def delete_rule(rule: PolicyRule) -> Message:
-    """Delete the first rule that matches in all that is given."""
-    return _message(RTM_DELRULE, 0, rule)
+    """Return the message that deletes the first rule that matches in every field that is set."""
+    return _build_message(RTM_DELRULE, 0, rule)

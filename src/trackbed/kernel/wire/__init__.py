@@ -1,1 +1,1 @@
-"""Questions asked of the network itself: is this address taken, does this gateway answer."""
+"""Probes of the network: duplicate addresses, reachability, path MTU, neighbours."""

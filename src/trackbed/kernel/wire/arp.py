@@ -1,14 +1,14 @@
-"""Who holds an IPv4 address in this segment: ARP (RFC 826) and address conflict detection (RFC 5227).
+"""Address conflicts and address resolution on a segment: ARP (RFC 826), address conflict detection (RFC 5227).
 
     prober = Prober(netns, claims)
-    unsent = prober.fire()            # one probe for each claim, at once, without waiting
-    ...                               # answer the runtime; bring the pod up
+    unsent = prober.send_probes()     # one probe for each claim, without waiting
+    ...                               # reply to the runtime; bring the pod up
     prober.collect(timeout_seconds)   # or: add_reader(prober.fileno(), prober.receive), then prober.conflicts
-    prober.close()                    # waits for an RCU grace period; an event loop calls it in a thread
+    prober.close()                    # waits for an RCU grace period; run it in a thread of an event loop
 
-A conflict (RFC 5227, section 2.1.1) is an ARP packet, from a MAC that is none of ours, that either names a claimed
-address as its sender's (a reply, a request, an announcement) or probes for it (sender 0.0.0.0), meaning that another
-host is about to take it too.
+A conflict (RFC 5227, section 2.1.1) is an ARP packet from a foreign MAC address that either has a claimed address as
+its sender (a reply, a request, an announcement) or probes for it (sender 0.0.0.0), because another host is about to
+take it too.
 """
 
 import socket
@@ -31,7 +31,7 @@ _ETHERNET, _IPV4 = 1, 0x0800  # ar_hrd and ar_pro
 _PACKET = struct.Struct("!HHBBH6sI6sI")
 _BROADCAST = b"\xff" * 6
 _NOBODY = b"\0" * 6
-_SETTLE_SECONDS = 0.05  # a second answerer in one segment is at most a few milliseconds behind the first
+_SETTLE_SECONDS = 0.05  # a second reply in one segment is at most a few milliseconds late
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class AddressClaim:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AddressConflict:
-    """Another station, `other_mac`, uses or wants the address claimed by interface `ifindex`."""
+    """Another station, `other_mac`, uses or requests the address claimed by interface `ifindex`."""
 
     ifindex: int
     address: int
@@ -65,40 +65,42 @@ class AddressConflict:
 
 def pack(packet: ArpPacket) -> bytes:
     """Return the 28 bytes of RFC 826 for Ethernet and IPv4."""
-    head = (_ETHERNET, _IPV4, 6, 4, packet.operation)
-    return _PACKET.pack(*head, packet.sender_mac, packet.sender, packet.target_mac, packet.target)
+    header = (_ETHERNET, _IPV4, 6, 4, packet.operation)
+    return _PACKET.pack(*header, packet.sender_mac, packet.sender, packet.target_mac, packet.target)
 
 
 def parse(payload: bytes) -> ArpPacket:
-    """Read an ARP packet; Ethernet's padding after it is ignored.
+    """Parse an ARP packet; Ethernet padding after it is ignored.
 
     Raises:
-        MalformedFrame: it is too short, or not about IPv4 over Ethernet.
+        MalformedFrame: it is too short, or not IPv4 over Ethernet.
     """
     if len(payload) < _PACKET.size:
         raise MalformedFrame(f"an ARP packet has {_PACKET.size} bytes, this one {len(payload)}")
-    *head, operation, sender_mac, sender, target_mac, target = _PACKET.unpack_from(payload)
-    if head != [_ETHERNET, _IPV4, 6, 4]:
-        raise MalformedFrame(f"an ARP packet for IPv4 over Ethernet begins with (1, 0x800, 6, 4), this one with {head}")
+    *header, operation, sender_mac, sender, target_mac, target = _PACKET.unpack_from(payload)
+    if header != [_ETHERNET, _IPV4, 6, 4]:
+        raise MalformedFrame(
+            f"an ARP packet for IPv4 over Ethernet begins with (1, 0x800, 6, 4), this one with {header}"
+        )
     return ArpPacket(operation, sender_mac, sender, target_mac, target)
 
 
 def build_probe(claim: AddressClaim) -> ArpPacket:
-    """Return the probe of RFC 5227, section 2.1: a request whose sender has no address yet, so no cache learns it."""
+    """Return the probe of RFC 5227, section 2.1: a request without sender address, so that no cache learns it."""
     return ArpPacket(REQUEST, claim.mac, 0, _NOBODY, claim.address)
 
 
 class Prober:
-    """Probes for all claims of one network namespace through one socket; see the module for its use."""
+    """Prober for all claims in one network namespace, through one socket; the module shows its use."""
 
     def __init__(self, netns: Netns, claims: Iterable[AddressClaim]) -> None:
-        """Open the socket; it listens from now on.
+        """Open the socket, which receives from now on.
 
         Raises:
             NotPermitted: the process lacks CAP_NET_RAW.
         """
         self._claims = tuple(claims)
-        self._ours = frozenset(claim.mac for claim in self._claims)
+        self._own_macs = frozenset(claim.mac for claim in self._claims)
         self._claimed = frozenset((claim.ifindex, claim.address) for claim in self._claims)
         self._conflicts: set[AddressConflict] = set()
         self._packets = open_packets(netns, _ETHERTYPE)
@@ -106,18 +108,20 @@ class Prober:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.close()
 
     @property
     def conflicts(self) -> tuple[AddressConflict, ...]:
-        """The conflicts heard of so far, in order of interface and address."""
+        """Conflicts received so far, in order of interface and address."""
         return tuple(sorted(self._conflicts))
 
     def send_probes(self) -> tuple[tuple[AddressClaim, OSError], ...]:
-        """Send one probe for each claim, without waiting; return the claims that could not be asked about, and why.
+        """Send one probe for each claim, without waiting; return the claims whose probe failed, with the error.
 
-        RFC 5227 asks for three probes a second or two apart: call it again while watching.
+        RFC 5227 requires three probes one or two seconds apart: call it again while listening.
         """
         unsent = []
         for claim in self._claims:
@@ -132,65 +136,67 @@ class Prober:
         return self._packets.fileno()
 
     def receive(self) -> None:
-        """Take in what has arrived, without waiting."""
+        """Process the packets that have arrived, without waiting."""
         for frame in receive_pending(self._packets):
-            self._judge(frame.ifindex, frame.payload)
+            self._record_conflict(frame.ifindex, frame.payload)
 
     def collect(self, timeout_seconds: float) -> tuple[AddressConflict, ...]:
-        """Listen for `timeout_seconds`, then return all conflicts heard of; one conflict does not end it early."""
+        """Listen for `timeout_seconds` and return all conflicts; a first conflict does not end it early."""
         for frame in receive_until(self._packets, timeout_seconds):
-            self._judge(frame.ifindex, frame.payload)
+            self._record_conflict(frame.ifindex, frame.payload)
         return self.conflicts
 
     def close(self) -> None:
-        """Stop listening. Takes up to 20 ms in the kernel: an event loop calls it in a thread."""
+        """Close the socket. This takes up to 20 ms in the kernel: run it in a thread of an event loop."""
         self._packets.close()
 
-    def _judge(self, ifindex: int, payload: bytes) -> None:
+    def _record_conflict(self, ifindex: int, payload: bytes) -> None:
         try:
             packet = parse(payload)
-        except MalformedFrame:  # others' broken packets claim nothing
+        except MalformedFrame:  # a malformed packet claims no address
             return
-        wanted = packet.sender or (packet.target if packet.operation == REQUEST else 0)
-        if (ifindex, wanted) in self._claimed and packet.sender_mac not in self._ours:
-            self._conflicts.add(AddressConflict(ifindex, wanted, packet.sender_mac))
+        contested = packet.sender or (packet.target if packet.operation == REQUEST else 0)
+        if (ifindex, contested) in self._claimed and packet.sender_mac not in self._own_macs:
+            self._conflicts.add(AddressConflict(ifindex, contested, packet.sender_mac))
 
 
 def resolve(
     netns: Netns, ifindex: int, source: int, targets: Collection[int], timeout_seconds: float
 ) -> dict[int, frozenset[bytes]]:
-    """Ask for `targets` on one interface and return, for each, every MAC that answered; none: an empty set.
+    """Resolve `targets` on one interface; return every MAC that replied for each (an empty set for none).
 
-    One address answered by two MACs is ARP flux (or a conflict). `source` is an address of ours, or 0 to leave the
-    neighbours' caches as they are. Ends at the deadline, or 50 ms after the last target has answered.
+    Two MACs for one address mean ARP flux or a conflict. `source` is an address of this host, or 0 to leave the
+    neighbours' caches alone. Ends at the deadline, or 50 ms after every target has replied.
 
     Raises:
         NotPermitted: the process lacks CAP_NET_RAW.
-        OSError: the interface is gone (ENODEV) or down (ENETDOWN).
+        OSError: the interface has gone (ENODEV) or is down (ENETDOWN).
     """
     answers: dict[int, set[bytes]] = {target: set() for target in targets}
     with open_packets(netns, _ETHERTYPE) as packets:
         mac = read_mac(packets, ifindex)
         for target in answers:
             send_frame(packets, ifindex, _ETHERTYPE, _BROADCAST, pack(ArpPacket(REQUEST, mac, source, _NOBODY, target)))
-        _hear(packets, ifindex, answers, timeout_seconds)
+        _collect_answers(packets, ifindex, answers, timeout_seconds)
     return {target: frozenset(macs) for target, macs in answers.items()}
 
 
-def _hear(packets: socket.socket, ifindex: int, answers: dict[int, set[bytes]], timeout_seconds: float) -> None:
+def _collect_answers(
+    packets: socket.socket, ifindex: int, answers: dict[int, set[bytes]], timeout_seconds: float
+) -> None:
     deadline = time.monotonic() + timeout_seconds
     for frame in receive_until(packets, timeout_seconds):
-        _note(frame, ifindex, answers)
+        _record_answer(frame, ifindex, answers)
         if all(answers.values()):
             break
     for frame in receive_until(packets, min(_SETTLE_SECONDS, deadline - time.monotonic())):
-        _note(frame, ifindex, answers)
+        _record_answer(frame, ifindex, answers)
 
 
-def _note(frame: Frame, ifindex: int, answers: dict[int, set[bytes]]) -> None:
+def _record_answer(frame: Frame, ifindex: int, answers: dict[int, set[bytes]]) -> None:
     try:
         packet = parse(frame.payload)
-    except MalformedFrame:  # as in _judge
+    except MalformedFrame:  # as in _record_conflict
         return
     if frame.ifindex == ifindex and packet.operation == REPLY and packet.sender in answers:
         answers[packet.sender].add(packet.sender_mac)

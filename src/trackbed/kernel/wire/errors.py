@@ -1,17 +1,17 @@
-"""What can keep a probe from being asked at all; an answer that is missing is a result, not an error.
+"""Errors that keep a probe from being sent or its reply from being read. A missing reply is a result, not an error.
 
 ProbeError
-├── NotPermitted    this process may not open the socket (CAP_NET_RAW, CAP_NET_ADMIN): the answer is "unknown"
-├── NotAvailable    this kernel lacks what the probe needs: the answer is "unknown"
-└── MalformedFrame  bytes from the network are not what the standard says
+├── NotPermitted    this process may not open the socket (CAP_NET_RAW, CAP_NET_ADMIN): the result is "unknown"
+├── NotAvailable    this kernel lacks what the probe needs: the result is "unknown"
+└── MalformedFrame  a received frame violates its standard
 """
 
 
 class ProbeError(Exception):
-    """A probe could not be asked, or its answer could not be read."""
+    """A probe could not be sent, or its reply could not be read."""
 
 
-class NotPermitted(ProbeError):  # noqa: N818 - reads as the answer it leads to, as PermissionError's kin do
+class NotPermitted(ProbeError):  # noqa: N818 - named for the result it leads to
     """The process lacks the capability that the probe's socket needs."""
 
 
@@ -20,4 +20,4 @@ class NotAvailable(ProbeError):  # noqa: N818 - as NotPermitted
 
 
 class MalformedFrame(ProbeError):  # noqa: N818 - as NotPermitted
-    """A received frame breaks the standard that its module names."""
+    """A received frame violates the standard that its module names."""

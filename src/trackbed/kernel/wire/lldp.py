@@ -1,7 +1,7 @@
-"""What is at the other end of the cable: LLDP (IEEE 802.1AB-2016), encoded, decoded, sent and listened for.
+"""Neighbours at the other end of the cable by LLDP (IEEE 802.1AB-2016): encode, decode, send and receive.
 
 A frame is a list of TLVs: 7 bits of type, 9 bits of length, the value. Chassis id, port id and time to live come first,
-in that order; the rest is optional. Everything received is hostile until it has been read to the end.
+in that order; all others are optional. Received frames are untrusted.
 """
 
 import socket
@@ -33,7 +33,7 @@ _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_MULTICAST = 263, 1, 0  # include
 
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """What a station says of itself. Ids are as a human writes them: a MAC with colons, an address, or a name."""
+    """Content of a frame. Ids are in their usual text form: a MAC with colons, an address, or a name."""
 
     chassis_id: str
     port_id: str
@@ -41,59 +41,59 @@ class Advertisement:
     system_name: str | None = None
     port_description: str | None = None
     port_vlan: int | None = None
-    """The VLAN of untagged frames; 0 says that the port has none."""
+    """VLAN of untagged frames; 0 means that the port has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The first frame heard on each interface; interfaces that heard none are in neither mapping."""
+    """Neighbours by interface; an interface without frames is in neither mapping."""
 
     neighbours: dict[int, Advertisement]
     malformed: dict[int, str]
-    """Why a frame could not be read, where none could."""
+    """Decoding errors, for interfaces that received no valid frame."""
 
 
 def encode(advertisement: Advertisement) -> bytes:
-    """Return the LLDP data unit; a chassis id is sent as locally assigned, a port id as an interface name.
+    """Return the LLDP data unit; the chassis id is sent as locally assigned, the port id as an interface name.
 
     Raises:
-        ValueError: an id is empty or over 255 bytes, a text over 511, or a number out of range.
+        ValueError: an id is empty or longer than 255 bytes, a text longer than 511, or a number out of range.
     """
-    units = [
-        _tlv(_CHASSIS_ID, _identified(_LOCAL_CHASSIS, advertisement.chassis_id)),
-        _tlv(_PORT_ID, _identified(_INTERFACE_NAME, advertisement.port_id)),
-        _tlv(_TIME_TO_LIVE, _short(advertisement.ttl_seconds, 0xFFFF)),
+    tlvs = [
+        _pack_tlv(_CHASSIS_ID, _pack_id(_LOCAL_CHASSIS, advertisement.chassis_id)),
+        _pack_tlv(_PORT_ID, _pack_id(_INTERFACE_NAME, advertisement.port_id)),
+        _pack_tlv(_TIME_TO_LIVE, _pack_u16(advertisement.ttl_seconds, 0xFFFF)),
     ]
     if advertisement.port_description is not None:
-        units.append(_tlv(_PORT_DESCRIPTION, advertisement.port_description.encode()))
+        tlvs.append(_pack_tlv(_PORT_DESCRIPTION, advertisement.port_description.encode()))
     if advertisement.system_name is not None:
-        units.append(_tlv(_SYSTEM_NAME, advertisement.system_name.encode()))
+        tlvs.append(_pack_tlv(_SYSTEM_NAME, advertisement.system_name.encode()))
     if advertisement.port_vlan is not None:
-        units.append(_tlv(_ORGANISATION, _PORT_VLAN_ID + _short(advertisement.port_vlan, 4094)))
-    return b"".join((*units, _tlv(_END, b"")))
+        tlvs.append(_pack_tlv(_ORGANISATION, _PORT_VLAN_ID + _pack_u16(advertisement.port_vlan, 4094)))
+    return b"".join((*tlvs, _pack_tlv(_END, b"")))
 
 
 def decode(payload: bytes) -> Advertisement:
-    """Read an LLDP data unit; TLVs that we do not use are skipped, the first of two equal ones counts.
+    """Parse an LLDP data unit; unknown TLVs are skipped, the first of two equal ones is used.
 
     Raises:
-        MalformedFrame: a mandatory TLV is missing or out of place, or a TLV is longer than the frame.
+        MalformedFrame: a mandatory TLV is missing or misplaced, or a TLV is longer than the frame.
     """
-    units = tuple(_tlvs(payload))
-    if [kind for kind, _ in units[:3]] != [_CHASSIS_ID, _PORT_ID, _TIME_TO_LIVE]:
+    tlvs = tuple(_iter_tlvs(payload))
+    if [tlv_type for tlv_type, _ in tlvs[:3]] != [_CHASSIS_ID, _PORT_ID, _TIME_TO_LIVE]:
         raise MalformedFrame("an LLDP frame begins with chassis id, port id and time to live; this one does not")
-    found: dict[int, bytes] = {}
-    for kind, value in units[3:]:
-        if kind != _ORGANISATION:
-            found.setdefault(kind, value)
-    vlans = [value[4:] for kind, value in units if kind == _ORGANISATION and value[:4] == _PORT_VLAN_ID]
+    values: dict[int, bytes] = {}
+    for tlv_type, value in tlvs[3:]:
+        if tlv_type != _ORGANISATION:
+            values.setdefault(tlv_type, value)
+    vlans = [value[4:] for tlv_type, value in tlvs if tlv_type == _ORGANISATION and value[:4] == _PORT_VLAN_ID]
     return Advertisement(
-        chassis_id=_id(_CHASSIS_ID, units[0][1]),
-        port_id=_id(_PORT_ID, units[1][1]),
-        ttl_seconds=_number(units[2][1], "time to live"),
-        system_name=_optional_text(found.get(_SYSTEM_NAME)),
-        port_description=_optional_text(found.get(_PORT_DESCRIPTION)),
-        port_vlan=_number(vlans[0], "port VLAN id") if vlans else None,
+        chassis_id=_parse_id(_CHASSIS_ID, tlvs[0][1]),
+        port_id=_parse_id(_PORT_ID, tlvs[1][1]),
+        ttl_seconds=_parse_number(tlvs[2][1], "time to live"),
+        system_name=_parse_optional_text(values.get(_SYSTEM_NAME)),
+        port_description=_parse_optional_text(values.get(_PORT_DESCRIPTION)),
+        port_vlan=_parse_number(vlans[0], "port VLAN id") if vlans else None,
     )
 
 
@@ -102,7 +102,7 @@ def announce(netns: Netns, advertisements: Mapping[int, Advertisement]) -> None:
 
     Raises:
         NotPermitted: the process lacks CAP_NET_RAW.
-        OSError: an interface is gone (ENODEV) or down (ENETDOWN).
+        OSError: an interface has gone (ENODEV) or is down (ENETDOWN).
     """
     with open_packets(netns, _ETHERTYPE) as packets:
         for ifindex, advertisement in advertisements.items():
@@ -110,11 +110,11 @@ def announce(netns: Netns, advertisements: Mapping[int, Advertisement]) -> None:
 
 
 def subscribe(netns: Netns, ifindexes: Collection[int]) -> socket.socket:
-    """Open a socket that gathers LLDP frames of these interfaces from now on; the caller closes it.
+    """Open a socket that queues LLDP frames of these interfaces from now on; the caller closes it.
 
     Raises:
         NotPermitted: the process lacks CAP_NET_RAW.
-        OSError: an interface is gone (ENODEV).
+        OSError: an interface has gone (ENODEV).
     """
     packets = open_packets(netns, _ETHERTYPE)
     try:
@@ -128,92 +128,94 @@ def subscribe(netns: Netns, ifindexes: Collection[int]) -> socket.socket:
 
 
 def collect(packets: socket.socket, ifindexes: Collection[int], timeout_seconds: float) -> Discovery:
-    """Listen on a subscribed socket until each interface has heard a readable frame, at most `timeout_seconds`."""
-    heard = Discovery({}, {})
+    """Read a subscribed socket until each interface has received a valid frame, at most `timeout_seconds`."""
+    discovery = Discovery({}, {})
     for frame in receive_until(packets, timeout_seconds):
-        if frame.ifindex in ifindexes and frame.ifindex not in heard.neighbours:
-            _note(frame, heard)
-        if len(heard.neighbours) == len(set(ifindexes)):
+        if frame.ifindex in ifindexes and frame.ifindex not in discovery.neighbours:
+            _record_frame(frame, discovery)
+        if len(discovery.neighbours) == len(set(ifindexes)):
             break
-    return heard
+    return discovery
 
 
 def listen(netns: Netns, ifindexes: Collection[int], timeout_seconds: float) -> Discovery:
-    """Subscribe, hear and close.
+    """Subscribe, collect and close.
 
-    A station speaks every 30 seconds by default (802.1AB, 9.2.5.7): wait a little longer than that.
+    Stations send every 30 seconds by default (802.1AB, 9.2.5.7): wait a little longer than that.
 
     Raises:
         NotPermitted: the process lacks CAP_NET_RAW.
-        OSError: an interface is gone (ENODEV).
+        OSError: an interface has gone (ENODEV).
     """
     with subscribe(netns, ifindexes) as packets:
         return collect(packets, ifindexes, timeout_seconds)
 
 
-def _note(frame: Frame, heard: Discovery) -> None:
+def _record_frame(frame: Frame, discovery: Discovery) -> None:
     try:
-        heard.neighbours[frame.ifindex] = decode(frame.payload)
-        heard.malformed.pop(frame.ifindex, None)
+        discovery.neighbours[frame.ifindex] = decode(frame.payload)
+        discovery.malformed.pop(frame.ifindex, None)
     except MalformedFrame as error:
-        heard.malformed[frame.ifindex] = str(error)
+        discovery.malformed[frame.ifindex] = str(error)
 
 
-def _tlv(kind: int, value: bytes) -> bytes:
+def _pack_tlv(tlv_type: int, value: bytes) -> bytes:
     if len(value) > _VALUE_BYTES:
         raise ValueError(f"an LLDP value has at most {_VALUE_BYTES} bytes, this one {len(value)}")
-    return struct.pack("!H", kind << 9 | len(value)) + value
+    return struct.pack("!H", tlv_type << 9 | len(value)) + value
 
 
-def _identified(subtype: int, name: str) -> bytes:
+def _pack_id(subtype: int, name: str) -> bytes:
     value = name.encode()
     if not 1 <= len(value) <= _ID_BYTES:
         raise ValueError(f"an LLDP id has 1 to {_ID_BYTES} bytes, {name!r} has {len(value)}")
     return bytes([subtype]) + value
 
 
-def _short(number: int, largest: int) -> bytes:
+def _pack_u16(number: int, largest: int) -> bytes:
     if not 0 <= number <= largest:
         raise ValueError(f"{number} is outside 0-{largest}")
     return number.to_bytes(2, "big")
 
 
-def _tlvs(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + 2 <= len(payload):
-        head = int.from_bytes(payload[at : at + 2], "big")
-        kind, length = head >> 9, head & _VALUE_BYTES
-        if kind == _END:  # what follows is Ethernet's padding
+def _iter_tlvs(payload: bytes) -> Iterator[tuple[int, bytes]]:
+    offset = 0
+    while offset + 2 <= len(payload):
+        header = int.from_bytes(payload[offset : offset + 2], "big")
+        tlv_type, length = header >> 9, header & _VALUE_BYTES
+        if tlv_type == _END:  # Ethernet padding follows
             return
-        value = payload[at + 2 : at + 2 + length]
+        value = payload[offset + 2 : offset + 2 + length]
         if len(value) < length:
-            raise MalformedFrame(f"the LLDP TLV at byte {at} says {length} bytes, the frame has {len(value)} left")
-        yield kind, value
-        at += 2 + length
+            raise MalformedFrame(f"the LLDP TLV at byte {offset} has length {length}, the frame has {len(value)} left")
+        yield tlv_type, value
+        offset += 2 + length
 
 
-def _id(kind: int, value: bytes) -> str:
+def _parse_id(tlv_type: int, value: bytes) -> str:
     if len(value) < 2:  # noqa: PLR2004 - a subtype and at least one byte of id
         raise MalformedFrame("an LLDP id has a subtype and at least one byte")
     subtype, name = value[0], value[1:]
-    if subtype == _MAC_SUBTYPE[kind] and len(name) == _MAC_BYTES:
+    if subtype == _MAC_SUBTYPE[tlv_type] and len(name) == _MAC_BYTES:
         return name.hex(":")
-    if subtype == _ADDRESS_SUBTYPE[kind] and _ADDRESS_BYTES.get(name[0]) == len(name) - 1:
+    if subtype == _ADDRESS_SUBTYPE[tlv_type] and _ADDRESS_BYTES.get(name[0]) == len(name) - 1:
         return str(ip_address(name[1:]))
-    return _text(name)
+    return _escape_text(name)
 
 
-def _number(value: bytes, what: str) -> int:
+def _parse_number(value: bytes, label: str) -> int:
     if len(value) < 2:  # noqa: PLR2004 - both numbers that we read have two bytes
-        raise MalformedFrame(f"the {what} of an LLDP frame has two bytes, this one {len(value)}")
+        raise MalformedFrame(f"the {label} of an LLDP frame has two bytes, this one {len(value)}")
     return int.from_bytes(value[:2], "big")
 
 
-def _optional_text(value: bytes | None) -> str | None:
-    return None if value is None else _text(value)
+def _parse_optional_text(value: bytes | None) -> str | None:
+    return None if value is None else _escape_text(value)
 
 
-def _text(value: bytes) -> str:
-    """Decode a name for showing: whoever sends it must not be able to write escape sequences to our terminal."""
-    shown = value.rstrip(b"\0").decode(errors="backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+def _escape_text(value: bytes) -> str:
+    """Decode a name for display, with control characters escaped: the sender must not control our terminal."""
+    text = value.rstrip(b"\0").decode(errors="backslashreplace")
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )

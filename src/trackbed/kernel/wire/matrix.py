@@ -1,14 +1,14 @@
-"""Who reaches whom: UDP between endpoints that live in many network namespaces, all held by this one process.
+"""Reachability matrix: UDP between endpoints in many network namespaces, all held by this process.
 
-For each ordered pair (a, b), a sends b a datagram; b notes the source it saw, the interface it came in by and its TTL,
-and answers to that source; a notes the answer. So three outcomes tell faults apart: answered; seen by b but the answer
-was lost (the way back is broken); not seen.
+For each ordered pair (a, b), a sends b a datagram. b records its source, the interface it arrived on and its TTL, and
+replies to that source; a records the reply. Three outcomes tell faults apart: answered; received by b but the reply was
+lost (the return path is broken); not received.
 
-Each source keeps at most 4 datagrams on the way, and begins with the endpoint after itself, so that no destination gets
-more than a few at once either: a neighbour that is still being resolved queues 101 packets (unres_qlen) and drops the
-rest. (Measured with 96 endpoints: 1 to 16 on the way take the same 0.35 s; 64 lose datagrams.) What is silent for 20 ms
-no longer counts as on the way, so that dead pairs do not hold up the others. Unanswered pairs are asked again after one
-third and two thirds of the time.
+Each source keeps at most 4 datagrams in flight and starts with the endpoint after itself, so no destination gets more
+than a few at once either: an unresolved neighbour queues 101 packets (unres_qlen) and drops the rest. (Measured with 96
+endpoints: 1 to 16 in flight take the same 0.35 s; 64 lose datagrams.) A datagram without reply for 20 ms no longer
+counts as in flight, so that dead pairs do not delay the others. Unanswered pairs are retried after one third and two
+thirds of the time.
 """
 
 import os
@@ -37,7 +37,7 @@ _DATAGRAM = struct.Struct(f"!{_TOKEN_BYTES}sBI")  # token of this run, question 
 _INT = struct.Struct("i")
 _QUESTION, _ANSWER = range(2)
 _ANCILLARY_BYTES = 128
-_DATAGRAMS_AT_ONCE = 64  # then the others have their turn
+_DATAGRAMS_AT_ONCE = 64  # before another socket is read
 
 # include/uapi/linux/in.h; the socket module of Python 3.11 lacks these
 _IP_TTL, _IP_PKTINFO, _IP_RECVTTL = 2, 8, 12
@@ -61,7 +61,7 @@ _Ancillary = list[tuple[int, int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address that an interface in a namespace holds."""
+    """An address of an interface in a namespace."""
 
     label: str
     netns: Netns
@@ -72,41 +72,41 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """What became of the datagram from one endpoint to another; both are labels."""
+    """Result of the datagram from one endpoint to another; `source` and `target` are labels."""
 
     source: str
     target: str
     answered: bool
     seen_source: int | None
-    """Source address that the receiver saw; None: it saw nothing. Other than the sender's: translated on the way."""
+    """Source address at the receiver; None: it received nothing. Differs from the sender's if it was translated."""
     arrived_ifindex: int | None
-    """Interface of the receiver that the datagram came in by."""
+    """Interface of the receiver on which the datagram arrived."""
     hops: int | None
-    """Routers on the way there."""
+    """Routers on the forward path."""
     rtt_us: float | None
-    """Microseconds until the answer was read; other pairs' work is in it."""
+    """Microseconds until the reply was read; includes the processing of other pairs."""
     error: str
-    """What the kernel said when a socket could not be opened or a datagram not be sent; empty otherwise."""
+    """Text of a socket or send error; empty otherwise."""
 
 
 @dataclass(slots=True)
 class _Station:
-    """An endpoint with its socket, the pairs (by number) it has yet to ask, and those it asked a moment ago."""
+    """An endpoint with its socket, the pairs (by number) still to send, and those in flight."""
 
     endpoint: Endpoint
     socket: socket.socket
     address: SocketAddress
-    asking: deque[int] = field(default_factory=deque)
-    flying: deque[int] = field(default_factory=deque)
+    queue: deque[int] = field(default_factory=deque)
+    in_flight: deque[int] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
 class _Pair:
-    """What is known so far of one ordered pair; source and target are places in the list of endpoints."""
+    """State of one ordered pair; source and target are indexes in the list of endpoints."""
 
     source: int
     target: int
-    trouble: str = ""
+    error: str = ""
     sent_at: float = 0.0
     answered: bool = False
     seen_source: int | None = None
@@ -116,48 +116,48 @@ class _Pair:
 
 
 def measure(endpoints: Sequence[Endpoint], timeout_seconds: float) -> tuple[PairResult, ...]:
-    """Try every ordered pair of endpoints of one family; ends when all have answered, or after `timeout_seconds`.
+    """Probe every ordered pair of endpoints of one family; return when all have answered, or after `timeout_seconds`.
 
-    Holds one descriptor for each endpoint. An endpoint whose address is not in its namespace spoils its own pairs only,
-    and these say so.
+    Holds one descriptor for each endpoint. An endpoint whose address is not in its namespace fails its own pairs only,
+    with an error.
     """
     with ExitStack() as stack:
-        stations, troubles = _stations(endpoints, stack)
-        pairs = tuple(_pairs(endpoints, troubles))
+        stations, errors = _open_stations(endpoints, stack)
+        pairs = tuple(_iter_pairs(endpoints, errors))
         _Exchange(stations, pairs, stack.enter_context(selectors.DefaultSelector())).run(timeout_seconds)
-    return tuple(_reach(endpoints, pair) for pair in pairs)
+    return tuple(_build_result(endpoints, pair) for pair in pairs)
 
 
-def _stations(endpoints: Sequence[Endpoint], stack: ExitStack) -> tuple[dict[int, _Station], dict[int, str]]:
-    """Open what can be opened; both results are by place in the list of endpoints."""
-    stations, troubles = {}, {}
-    for place, endpoint in enumerate(endpoints):
+def _open_stations(endpoints: Sequence[Endpoint], stack: ExitStack) -> tuple[dict[int, _Station], dict[int, str]]:
+    """Open the sockets; return stations and errors by index in the list of endpoints."""
+    stations, errors = {}, {}
+    for index, endpoint in enumerate(endpoints):
         try:
-            stations[place] = _station(endpoint, stack)
-        except (OSError, ProbeError) as error:
-            troubles[place] = f"{endpoint.label}: no socket on its address: {error}"
-    return stations, troubles
+            stations[index] = _open_station(endpoint, stack)
+        except (OSError, ProbeError) as exception:
+            errors[index] = f"{endpoint.label}: no socket on its address: {exception}"
+    return stations, errors
 
 
-def _station(endpoint: Endpoint, stack: ExitStack) -> _Station:
-    opened_socket = stack.enter_context(open_socket(endpoint.netns, endpoint.family, socket.SOCK_DGRAM, 0))
+def _open_station(endpoint: Endpoint, stack: ExitStack) -> _Station:
+    udp_socket = stack.enter_context(open_socket(endpoint.netns, endpoint.family, socket.SOCK_DGRAM, 0))
     for option in _OPTIONS[socket.AddressFamily(endpoint.family)]:
-        opened_socket.setsockopt(*option)
-    where = endpoint.family, endpoint.address, endpoint.ifindex
-    opened_socket.bind(to_socket_address(*where, port=0))
-    return _Station(endpoint, opened_socket, to_socket_address(*where, port=opened_socket.getsockname()[1]))
+        udp_socket.setsockopt(*option)
+    address = endpoint.family, endpoint.address, endpoint.ifindex
+    udp_socket.bind(to_socket_address(*address, port=0))
+    return _Station(endpoint, udp_socket, to_socket_address(*address, port=udp_socket.getsockname()[1]))
 
 
-def _pairs(endpoints: Sequence[Endpoint], troubles: Mapping[int, str]) -> Iterator[_Pair]:
+def _iter_pairs(endpoints: Sequence[Endpoint], errors: Mapping[int, str]) -> Iterator[_Pair]:
     count = len(endpoints)
-    for source, step in product(range(count), range(1, count)):
-        target = (source + step) % count
+    for source, distance in product(range(count), range(1, count)):
+        target = (source + distance) % count
         if endpoints[source].family == endpoints[target].family:
-            yield _Pair(source, target, trouble=troubles.get(source) or troubles.get(target, ""))
+            yield _Pair(source, target, error=errors.get(source) or errors.get(target, ""))
 
 
 class _Exchange:
-    """Asks, answers and notes, until all pairs have answered or the time is up."""
+    """Sends, replies and records until all pairs have answered or the time has passed."""
 
     def __init__(
         self, stations: Mapping[int, _Station], pairs: Sequence[_Pair], selector: selectors.BaseSelector
@@ -166,86 +166,88 @@ class _Exchange:
         self._pairs = pairs
         self._selector = selector
         self._token = os.urandom(_TOKEN_BYTES)
-        self._unanswered = {n for n, pair in enumerate(pairs) if pair.source in stations and pair.target in stations}
-        for place, station in stations.items():
-            selector.register(station.socket, selectors.EVENT_READ, place)
+        self._unanswered = {
+            number for number, pair in enumerate(pairs) if pair.source in stations and pair.target in stations
+        }
+        for index, station in stations.items():
+            selector.register(station.socket, selectors.EVENT_READ, index)
 
     def run(self, timeout_seconds: float) -> None:
         started = time.monotonic()
-        for number in range(1, _ROUNDS + 1):
+        for round_number in range(1, _ROUNDS + 1):
             self._queue_unanswered()
-            self._exchange_until(started + timeout_seconds * number / _ROUNDS)
+            self._exchange_until(started + timeout_seconds * round_number / _ROUNDS)
 
     def _queue_unanswered(self) -> None:
         for station in self._stations.values():
-            station.asking.clear()
+            station.queue.clear()
         for number in sorted(self._unanswered):
-            self._stations[self._pairs[number].source].asking.append(number)
+            self._stations[self._pairs[number].source].queue.append(number)
 
     def _exchange_until(self, deadline: float) -> None:
         while self._unanswered and (left_seconds := deadline - time.monotonic()) > 0:
             for station in self._stations.values():
-                self._ask(station)
-            backlog = any(station.asking for station in self._stations.values())
+                self._send_questions(station)
+            backlog = any(station.queue for station in self._stations.values())
             for key, _ in self._selector.select(min(left_seconds, _FLIGHT_SECONDS) if backlog else left_seconds):
                 self._receive(key.data)
 
-    def _ask(self, station: _Station) -> None:
-        while station.flying and self._has_landed(station.flying[0]):
-            station.flying.popleft()
-        while station.asking and len(station.flying) < _IN_FLIGHT:
-            number = station.asking.popleft()
+    def _send_questions(self, station: _Station) -> None:
+        while station.in_flight and self._is_settled(station.in_flight[0]):
+            station.in_flight.popleft()
+        while station.queue and len(station.in_flight) < _IN_FLIGHT:
+            number = station.queue.popleft()
             pair = self._pairs[number]
             pair.sent_at = time.monotonic()
-            pair.trouble = self._send(station, self._stations[pair.target].address, _QUESTION, number)
-            station.flying.append(number)
+            pair.error = self._send(station, self._stations[pair.target].address, _QUESTION, number)
+            station.in_flight.append(number)
 
-    def _has_landed(self, number: int) -> bool:
+    def _is_settled(self, number: int) -> bool:
         return number not in self._unanswered or time.monotonic() - self._pairs[number].sent_at > _FLIGHT_SECONDS
 
-    def _send(self, station: _Station, to: SocketAddress, kind: int, number: int) -> str:
-        """Return what went wrong, or nothing."""
+    def _send(self, station: _Station, address: SocketAddress, message_type: int, number: int) -> str:
+        """Send a datagram; return the error, or an empty text."""
         try:
-            station.socket.sendto(_DATAGRAM.pack(self._token, kind, number), to)
+            station.socket.sendto(_DATAGRAM.pack(self._token, message_type, number), address)
         except OSError as error:
             return f"{station.endpoint.label}: cannot send: {error.strerror}"
         return ""
 
-    def _receive(self, place: int) -> None:
+    def _receive(self, index: int) -> None:
         for _ in range(_DATAGRAMS_AT_ONCE):
             try:
-                payload, ancillary, _flags, origin = self._stations[place].socket.recvmsg(
+                payload, ancillary, _flags, origin = self._stations[index].socket.recvmsg(
                     _DATAGRAM.size + 1, _ANCILLARY_BYTES
                 )
             except BlockingIOError:
                 return
             if len(payload) == _DATAGRAM.size:
-                self._judge(place, payload, ancillary, origin)
+                self._handle_datagram(index, payload, ancillary, origin)
 
-    def _judge(self, place: int, payload: bytes, ancillary: _Ancillary, origin: SocketAddress) -> None:
-        token, kind, number = _DATAGRAM.unpack(payload)
-        if token != self._token or number >= len(self._pairs):  # a stranger's, or an earlier run's
+    def _handle_datagram(self, index: int, payload: bytes, ancillary: _Ancillary, origin: SocketAddress) -> None:
+        token, message_type, number = _DATAGRAM.unpack(payload)
+        if token != self._token or number >= len(self._pairs):  # from another program or an earlier run
             return
         pair = self._pairs[number]
-        if kind == _QUESTION and place == pair.target:
-            station = self._stations[place]
-            _note_question(pair, station.endpoint.family, ancillary, origin)
-            pair.trouble = self._send(station, origin, _ANSWER, number)
-        elif kind == _ANSWER and place == pair.source and number in self._unanswered:
+        if message_type == _QUESTION and index == pair.target:
+            station = self._stations[index]
+            _record_arrival(pair, station.endpoint.family, ancillary, origin)
+            pair.error = self._send(station, origin, _ANSWER, number)
+        elif message_type == _ANSWER and index == pair.source and number in self._unanswered:
             self._unanswered.remove(number)
             pair.answered, pair.rtt_us = True, (time.monotonic() - pair.sent_at) * 1e6
 
 
-def _note_question(pair: _Pair, family: int, ancillary: _Ancillary, origin: SocketAddress) -> None:
+def _record_arrival(pair: _Pair, family: int, ancillary: _Ancillary, origin: SocketAddress) -> None:
     pair.seen_source = parse_address(family, origin[0])
-    for level, kind, data in ancillary:
-        if (level, kind) in _IFINDEX_AT:
-            (pair.arrived_ifindex,) = _INT.unpack_from(data, _IFINDEX_AT[level, kind])
-        elif (level, kind) in _TTL_IN:
+    for level, message_type, data in ancillary:
+        if (level, message_type) in _IFINDEX_AT:
+            (pair.arrived_ifindex,) = _INT.unpack_from(data, _IFINDEX_AT[level, message_type])
+        elif (level, message_type) in _TTL_IN:
             pair.hops = INITIAL_TTL - _INT.unpack_from(data)[0]
 
 
-def _reach(endpoints: Sequence[Endpoint], pair: _Pair) -> PairResult:
+def _build_result(endpoints: Sequence[Endpoint], pair: _Pair) -> PairResult:
     return PairResult(
         source=endpoints[pair.source].label,
         target=endpoints[pair.target].label,
@@ -254,5 +256,5 @@ def _reach(endpoints: Sequence[Endpoint], pair: _Pair) -> PairResult:
         arrived_ifindex=pair.arrived_ifindex,
         hops=pair.hops,
         rtt_us=pair.rtt_us,
-        error=pair.trouble,
+        error=pair.error,
     )

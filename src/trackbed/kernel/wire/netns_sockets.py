@@ -1,7 +1,7 @@
-"""Sockets opened inside a network namespace, with the refusals of the kernel named.
+"""Sockets opened inside a network namespace.
 
-A socket belongs for life to the namespace that its thread was in when it was made; so only the opening happens inside,
-and one thread holds sockets in as many namespaces as it likes.
+A socket belongs to the namespace of its thread at creation time. So only the creation happens inside the namespace, and
+one thread can hold sockets of many namespaces.
 """
 
 import errno
@@ -12,43 +12,45 @@ from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.wire.errors import NotAvailable, NotPermitted
 
 Netns = Path | int | None
-"""A network namespace: where it is pinned, a descriptor of it, or None for that of the calling thread."""
+"""A network namespace: mount path, file descriptor, or None for that of the calling thread."""
 
 _REFUSED = (errno.EPERM, errno.EACCES)
 _UNKNOWN = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT, errno.EPROTOTYPE)
-_RECEIVE_BUFFER_BYTES = 4 << 20  # the kernel counts a whole page and more for each small datagram that waits
+_RECEIVE_BUFFER_BYTES = 4 << 20  # the kernel charges more than a page for each queued datagram
 _SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h
 
 
-def open_socket(netns: Netns, family: int, kind: int, protocol: int) -> socket.socket:
+def open_socket(netns: Netns, family: int, socket_type: int, protocol: int) -> socket.socket:
     """Open a non-blocking socket in `netns`.
 
     Raises:
         NotPermitted: the process may not open this kind of socket.
-        NotAvailable: the kernel does not know this kind of socket.
-        OSError: the namespace is not there.
+        NotAvailable: the kernel does not support this kind of socket.
+        OSError: the namespace does not exist.
     """
     try:
         with enter_netns(netns):
-            opened_socket = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
+            new_socket = socket.socket(family, socket_type | socket.SOCK_NONBLOCK, protocol)
     except OSError as error:
-        raise _named(error, netns, family, kind) from error
-    _widen(opened_socket)
-    return opened_socket
+        raise _translate_error(error, netns, family, socket_type) from error
+    _widen_receive_buffer(new_socket)
+    return new_socket
 
 
-def _named(error: OSError, netns: Netns, family: int, kind: int) -> Exception:
-    wanted = f"a {socket.AddressFamily(family).name} socket of kind {socket.SocketKind(kind).name}"
-    place = "this network namespace" if netns is None else f"network namespace {netns}"
+def _translate_error(error: OSError, netns: Netns, family: int, socket_type: int) -> Exception:
+    socket_kind = f"a {socket.AddressFamily(family).name} socket of kind {socket.SocketKind(socket_type).name}"
+    namespace = "this network namespace" if netns is None else f"network namespace {netns}"
     if error.errno in _REFUSED:
-        return NotPermitted(f"may not open {wanted} in {place}: {error.strerror}; run as root or with CAP_NET_RAW")
+        return NotPermitted(
+            f"may not open {socket_kind} in {namespace}: {error.strerror}; run as root or with CAP_NET_RAW"
+        )
     if error.errno in _UNKNOWN:
-        return NotAvailable(f"this kernel offers no {wanted[2:]}: {error.strerror}")
+        return NotAvailable(f"this kernel offers no {socket_kind[2:]}: {error.strerror}")
     return error
 
 
-def _widen(opened_socket: socket.socket) -> None:
+def _widen_receive_buffer(new_socket: socket.socket) -> None:
     try:
-        opened_socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
-    except PermissionError:  # without CAP_NET_ADMIN: as much as net.core.rmem_max allows
-        opened_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+        new_socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
+    except PermissionError:  # without CAP_NET_ADMIN the limit is net.core.rmem_max
+        new_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)

@@ -1,8 +1,8 @@
-"""The packet filter as nf_tables holds it: base chains, their policy and how many rules they have.
+"""The nf_tables packet filter: base chains, their policy and their number of rules.
 
-Reads by NETLINK_NETFILTER (include/uapi/linux/netfilter/nf_tables.h), so it needs no `nft`; what `iptables-nft`
-wrote is here too, what `iptables-legacy` wrote is not. It also makes one kind of table, a chain that drops all, with
-which faults are injected.
+It is read through NETLINK_NETFILTER (include/uapi/linux/netfilter/nf_tables.h), so `nft` is not needed. Rules of
+`iptables-nft` are included, those of `iptables-legacy` are not. Fault injection uses the one kind of table that this
+module creates: a chain that drops everything.
 """
 
 import errno
@@ -44,7 +44,7 @@ _HOOK_NUMBER, _HOOK_PRIORITY = 1, 2  # NFTA_HOOK_*
 _RULE_TABLE, _RULE_CHAIN = 1, 2  # NFTA_RULE_*
 _GENERIC = struct.Struct("!BBH")  # struct nfgenmsg: family, version 0, resource id
 _REPLY_BYTES = 1 << 16
-_NOT_AVAILABLE = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP)  # no nfnetlink; nobody takes the batch
+_NOT_AVAILABLE = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP)  # no nfnetlink; no subsystem for the batch
 _NOT_PERMITTED = (errno.EPERM, errno.EACCES)
 
 
@@ -53,7 +53,7 @@ class BaseChain:
     """A chain that the kernel calls at a hook."""
 
     family: str
-    """As `nft` writes it: inet, ip, ip6, arp, bridge or netdev."""
+    """Name that `nft` uses: inet, ip, ip6, arp, bridge or netdev."""
     table: str
     name: str
     kind: str
@@ -61,53 +61,53 @@ class BaseChain:
     hook: str
     priority: int
     policy: str
-    """What becomes of a packet that no rule judged: accept or drop."""
+    """Verdict for packets without a matching rule: accept or drop."""
     rules: int
-    """Rules in the chain itself. None and policy drop: nothing gets through."""
+    """Rules in the chain itself. With policy drop, 0 means that nothing passes."""
 
 
 def list_base_chains(netns: Netns, timeout_seconds: float) -> tuple[BaseChain, ...]:
-    """List all base chains of a network namespace, in the kernel's order.
+    """Return all base chains of a network namespace, in the kernel's order.
 
     Raises:
         NotAvailable: this kernel has no nf_tables.
-        NotPermitted: the process lacks CAP_NET_ADMIN there.
-        NetlinkError: the kernel did not answer in time, or said something else.
+        NotPermitted: the process lacks CAP_NET_ADMIN in the namespace.
+        NetlinkError: the kernel did not reply in time, or returned another error.
     """
     try:
         with Socket(NETLINK_NETFILTER, netns=netns, timeout_seconds=timeout_seconds) as netlink:
-            rules = Counter(_chain_of(received) for received in netlink.dump(build_message(_GETRULE, 0)))
+            rules = Counter(_identify_chain(received) for received in netlink.dump(build_message(_GETRULE, 0)))
             chains = tuple(netlink.dump(build_message(_GETCHAIN, 0)))
     except (OSError, RequestError) as error:
-        _explain(error)
-    return tuple(_base_chains(chains, rules))
+        _raise_probe_error(error)
+    return tuple(_iter_base_chains(chains, rules))
 
 
 def add_drop_chain(netns: Netns, table: str, chain: str, hook: str, timeout_seconds: float) -> None:
-    """Make (if it is not there) a table of family inet with a base chain at `hook` that drops whatever comes.
+    """Create a table of family inet with a base chain at `hook` that drops everything; existing ones are kept.
 
     Raises:
         ValueError: inet has no such hook.
-        NotAvailable, NotPermitted, NetlinkError: as base_chains.
+        NotAvailable, NotPermitted, NetlinkError: as list_base_chains.
     """
-    at_hook = codec.pack_be32(_HOOK_NUMBER, _IP_HOOKS.index(hook)) + codec.pack_be32(_HOOK_PRIORITY, 0)
-    wanted = (
+    hook_attributes = codec.pack_be32(_HOOK_NUMBER, _IP_HOOKS.index(hook)) + codec.pack_be32(_HOOK_PRIORITY, 0)
+    attributes = (
         codec.pack_string(_CHAIN_TABLE, table),
         codec.pack_string(_CHAIN_NAME, chain),
-        codec.pack_nested(_CHAIN_HOOK, at_hook),
+        codec.pack_nested(_CHAIN_HOOK, hook_attributes),
         codec.pack_be32(_CHAIN_POLICY, _POLICIES.index("drop")),
         codec.pack_string(_CHAIN_TYPE, "filter"),
     )
     new_table = build_message(_NEWTABLE, _INET, codec.pack_string(_TABLE_NAME, table), flags=codec.NLM_F_CREATE)
-    new_chain = build_message(_NEWCHAIN, _INET, *wanted, flags=codec.NLM_F_CREATE)
+    new_chain = build_message(_NEWCHAIN, _INET, *attributes, flags=codec.NLM_F_CREATE)
     commit(netns, (new_table, new_chain), timeout_seconds)
 
 
 def delete_table(netns: Netns, table: str, timeout_seconds: float) -> None:
-    """Remove a table of family inet with all its chains; nothing to do where it is not there.
+    """Delete a table of family inet with all its chains; a missing table is ignored.
 
     Raises:
-        NotAvailable, NotPermitted, NetlinkError: as base_chains.
+        NotAvailable, NotPermitted, NetlinkError: as list_base_chains.
     """
     try:
         commit(netns, (build_message(_DELTABLE, _INET, codec.pack_string(_TABLE_NAME, table)),), timeout_seconds)
@@ -116,52 +116,52 @@ def delete_table(netns: Netns, table: str, timeout_seconds: float) -> None:
             raise
 
 
-def build_message(kind: int, family: int, *attributes: bytes, flags: int = 0) -> Message:
-    """Return a message of nf_tables: NFT_MSG_*, NFPROTO_*, and its attributes."""
-    return Message(_SUBSYSTEM << 8 | kind, flags, _GENERIC.pack(family, 0, 0) + b"".join(attributes))
+def build_message(message_type: int, family: int, *attributes: bytes, flags: int = 0) -> Message:
+    """Return a message of nf_tables: type NFT_MSG_*, family NFPROTO_*, attributes."""
+    return Message(_SUBSYSTEM << 8 | message_type, flags, _GENERIC.pack(family, 0, 0) + b"".join(attributes))
 
 
-def _chain_of(received: Received) -> tuple[int, str, str]:
-    found = codec.parse_attributes(received.body, _GENERIC.size)
-    return received.body[0], codec.as_text(found.get(_RULE_TABLE)), codec.as_text(found.get(_RULE_CHAIN))
+def _identify_chain(received: Received) -> tuple[int, str, str]:
+    attributes = codec.parse_attributes(received.body, _GENERIC.size)
+    return received.body[0], codec.as_text(attributes.get(_RULE_TABLE)), codec.as_text(attributes.get(_RULE_CHAIN))
 
 
-def _base_chains(chains: Sequence[Received], rules: Counter[tuple[int, str, str]]) -> Iterator[BaseChain]:
+def _iter_base_chains(chains: Sequence[Received], rules: Counter[tuple[int, str, str]]) -> Iterator[BaseChain]:
     for received in chains:
-        found = codec.parse_attributes(received.body, _GENERIC.size)
-        if _CHAIN_HOOK not in found:  # only jumped to
+        attributes = codec.parse_attributes(received.body, _GENERIC.size)
+        if _CHAIN_HOOK not in attributes:  # not a base chain
             continue
-        at_hook = codec.parse_attributes(found[_CHAIN_HOOK])
+        hook_attributes = codec.parse_attributes(attributes[_CHAIN_HOOK])
         family = FAMILIES.get(received.body[0], str(received.body[0]))
-        table, name = codec.as_text(found.get(_CHAIN_TABLE)), codec.as_text(found.get(_CHAIN_NAME))
+        table, name = codec.as_text(attributes.get(_CHAIN_TABLE)), codec.as_text(attributes.get(_CHAIN_NAME))
         yield BaseChain(
             family=family,
             table=table,
             name=name,
-            kind=codec.as_text(found.get(_CHAIN_TYPE)),
-            hook=_name(_HOOKS.get(family, _IP_HOOKS), _number(at_hook.get(_HOOK_NUMBER))),
-            priority=_number(at_hook.get(_HOOK_PRIORITY)),
-            policy=_name(_POLICIES, _number(found.get(_CHAIN_POLICY))),
+            kind=codec.as_text(attributes.get(_CHAIN_TYPE)),
+            hook=_name_value(_HOOKS.get(family, _IP_HOOKS), _parse_number(hook_attributes.get(_HOOK_NUMBER))),
+            priority=_parse_number(hook_attributes.get(_HOOK_PRIORITY)),
+            policy=_name_value(_POLICIES, _parse_number(attributes.get(_CHAIN_POLICY))),
             rules=rules[received.body[0], table, name],
         )
 
 
-def _number(value: memoryview | None) -> int:
+def _parse_number(value: memoryview | None) -> int:
     return 0 if value is None else int.from_bytes(value, "big", signed=True)
 
 
-def _name(names: Sequence[str], number: int) -> str:
+def _name_value(names: Sequence[str], number: int) -> str:
     return names[number] if 0 <= number < len(names) else str(number)
 
 
 def commit(netns: Netns, messages: Sequence[Message], timeout_seconds: float) -> None:
-    """Do all of `messages` or none, in one nfnetlink batch.
+    """Apply all of `messages` or none, in one nfnetlink batch.
 
-    Not by Socket.send: that waits for the end of the batch to be acknowledged, and only Linux 6.10 and later do so.
+    Socket.send is no help here: it waits for the ACK of the batch's end, which only Linux 6.10 and later send.
 
     Raises:
         BatchError: the kernel refused a message; its index counts from 1.
-        NotAvailable, NotPermitted, SilenceError: as base_chains.
+        NotAvailable, NotPermitted, ReplyTimeoutError: as list_base_chains.
     """
     begin, end = (Message(kind, 0, _GENERIC.pack(0, 0, _SUBSYSTEM)) for kind in (_BATCH_BEGIN, _BATCH_END))
     batch = (begin, *(message._replace(flags=message.flags | codec.NLM_F_ACK) for message in messages), end)
@@ -169,34 +169,34 @@ def commit(netns: Netns, messages: Sequence[Message], timeout_seconds: float) ->
         with open_socket(netns, socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER) as netlink:
             netlink.settimeout(timeout_seconds)
             netlink.send(b"".join(codec.pack_message(message, number) for number, message in enumerate(batch)))
-            _await_last(netlink, batch)
+            _wait_for_acknowledgement(netlink, batch)
     except TimeoutError as error:
         raise ReplyTimeoutError(
             f"the kernel did not answer a batch for nf_tables within {timeout_seconds:g} s"
         ) from error
     except (OSError, BatchError) as error:
-        _explain(error)
+        _raise_probe_error(error)
 
 
-def _await_last(netlink: socket.socket, batch: Sequence[Message]) -> None:
-    """Return when the last message proper was done; the first refusal ends the batch: the kernel then undoes it all."""
+def _wait_for_acknowledgement(netlink: socket.socket, batch: Sequence[Message]) -> None:
+    """Return when the last message is acknowledged; BatchError if one is refused, and the kernel rolls all back."""
     while True:
         for reply in codec.parse_messages(netlink.recv(_REPLY_BYTES)):
             if reply.type != codec.NLMSG_ERROR:
                 continue
-            number = -int.from_bytes(reply.body[:4], sys.byteorder, signed=True)
-            if number:
-                raise BatchError((Failure(reply.sequence, number, ""),))
+            error_number = -int.from_bytes(reply.body[:4], sys.byteorder, signed=True)
+            if error_number:
+                raise BatchError((Failure(reply.sequence, error_number, ""),))
             if reply.sequence == len(batch) - 2:
                 return
 
 
-def _explain(error: OSError | RequestError | BatchError) -> NoReturn:
-    """Raise what the kernel's refusal means for the caller."""
-    number = error.failures[0].errno if isinstance(error, BatchError) else error.errno
-    nobody_lists = isinstance(error, RequestError) and number == errno.EINVAL
-    if nobody_lists or number in _NOT_AVAILABLE:
+def _raise_probe_error(error: OSError | RequestError | BatchError) -> NoReturn:
+    """Raise the probe error that a refusal of the kernel amounts to, else the refusal."""
+    error_number = error.failures[0].errno if isinstance(error, BatchError) else error.errno
+    no_subsystem = isinstance(error, RequestError) and error_number == errno.EINVAL
+    if no_subsystem or error_number in _NOT_AVAILABLE:
         raise NotAvailable(f"this kernel has no nf_tables ({error}): its packet filter cannot be read") from error
-    if number in _NOT_PERMITTED:
+    if error_number in _NOT_PERMITTED:
         raise NotPermitted(f"may not use nf_tables ({error}): run as root or with CAP_NET_ADMIN") from error
     raise error

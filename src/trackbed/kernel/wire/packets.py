@@ -1,7 +1,7 @@
-"""Frames of one Ethernet type, to and from every interface of a network namespace through one socket (packet(7)).
+"""Frames of one Ethernet type, sent and received on every interface of a network namespace by one socket (packet(7)).
 
-One socket for all interfaces, not one for each: closing an AF_PACKET socket waits for an RCU grace period (8 to 20 ms
-measured, whether it was bound to an interface or not), so eight of them would cost a pod more than all its NICs.
+One socket serves all interfaces because closing an AF_PACKET socket waits for an RCU grace period (8 to 20 ms measured,
+bound to an interface or not). Eight sockets would take longer than the setup of all NICs of a pod.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ _SIOCGIFHWADDR = 0x8927
 _IFREQ = struct.Struct("16si20x")  # include/uapi/linux/if.h: struct ifreq, 40 bytes
 _MAC_AT = 18  # in ifreq: the name, then sa_family of the address
 _FRAME_BYTES = 9216  # the largest MTU in use on Ethernet
-_FRAMES_AT_ONCE = 1024  # a flood may not keep one drain from ending
+_FRAMES_AT_ONCE = 1024  # a flood must not keep a drain from ending
 _PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 
 
@@ -37,53 +37,53 @@ class Frame:
 def open_packets(netns: Netns, ethertype: int) -> socket.socket:
     """Open a non-blocking socket for frames of `ethertype` on all interfaces of `netns`.
 
-    Close it where a wait of 20 ms does not hurt (in an event loop: in a thread).
+    Closing it blocks for up to 20 ms: an event loop does that in a thread.
     """
     return open_socket(netns, socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ethertype))
 
 
 def read_name(packets: socket.socket, ifindex: int) -> str:
-    """Return the name of an interface in the namespace of the socket; OSError (ENODEV) if there is none."""
-    answer = fcntl.ioctl(packets, _SIOCGIFNAME, _IFREQ.pack(b"", ifindex))
-    return _IFREQ.unpack(answer)[0].rstrip(b"\0").decode()  # type: ignore[no-any-return] # struct is untyped
+    """Return the name of an interface in the socket's namespace; OSError (ENODEV) if it does not exist."""
+    reply = fcntl.ioctl(packets, _SIOCGIFNAME, _IFREQ.pack(b"", ifindex))
+    return _IFREQ.unpack(reply)[0].rstrip(b"\0").decode()  # type: ignore[no-any-return] # struct is untyped
 
 
 def read_mac(packets: socket.socket, ifindex: int) -> bytes:
-    """Return the MAC address of an interface, 6 bytes; OSError (ENODEV) if there is none."""
+    """Return the MAC address of an interface, 6 bytes; OSError (ENODEV) if it does not exist."""
     name = read_name(packets, ifindex).encode()
     return fcntl.ioctl(packets, _SIOCGIFHWADDR, _IFREQ.pack(name, 0))[_MAC_AT : _MAC_AT + 6]
 
 
 def send_frame(packets: socket.socket, ifindex: int, ethertype: int, destination_mac: bytes, payload: bytes) -> None:
-    """Send one frame; OSError if the interface is gone (ENODEV) or down (ENETDOWN)."""
+    """Send one frame; OSError if the interface has gone (ENODEV) or is down (ENETDOWN)."""
     packets.sendto(payload, (read_name(packets, ifindex), ethertype, 0, 0, destination_mac))
 
 
 def receive_pending(packets: socket.socket) -> Iterator[Frame]:
-    """Yield the frames that have arrived, without waiting; at most 1024, so that a flood cannot hold the caller."""
+    """Yield the frames that have arrived, without waiting; at most 1024, so that a flood cannot block the caller."""
     for _ in range(_FRAMES_AT_ONCE):
         try:
             payload, origin = packets.recvfrom(_FRAME_BYTES)
             name, _ethertype, kind, _hardware, source_mac = origin
             if kind != _PACKET_OUTGOING:
-                yield Frame(_ifindex_of(packets, name), source_mac, payload)
+                yield Frame(_read_ifindex(packets, name), source_mac, payload)
         except BlockingIOError:
             return
-        except OSError:  # an interface went down or away: its pending error, told once; others still speak
+        except OSError:  # pending error of an interface that went down, reported once; others still work
             continue
 
 
 def receive_until(packets: socket.socket, timeout_seconds: float) -> Iterator[Frame]:
-    """Yield frames as they arrive until `timeout_seconds` have passed; the caller may leave earlier."""
+    """Yield frames as they arrive until `timeout_seconds` have passed; the caller may stop earlier."""
     deadline = time.monotonic() + timeout_seconds
-    arrival = select.poll()  # unlike select(), it also takes descriptors above 1023
-    arrival.register(packets, select.POLLIN)
+    poller = select.poll()  # unlike select(), it accepts descriptors above 1023
+    poller.register(packets, select.POLLIN)
     while (left_seconds := deadline - time.monotonic()) > 0:
-        if arrival.poll(math.ceil(left_seconds * 1000)):
+        if poller.poll(math.ceil(left_seconds * 1000)):
             yield from receive_pending(packets)
     yield from receive_pending(packets)
 
 
-def _ifindex_of(packets: socket.socket, name: str) -> int:
-    answer = fcntl.ioctl(packets, _SIOCGIFINDEX, _IFREQ.pack(name.encode(), 0))
-    return int(_IFREQ.unpack(answer)[1])
+def _read_ifindex(packets: socket.socket, name: str) -> int:
+    reply = fcntl.ioctl(packets, _SIOCGIFINDEX, _IFREQ.pack(name.encode(), 0))
+    return int(_IFREQ.unpack(reply)[1])
