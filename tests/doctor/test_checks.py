@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.doctor.sound import link, small_plan, sound
-from trackbed.doctor.doctor import diagnose
+from trackbed.doctor.diagnosis import diagnose
 from trackbed.doctor.view import AttachRefusal, EchoResult, NodeView, PodView, SwitchView
 from trackbed.kernel.netlink.addresses import Address
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route

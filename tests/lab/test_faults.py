@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from trackbed.doctor.doctor import Diagnosis
+    from trackbed.doctor.diagnosis import Diagnosis
 
 SECONDS = 300.0
 """All faults of one lab take a third of this on two slow cores."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.doctor import host
+from trackbed.doctor import host_reads
 from trackbed.doctor.catalogue import judge, load_catalogue
 from trackbed.doctor.checks import bios, cmdline, firmware, kubelet, runtime
-from trackbed.doctor.doctor import Diagnosis, find_first
+from trackbed.doctor.diagnosis import Diagnosis, find_first
 from trackbed.doctor.view import NodeView
 from trackbed.host.state import HostState
 
@@ -25,7 +25,7 @@ MODULES = (bios, cmdline, firmware, kubelet, runtime)
 def diagnose(machine: Machine, node: NodePlan) -> Diagnosis:
     """Every fault of the catalogue: judged where files say enough, unknown otherwise."""
     nothing = HostState(machine, (), (), (), (), (), frozenset())
-    view = NodeView(node, nothing, host=host.take_snapshot(machine, node))
+    view = NodeView(node, nothing, host=host_reads.take_snapshot(machine, node))
     found = [finding for module in MODULES for finding in module.check(view)]
     place = {fault: number for number, fault in enumerate(load_catalogue())}
     found += _unjudged(node, machine.unseen)

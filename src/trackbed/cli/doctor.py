@@ -57,9 +57,9 @@ def command(
 
     from trackbed.cli.findings import show
     from trackbed.cli.inventories import machine_below
-    from trackbed.doctor.doctor import diagnose
-    from trackbed.doctor.gather import Timeouts
-    from trackbed.doctor.look import Subject, inspect_node
+    from trackbed.doctor.diagnosis import diagnose
+    from trackbed.doctor.inspection import Subject, inspect_node
+    from trackbed.doctor.probes import Timeouts
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed.node.rails.client import status
 

@@ -9,7 +9,7 @@ import click
 from trackbed.cli.options import emit_json
 
 if TYPE_CHECKING:
-    from trackbed.doctor.doctor import Diagnosis
+    from trackbed.doctor.diagnosis import Diagnosis
     from trackbed.doctor.grouping import FindingGroup
 
 COLOURS = {"fail": "red", "warn": "yellow", "unknown": "cyan", "pass": "green"}

@@ -1,1 +1,1 @@
-"""What is there against what is wanted: findings with evidence, cause and fix."""
+"""Comparison of nodes with their plan: findings with evidence, cause and fix."""

@@ -1,9 +1,9 @@
-"""The outcome of a check: what was looked at, what was found, and what to do.
+"""The outcome of a check: what was checked, the evidence, and what to do.
 
 pass      the machine is as planned
-warn      it works now, and will surprise somebody
+warn      it works now, and is likely to fail later
 fail      broken
-unknown   nobody could look: a missing tool, an unreadable file, or an earlier step that is broken. Never pass.
+unknown   it could not be checked: a missing tool, an unreadable file, or an earlier step that is broken. Never pass.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Verdict = Literal["pass", "warn", "fail", "unknown"]
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One check's outcome on one node (and rail, where it is about one).
+    """One check's outcome on one node, and on one rail where the check is about a rail.
 
-    `id` is the fault's id in the catalogue; `step` the step of the chain or the layer above it.
+    `id` is the fault's id in the catalogue; `step` is the step of the chain or the layer above it.
     """
 
     id: str
@@ -31,11 +31,11 @@ class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     cause: str = ""
     """Why this happens."""
     fix: str = ""
-    """What to do next: a command or a place to go."""
+    """What to do next: a command, or where to look."""
     node: str | None = None
     rail: int | None = None
     because: str | None = None
-    """Id of an earlier finding on this rail that explains this one, or kept it from being judged."""
+    """Id of an earlier finding on this rail that explains this one, or that prevented the check."""
 
 
 BROKEN: frozenset[Verdict] = frozenset({"warn", "fail"})

@@ -1,4 +1,4 @@
-"""Findings as people read them: one line for several of a kind."""
+"""Findings grouped for output: one line for findings of one kind on several rails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FindingGroup(NamedTuple):
 
 
 def group_findings(findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
-    """Group findings for people: findings of one kind on several rails of a node become one."""
+    """Merge findings of one kind on several rails of a node into one group."""
     groups: dict[tuple[str, str | None, str, str | None], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.id, finding.node, finding.verdict, finding.because), []).append(finding)
@@ -32,9 +32,9 @@ def group_findings(findings: Sequence[Finding]) -> tuple[FindingGroup, ...]:
 
 def _merge(group: list[Finding]) -> FindingGroup:
     first = group[0]
-    rails = sorted({f.rail for f in group if f.rail is not None})
-    on = f"rail{'s' if len(rails) > 1 else ''} {_format_numbers(rails)}" if rails else ""
-    where = ", ".join(part for part in (first.node or "", on) if part)
+    rails = sorted({finding.rail for finding in group if finding.rail is not None})
+    rail_list = f"rail{'s' if len(rails) > 1 else ''} {_format_numbers(rails)}" if rails else ""
+    where = ", ".join(part for part in (first.node or "", rail_list) if part)
     evidence = first.evidence + (f" (and {len(group) - 1} more)" if len(group) > 1 else "")
     because = first.because or ""
     return FindingGroup(
@@ -43,11 +43,11 @@ def _merge(group: list[Finding]) -> FindingGroup:
 
 
 def _format_numbers(numbers: Sequence[int]) -> str:
-    """Write 0, 1, 2, 5 as 0-2, 5."""
-    parts: list[list[int]] = []
+    """Format numbers with spans: 0, 1, 2, 5 becomes `0-2, 5`."""
+    spans: list[list[int]] = []
     for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1].append(number)
         else:
-            parts.append([number])
-    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
+            spans.append([number])
+    return ", ".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)

@@ -1,9 +1,9 @@
-"""What checks of several steps ask of a host's snapshot: where its PCI functions hang, and what its kernel logged.
+"""Reads of a host's snapshot that several steps share: the PCI tree, and the kernel's log.
 
     root bus 0000:10 -- bridge 0000:10:00.0 -- bus 0000:11 -- NIC 0000:11:00.0
 
-`/sys/class/pci_bus/BUS/device` leads to the bridge above a bus (on a root bus to `pci0000:10`, which is no function):
-that is the way up, and no path of sysfs need be taken apart.
+`/sys/class/pci_bus/BUS/device` links to the bridge above a bus (on a root bus to `pci0000:10`, which is no PCI
+function). Following these links avoids parsing the device paths of sysfs.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ READS = Wanted(
     folders=(DEVICES,),
     commands=(_LOG,),
 )
-"""What these functions need to see."""
+"""What these functions read of a host."""
 
 NVIDIA_NIC, NVIDIA, AMD = "0x15b3", "0x10de", "0x1002"
-"""PCI vendors: Mellanox's own id, which NVIDIA's NICs keep; NVIDIA; AMD."""
+"""PCI vendor ids: Mellanox (kept by NVIDIA's NICs), NVIDIA, AMD."""
 _ACCELERATORS = {(NVIDIA, "0x0302"), (AMD, "0x1200"), (AMD, "0x0380")}
 """(vendor, class): 3D controller, processing accelerator, other display controller."""
 _FUNCTION = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_STAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
-_SOON_SECONDS = 5
-"""The kernel's first lines come earlier than this."""
+_TIMESTAMP = re.compile(r"\[\s*(\d+)\.\d+\]")
+_EARLY_SECONDS = 5
+"""The kernel's first lines are logged before this time."""
 
 
 def iter_functions(view: NodeView, host: Snapshot) -> Iterator[tuple[PortPlan, str]]:
-    """Each planned port with the PCI address of its function, where that is known and there; also ports inside pods."""
+    """Yield each planned port with its PCI address, where it is known and present; ports inside pods are included."""
     for port in view.node.ports:
         pci = port.pci or host.pci(port.netdev)
         if pci is not None and f"{DEVICES}/{pci}/vendor" in host.files:
@@ -52,91 +52,88 @@ def iter_functions(view: NodeView, host: Snapshot) -> Iterator[tuple[PortPlan, s
 
 
 def read_attribute(host: Snapshot, pci: str, name: str) -> str | None:
-    """A function's file in sysfs; None where there is none."""
+    """Return the content of a PCI function's file in sysfs; None where it does not exist."""
     return host.text(f"{DEVICES}/{pci}/{name}")
 
 
 def find_driver(host: Snapshot, pci: str) -> str | None:
-    """The driver that has the function."""
+    """Return the driver that is bound to a PCI function."""
     return host.target(f"{DEVICES}/{pci}/driver")
 
 
 def uses_mlx5(host: Snapshot, pci: str) -> bool:
-    """Whether mlx5_core has the function, or tried to: after a failed probe there is no driver, but there is a log."""
+    """Return whether mlx5_core is bound to a function or tried to be: a failed probe leaves only lines in the log."""
     return find_driver(host, pci) == "mlx5_core" or f"mlx5_core {pci}" in (read_kernel_log(host) or "")
 
 
 def list_bridges(host: Snapshot, pci: str) -> list[str]:
-    """The bridges above a function, the nearest first."""
-    found: list[str] = []
-    above = host.target(f"{BUSES}/{_bus(pci)}/device")
-    while above is not None and _FUNCTION.fullmatch(above) and above not in found:
-        found.append(above)
-        above = host.target(f"{BUSES}/{_bus(above)}/device")
-    return found
+    """Return the bridges above a function, nearest first."""
+    bridges: list[str] = []
+    bridge = host.target(f"{BUSES}/{_get_bus(pci)}/device")
+    while bridge is not None and _FUNCTION.fullmatch(bridge) and bridge not in bridges:
+        bridges.append(bridge)
+        bridge = host.target(f"{BUSES}/{_get_bus(bridge)}/device")
+    return bridges
 
 
 def find_root_bus(host: Snapshot, pci: str) -> str:
-    """The root bus that a function hangs under, as 0000:10."""
-    return _bus([pci, *list_bridges(host, pci)][-1])
+    """Return the root bus above a function, such as `0000:10`."""
+    return _get_bus([pci, *list_bridges(host, pci)][-1])
 
 
 def to_bridge_path(pci: str, name: str) -> str:
-    """The path by which a file of the bridge right above a function is read."""
-    return f"{BUSES}/{_bus(pci)}/device/{name}"
+    """Return the sysfs path of a file of the bridge directly above a function."""
+    return f"{BUSES}/{_get_bus(pci)}/device/{name}"
 
 
 def list_accelerators(host: Snapshot) -> list[str]:
-    """PCI addresses of GPUs in the order of the bus, which is how their drivers number them."""
+    """Return the PCI addresses of GPUs in bus order, which is the order in which their drivers number them."""
     kinds = {
-        pci: (read_attribute(host, pci, "vendor"), (read_attribute(host, pci, "class") or "")[:6]) for pci in _all(host)
+        pci: (read_attribute(host, pci, "vendor"), (read_attribute(host, pci, "class") or "")[:6])
+        for pci in host.folders.get(DEVICES, ())
     }
     return sorted(pci for pci, kind in kinds.items() if kind in _ACCELERATORS)
 
 
-def _all(host: Snapshot) -> tuple[str, ...]:
-    return host.folders.get(DEVICES, ())
-
-
-def _bus(pci: str) -> str:
+def _get_bus(pci: str) -> str:
     return pci.rpartition(":")[0]
 
 
 def is_virtual(host: Snapshot) -> bool:
-    """Whether the host is a virtual machine (x86: a CPUID bit): its PCI tree is then somebody's drawing."""
+    """Return whether the host is a virtual machine (x86: a CPUID bit), whose PCI tree is the hypervisor's invention."""
     return re.search(r"^flags\s*:.*\bhypervisor\b", host.text("/proc/cpuinfo") or "", re.MULTILINE) is not None
 
 
 def is_x86(host: Snapshot) -> bool:
-    """Whether the CPU is an x86."""
+    """Return whether the CPU is an x86."""
     return re.search(r"^vendor_id\s*:", host.text("/proc/cpuinfo") or "", re.MULTILINE) is not None
 
 
 def read_kernel_log(host: Snapshot) -> str | None:
-    """What the kernel logged, as dmesg shows it; None where nobody may read it."""
+    """Return the kernel's log as dmesg prints it; None where it could not be read."""
     return host.said(*_LOG)
 
 
 def describe_log_error(host: Snapshot) -> str:
-    """Why the kernel's log could not be read."""
+    """Return why the kernel's log could not be read."""
     ran = host.ran(*_LOG)
     return f"dmesg: {ran.output.strip()[:120]}" if isinstance(ran, Ran) else "there is no dmesg here"
 
 
 def find_log_line(log: str, pattern: str) -> str:
-    """The last line of the log that matches, without its time; empty where none does."""
-    hits = list(re.finditer(pattern, log))
-    if not hits:
+    """Return the last line of the log that matches, without its timestamp; empty where none matches."""
+    matches = list(re.finditer(pattern, log))
+    if not matches:
         return ""
-    last = hits[-1]
+    last = matches[-1]
     start, end = log.rfind("\n", 0, last.start()) + 1, log.find("\n", last.end())
-    return _STAMP.sub("", log[start : end if end >= 0 else None], count=1).strip()[:200]
+    return _TIMESTAMP.sub("", log[start : end if end >= 0 else None], count=1).strip()[:200]
 
 
 def describe_log_reach(log: str) -> str:
-    """How far back the log goes: the kernel keeps the last lines only."""
-    first = _STAMP.match(log)
-    if first is None:
+    """Return how far back the log reaches: the kernel keeps only its last lines."""
+    timestamp = _TIMESTAMP.match(log)
+    if timestamp is None:
         return "nothing logged; the log was emptied"
-    start = int(first[1])
-    return "nothing logged since boot" if start < _SOON_SECONDS else f"nothing logged since {start} s after boot"
+    start = int(timestamp[1])
+    return "nothing logged since boot" if start < _EARLY_SECONDS else f"nothing logged since {start} s after boot"

@@ -1,4 +1,4 @@
-"""Findings that need no host: what the Fabric itself gets wrong, as far as it is a fault of the catalogue."""
+"""Findings that need no host: problems of the Fabric that are faults of the catalogue."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FAULT_OF = {"name-too-long": "names-too-long"}
 
 
 def lint(problems: Iterable[Problem]) -> list[Finding]:
-    """The problems that are faults, each with its place as evidence."""
-    return [_finding(problem, FAULT_OF[problem.code]) for problem in problems if problem.code in FAULT_OF]
+    """Return findings for the problems that are faults, each with its place in the document as evidence."""
+    return [_to_finding(problem, FAULT_OF[problem.code]) for problem in problems if problem.code in FAULT_OF]
 
 
-def _finding(problem: Problem, fault_id: str) -> Finding:
+def _to_finding(problem: Problem, fault_id: str) -> Finding:
     fault = load_catalogue()[fault_id]
     evidence = f"{problem.place}: {problem.message}" if problem.place else problem.message
     return Finding(fault.id, fault.step, fault.verdict, fault.title, evidence, fault.cause, fault.fix)

@@ -1,7 +1,7 @@
-"""Which RDMA devices a port has, as sysfs says it, for the checks of several steps.
+"""The RDMA devices of a port, as sysfs lists them, for the checks of several steps.
 
-A device of hardware lies below the port's PCI function; one of software (soft-RoCE) is a virtual device and says which
-interface it is on (Documentation/ABI/stable/sysfs-class-infiniband).
+A hardware device is a child of the port's PCI function. A software device (soft-RoCE) is a virtual device that names
+its interface in a file (Documentation/ABI/stable/sysfs-class-infiniband).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READS = Wanted(
 
 
 class RdmaDevice(NamedTuple):
-    """One RDMA device, and its folder in sysfs."""
+    """One RDMA device with its folder in sysfs."""
 
     name: str
     folder: str
@@ -31,13 +31,13 @@ class RdmaDevice(NamedTuple):
 
 
 def list_rdma_devices(host: Snapshot, netdev: str) -> tuple[RdmaDevice, ...]:
-    """The port's RDMA devices; none where it has none, or it is in another namespace."""
+    """Return the port's RDMA devices; empty where it has none or they are in another namespace."""
     below = BELOW.format(netdev=netdev)
-    hard = [RdmaDevice(name, f"{below}/{name}", is_soft=False) for name in host.folders.get(below, ())]
-    soft = [RdmaDevice(name, f"{VIRTUAL}/{name}", is_soft=True) for name in host.folders.get(VIRTUAL, ())]
-    return tuple(hard) or tuple(device for device in soft if _on(host, device.folder) == netdev)
+    hardware = [RdmaDevice(name, f"{below}/{name}", is_soft=False) for name in host.folders.get(below, ())]
+    software = [RdmaDevice(name, f"{VIRTUAL}/{name}", is_soft=True) for name in host.folders.get(VIRTUAL, ())]
+    return tuple(hardware) or tuple(device for device in software if _read_netdev(host, device.folder) == netdev)
 
 
-def _on(host: Snapshot, folder: str) -> str | None:
-    """Soft-RoCE has the interface in `parent`; other software has it with its first GID."""
+def _read_netdev(host: Snapshot, folder: str) -> str | None:
+    """Return the interface of a software device: soft-RoCE has it in `parent`, others with their first GID."""
     return host.text(f"{folder}/parent") or host.text(f"{folder}/ports/1/gid_attrs/ndevs/0")

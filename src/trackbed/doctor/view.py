@@ -1,18 +1,17 @@
-"""Everything a check may look at, gathered before any check runs: checks are pure and judge a View.
+"""Everything that checks use, gathered before any check runs: checks are pure functions of a NodeView.
 
-    View
-      node, state       the node's plan, and what its kernel says (hosts.state)
-      sysctls, files    what was read of the sysctls and files that the plan wants
-      baseline          carrier counts at the last apply
-      away              rails whose port is inside a pod, in mode move
-      peers             the same of other nodes, where they were collected
-      pods              attachments of this node's agent, each with the state of its namespace
-      observed          what probes found: gateway, LLDP, peers, full-size packets
-      switches          what the leaves say of themselves, where they can be asked
-      host              files, links and program outputs that the host checks asked for
-      vfs, dcb          what netlink says of each port's VFs and of its data center bridging
+    node, state       the node's plan, and its kernel's state (`trackbed.host.state`)
+    sysctls           sysctls of the ports
+    baseline          carrier counts at the last apply
+    rails_in_pods     rails whose port was moved into a pod
+    peers             views of other nodes, where they were collected
+    pods              attachments of this node's agent, each with the state of its namespace
+    probes            results of probes: gateway, LLDP, peers, full-size packets
+    switches          the addresses of the leaves, where they can be queried
+    host              files, links and program outputs that host checks read
+    vfs, dcb          netlink data of each port's VFs and data center bridging
 
-What could not be looked at is absent (None, or no key), and a check answers unknown for it.
+Data that could not be read is None or absent, and a check returns unknown for it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EchoResult:
-    """Outcome of one probe of a peer: `answered`, or the words of whoever refused."""
+    """Outcome of one ping of a peer; `refusal` is the ICMP error, where one came back."""
 
     answered: bool
     target: str
@@ -50,11 +49,13 @@ class EchoResult:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResults:
-    """What probes found on one rail; None means not probed."""
+    """Results of the probes of one rail; None means not probed."""
 
     gateway: bool | None = None
+    """Whether the gateway answered."""
     lldp: Advertisement | None = None
     lldp_heard: bool | None = None
+    """Whether an LLDP frame arrived; None where the wait was too short to tell."""
     same_rail: tuple[EchoResult, ...] = ()
     cross_rail: tuple[EchoResult, ...] = ()
     full_size: EchoResult | None = None
@@ -62,18 +63,18 @@ class ProbeResults:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One attachment: the pod's netns as its kernel shows it."""
+    """One attachment: the state of the pod's network namespace."""
 
     name: str
     rails: Mapping[int, tuple[str, tuple[Addressed, ...]]]
-    """Rail -> (interface name, addressing in the pod)."""
+    """Rail -> (interface name, addresses in the pod)."""
     state: HostState
     sysctls: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class AttachRefusal:
-    """An attach that the agent refused."""
+    """An attachment that the agent refused."""
 
     pod: str
     code: str
@@ -90,18 +91,18 @@ class SwitchView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What was gathered of one node."""
+    """Everything that was gathered of one node."""
 
     node: NodePlan
     state: HostState
     sysctls: Mapping[str, str | None] = field(default_factory=dict)
     unpersisted_files: tuple[str, ...] | None = None
-    """Own files that are missing or differ from the plan; None where they could not be read."""
+    """Trackbed's boot-time files that are missing or differ from the plan; None where they could not be read."""
     baseline: Mapping[str, tuple[int, int]] | None = None
     """Interface -> (carrier_changes, carrier_down_count) at the last apply."""
     rails_in_pods: frozenset[int] = frozenset()
     moved_ports: frozenset[str] = frozenset()
-    """Ports that have been in a pod and come back: they lost their carrier by that."""
+    """Ports that were in a pod and came back to the host, which interrupted their carrier."""
     peers: tuple[NodeView, ...] | None = None
     pods: tuple[PodView, ...] = ()
     refusals: tuple[AttachRefusal, ...] = ()
@@ -109,60 +110,57 @@ class NodeView:
     chains: tuple[BaseChain, ...] | None = None
     switches: Mapping[str, SwitchView] | None = None
     management: tuple[int, ...] = ()
-    """IPv4 addresses that must be reached off the rails: other nodes, the API server."""
+    """IPv4 addresses that must not be reached through rails: other nodes, the API server."""
     management_paths: Mapping[int, str] = field(default_factory=dict)
-    """Management address -> name of the interface that the kernel would take."""
+    """Management address -> name of the interface that the kernel routes it through."""
     host: Snapshot | None = None
-    """None where the host's own files mean nothing: a network namespace of the lab, a container."""
+    """None where the files are not those of the node's own host: a network namespace of the lab, a container."""
     vfs: Mapping[str, VfListing] = field(default_factory=dict)
-    """Interface -> its VFs; no entry where the kernel did not tell."""
+    """Interface -> its VFs; no entry where the driver reports none."""
     dcb: Mapping[str, Dcb] = field(default_factory=dict)
     """Interface -> its data center bridging; no entry where the driver has none."""
 
     def iter_ports(self) -> Iterator[PortPlan]:
-        """The ports that are on the host now."""
+        """Yield the ports that are on the host now."""
         return (port for port in self.node.ports if port.rail not in self.rails_in_pods)
 
     def find_link(self, port: PortPlan) -> Link | None:
-        """The interface with the port's planned name."""
+        """Return the interface with the port's planned name."""
         return next((link for link in self.state.links if link.name == port.netdev), None)
 
     def get_link_name(self, index: int) -> str:
-        """The name of an interface by its index."""
+        """Return the name of an interface by its index, or `ifINDEX`."""
         return next((link.name for link in self.state.links if link.index == index), f"if{index}")
 
     def list_addresses(self, port: PortPlan) -> tuple[Address, ...]:
-        """Global addresses on the port."""
+        """Return the global addresses on the port."""
         link = self.find_link(port)
-        return tuple(a for a in self.state.addresses if link and a.index == link.index and a.scope == 0)
-
-    def find_port(self, index: int) -> PortPlan | None:
-        """The port that an interface index belongs to."""
-        name = self.get_link_name(index)
-        return next((port for port in self.node.ports if port.netdev == name), None)
+        return tuple(
+            address for address in self.state.addresses if link and address.index == link.index and address.scope == 0
+        )
 
     def list_rail_ranges(self) -> list[Range]:
-        """The ranges of all rails."""
-        return [cut for rail in self.node.common.rails for cut in (rail.v4, rail.v6) if cut is not None]
+        """Return the address ranges of all rails."""
+        return [subnet for rail in self.node.common.rails for subnet in (rail.v4, rail.v6) if subnet is not None]
 
 
 def get_ip_version(family: int) -> int:
-    """The IP version of an address family."""
+    """Return the IP version of an address family."""
     return V4 if family == socket.AF_INET else 6
 
 
 def format_route(view: NodeView, route: Route) -> str:
-    """A route as `ip route` writes it."""
+    """Format a route as `ip route` prints it."""
     version = get_ip_version(route.family)
-    where = "default" if route.prefix == 0 else f"{text(version, route.dst)}/{route.prefix}"
+    destination = "default" if route.prefix == 0 else f"{text(version, route.dst)}/{route.prefix}"
     via = f" via {text(version, route.gateway)}" if route.gateway else ""
     dev = f" dev {view.get_link_name(route.oif)}" if route.oif else ""
     src = f" src {text(version, route.prefsrc)}" if route.prefsrc else ""
-    return f"{where}{via}{dev} table {route.table}{src}"
+    return f"{destination}{via}{dev} table {route.table}{src}"
 
 
 def format_rule(rule: PolicyRule) -> str:
-    """A rule as `ip rule` writes it."""
+    """Format a rule as `ip rule` prints it."""
     version = get_ip_version(rule.family)
     selector = f"from {text(version, rule.src)}/{rule.src_prefix}" if rule.src_prefix else "from all"
     target = f" to {text(version, rule.dst)}/{rule.dst_prefix}" if rule.dst_prefix else ""

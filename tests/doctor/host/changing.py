@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from trackbed.doctor import doctor
+from trackbed.doctor import diagnosis
 from trackbed.doctor.checks import addresses, names, neighbours, rdma, routing, tables, vfs
 from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Snapshot
@@ -32,7 +32,7 @@ _NEAR = (rdma, vfs, names, addresses, neighbours, tables, routing)
 
 def only_near_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let doctor walk the steps that this host is complete for."""
-    monkeypatch.setattr(doctor, "CHECKS", tuple(module.check for module in _NEAR))
+    monkeypatch.setattr(diagnosis, "CHECKS", tuple(module.check for module in _NEAR))
 
 
 def host(

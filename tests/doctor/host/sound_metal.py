@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
-from trackbed.doctor.doctor import diagnose, find_first
+from trackbed.doctor.diagnosis import diagnose, find_first
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.host.runner import Ran

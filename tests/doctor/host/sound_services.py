@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tests.doctor.sound import small_plan, sound
-from trackbed.doctor.doctor import diagnose, find_first
+from trackbed.doctor.diagnosis import diagnose, find_first
 from trackbed.fabric.plan.plan import KernelPlan, KubeletPlan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot

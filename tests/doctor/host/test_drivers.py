@@ -31,7 +31,7 @@ from tests.doctor.host.sound_metal import (
     told,
     verdicts,
 )
-from trackbed.doctor.doctor import diagnose, find_first
+from trackbed.doctor.diagnosis import diagnose, find_first
 from trackbed.doctor.view import NodeView
 
 PCI = f"{DEVICES}/{NIC}"

@@ -26,7 +26,7 @@ from tests.doctor.host.sound_metal import (
     told,
     verdicts,
 )
-from trackbed.doctor.doctor import diagnose
+from trackbed.doctor.diagnosis import diagnose
 
 PCI = f"{DEVICES}/{NIC}"
 MLXCONFIG = ("mlxconfig", "-d", NIC, "-e", "q")

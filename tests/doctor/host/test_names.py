@@ -24,7 +24,7 @@ from tests.doctor.host.sound_names import (
 from tests.doctor.sound import link
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import names
-from trackbed.doctor.doctor import diagnose
+from trackbed.doctor.diagnosis import diagnose
 from trackbed.host.runner import Ran
 
 if TYPE_CHECKING:

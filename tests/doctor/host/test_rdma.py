@@ -11,7 +11,7 @@ from tests.doctor.host.changing import both, host, only_near_steps, port
 from tests.doctor.host.sound_rdma import CHECKPOINT, MODE, OPTION, device, gid, place, rdma_plan, sound_view
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import rdma
-from trackbed.doctor.doctor import diagnose
+from trackbed.doctor.diagnosis import diagnose
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 

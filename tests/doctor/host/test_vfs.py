@@ -12,7 +12,7 @@ from tests.doctor.host.sound_vfs import CHECKPOINT, mac, place, sound_view, vf_p
 from tests.doctor.sound import link
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import vfs
-from trackbed.doctor.doctor import diagnose
+from trackbed.doctor.diagnosis import diagnose
 from trackbed.host.runner import Ran
 
 if TYPE_CHECKING:

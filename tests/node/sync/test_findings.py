@@ -15,7 +15,7 @@ from trackbed.cluster.api import live as kube
 from trackbed.cluster.api.live import Live
 from trackbed.cluster.resources.conditions import find
 from trackbed.cluster.resources.railnode import HEALTHY, PATH, RailNodeSpec, RailNodeStatus
-from trackbed.doctor.doctor import Diagnosis, find_first
+from trackbed.doctor.diagnosis import Diagnosis, find_first
 from trackbed.doctor.finding import Finding, Verdict
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.node.sync import findings as told

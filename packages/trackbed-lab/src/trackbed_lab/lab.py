@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from trackbed.doctor.doctor import Diagnosis, diagnose
-from trackbed.doctor.gather import Timeouts
+from trackbed.doctor.diagnosis import Diagnosis, diagnose
+from trackbed.doctor.inspection import Subject, inspect_node, link_peers, parse_agent_address
 from trackbed.doctor.lint import lint
-from trackbed.doctor.look import Subject, inspect_node, link_peers, parse_agent_address
+from trackbed.doctor.probes import Timeouts
 from trackbed.doctor.view import SwitchView
 from trackbed.fabric.model.load import load
 from trackbed.fabric.model.problems import SpecError

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from trackbed import __version__
-from trackbed.doctor.doctor import GOOD
+from trackbed.doctor.diagnosis import GOOD
 from trackbed.doctor.finding import BROKEN
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.links import list_links
@@ -23,7 +23,7 @@ from trackbed_lab.run_result import FaultStory, Node, Pair, Phase, Port, Rail, R
 from trackbed_lab.topology import expected_hops
 
 if TYPE_CHECKING:
-    from trackbed.doctor.doctor import Diagnosis
+    from trackbed.doctor.diagnosis import Diagnosis
     from trackbed.doctor.finding import Finding
     from trackbed.fabric.plan.plan import Addressed, NodePlan
     from trackbed_lab.lab import Lab

@@ -1,6 +1,6 @@
-"""Checks, one module a step, in the order of the chain. Each module offers `check(view) -> Iterator[Finding]`, pure.
+"""Checks, one module for each step, in the order of the chain. Each module has a pure `check(view)`.
 
-A module whose checks need more of the host than its network says so: `READS` is what must be in `view.host`.
+`READS` of a module lists what its checks read of the host besides its network state; it must be in `view.host`.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ MODULES: tuple[ModuleType, ...] = (
     pod,
     fabric,
 )
-"""In this order doctor walks."""
+"""The steps in the order of the chain."""
 
 CHECKS: tuple[Callable[[NodeView], Iterator[Finding]], ...] = tuple(module.check for module in MODULES)
 
 READS: Wanted = reduce(Wanted.__or__, (getattr(module, "READS", Wanted()) for module in MODULES), Wanted())
-"""What all checks together need to see of a host."""
+"""What all checks together read of a host."""

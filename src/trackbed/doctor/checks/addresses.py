@@ -1,4 +1,4 @@
-"""Step addresses: the port is up, has carrier, its address and MTU, and shares them with nobody."""
+"""Step addresses: each port is up, with carrier, its planned address and MTU, and no address conflict."""
 
 from __future__ import annotations
 
@@ -11,98 +11,111 @@ from trackbed.fabric.model.ranges import BITS, Range, text
 from trackbed.kernel.netlink.addresses import FAMILY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import Addressed, PortPlan
+    from trackbed.kernel.netlink.addresses import Address
     from trackbed.kernel.netlink.links import Link
 
 READS = addresses_host.READS
-"""What these checks want to see of a host."""
+"""What these checks read of a host."""
 
 DADFAILED = 0x08
 """IFA_F_DADFAILED of include/uapi/linux/if_addr.h."""
+RTPROT_RA = 9
+"""RTPROT_RA of include/uapi/linux/rtnetlink.h."""
 _CONTAINER_BRIDGES = ("docker", "br-", "cni", "virbr", "podman")
-_HOST_SCOPES = 253
-"""RT_SCOPE_LINK of include/uapi/linux/rtnetlink.h; wider scopes are below."""
+_POD_INTERFACES = ("cali", "lxc", "veth", "cilium")
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge every port of the host, then what else lies in the rails' ranges."""
+    """Check every port of the host, then foreign addresses and routes in the rails' ranges."""
     for port in view.iter_ports():
         link = view.find_link(port)
         if link is not None:
-            yield from _link(view, port, link)
-            yield from _own(view, port)
-            yield from _sysctls(view, port)
-    yield from _intruders(view)
-    yield from _files(view)
+            yield from check_link(view, port, link)
+            yield from check_addresses(view, port)
+            yield from check_sysctls(view, port)
+    yield from check_overlaps(view)
+    yield from check_persistence(view)
     yield from addresses_host.check(view)
 
 
-def _link(view: NodeView, port: PortPlan, link: Link) -> Iterator[Finding]:
+def check_link(view: NodeView, port: PortPlan, link: Link) -> Iterator[Finding]:
+    """Check the port's administrative state, carrier and MTU."""
     node = view.node
-    yield judge(
-        "addr-link-admin-down", node, port, ok=link.up, evidence=f"{link.name} is {'up' if link.up else 'down'}"
-    )
+    evidence = f"{link.name} is {'up' if link.up else 'down'}"
+    yield judge("addr-link-admin-down", node, port, ok=link.up, evidence=evidence)
     carrier = link.carrier if link.up else None
     yield judge("addr-no-carrier", node, port, ok=carrier, evidence=f"operstate {link.operstate}")
-    same = link.mtu == node.common.mtu_bytes
-    yield judge("addr-mtu-wrong", node, port, ok=same, evidence=f"mtu {link.mtu}, planned {node.common.mtu_bytes}")
+    ok = link.mtu == node.common.mtu_bytes
+    yield judge("addr-mtu-wrong", node, port, ok=ok, evidence=f"mtu {link.mtu}, planned {node.common.mtu_bytes}")
 
 
-def _own(view: NodeView, port: PortPlan) -> Iterator[Finding]:
-    node, here = view.node, view.list_addresses(port)
-    for own in port.addressed:
-        found = [a for a in here if a.family == FAMILY[own.version] and a.address == own.address]
-        shown = ", ".join(f"{text(get_ip_version(a.family), a.address)}/{a.prefix}" for a in here) or "no address"
-        yield judge("addr-missing", node, port, ok=bool(found), evidence=shown)
-        if found:
-            right = any(a.prefix == own.prefix for a in found)
-            yield judge("addr-prefix-length-wrong", node, port, ok=right, evidence=f"{shown}, planned {own}")
-            yield from _twice(view, port, own)
-        if own.version == 6 and found:  # noqa: PLR2004 - the IP version
-            failed = any(a.flags & DADFAILED for a in found)
-            yield judge(
-                "addr-ipv6-dad-failed", node, port, ok=not failed, evidence=f"{own} dadfailed" if failed else ""
-            )
-    planned = {(FAMILY[own.version], own.address) for own in port.addressed}
-    extra = [a for a in here if (a.family, a.address) not in planned]
-    shown = ", ".join(f"{text(get_ip_version(a.family), a.address)}/{a.prefix}" for a in extra)
-    yield judge("addr-unplanned-extra", node, port, ok=not extra, evidence=shown)
+def check_addresses(view: NodeView, port: PortPlan) -> Iterator[Finding]:
+    """Check that the port has its planned addresses and no others."""
+    node, present = view.node, view.list_addresses(port)
+    listing = _format_addresses(present)
+    for planned in port.addressed:
+        family = FAMILY[planned.version]
+        matches = [address for address in present if (address.family, address.address) == (family, planned.address)]
+        yield judge("addr-missing", node, port, ok=bool(matches), evidence=listing or "no address")
+        if matches:
+            ok = any(address.prefix == planned.prefix for address in matches)
+            yield judge("addr-prefix-length-wrong", node, port, ok=ok, evidence=f"{listing}, planned {planned}")
+            yield from _check_duplicates(view, port, planned)
+        if planned.version == 6 and matches:  # noqa: PLR2004 - the IP version
+            failed = any(address.flags & DADFAILED for address in matches)
+            evidence = f"{planned} dadfailed" if failed else ""
+            yield judge("addr-ipv6-dad-failed", node, port, ok=not failed, evidence=evidence)
+    expected = {(FAMILY[planned.version], planned.address) for planned in port.addressed}
+    extra = [address for address in present if (address.family, address.address) not in expected]
+    yield judge("addr-unplanned-extra", node, port, ok=not extra, evidence=_format_addresses(extra))
 
 
-def _twice(view: NodeView, port: PortPlan, own: Addressed) -> Iterator[Finding]:
-    """The address again: on another interface of this node, or on another node."""
-    family, node, link = FAMILY[own.version], view.node, view.find_link(port)
-    again = [a for a in view.state.addresses if a.family == family and a.address == own.address]
-    others = [view.get_link_name(a.index) for a in again if link is not None and a.index != link.index]
-    yield judge(
-        "addr-same-on-two-local-ports", node, port, ok=not others, evidence=f"{own} also on {others}" if others else ""
-    )
+def _format_addresses(addresses: Iterable[Address]) -> str:
+    return ", ".join(f"{text(get_ip_version(a.family), a.address)}/{a.prefix}" for a in addresses)
+
+
+def _check_duplicates(view: NodeView, port: PortPlan, planned: Addressed) -> Iterator[Finding]:
+    """Check that no other interface of this node and no other node has the address."""
+    family, node, link = FAMILY[planned.version], view.node, view.find_link(port)
+    local = [address for address in view.state.addresses if _is_same_address(address, family, planned)]
+    netdevs = [
+        view.get_link_name(address.index) for address in local if link is not None and address.index != link.index
+    ]
+    evidence = f"{planned} also on {netdevs}" if netdevs else ""
+    yield judge("addr-same-on-two-local-ports", node, port, ok=not netdevs, evidence=evidence)
     if view.peers is None:
         return
-    thieves = [
-        f"{peer.node.name} {peer.get_link_name(a.index)}"
+    holders = [
+        f"{peer.node.name} {peer.get_link_name(address.index)}"
         for peer in view.peers
-        for a in peer.state.addresses
-        if a.family == family and a.address == own.address
+        for address in peer.state.addresses
+        if _is_same_address(address, family, planned)
     ]
-    yield judge(
-        "addr-duplicate-on-rail", node, port, ok=not thieves, evidence=f"{own} also at {thieves}" if thieves else ""
-    )
+    evidence = f"{planned} also at {holders}" if holders else ""
+    yield judge("addr-duplicate-on-rail", node, port, ok=not holders, evidence=evidence)
 
 
-def _sysctls(view: NodeView, port: PortPlan) -> Iterator[Finding]:
-    ignore = _number(view, f"net/ipv4/conf/{port.netdev}/arp_ignore", "net/ipv4/conf/all/arp_ignore")
-    announce = _number(view, f"net/ipv4/conf/{port.netdev}/arp_announce", "net/ipv4/conf/all/arp_announce")
-    known = None if ignore is None or announce is None else ignore >= 1 and announce == 2  # noqa: PLR2004 - the setting
-    yield judge("addr-arp-flux", view.node, port, ok=known, evidence=f"arp_ignore {ignore}, arp_announce {announce}")
+def _is_same_address(address: Address, family: int, planned: Addressed) -> bool:
+    return address.family == family and address.address == planned.address
+
+
+def check_sysctls(view: NodeView, port: PortPlan) -> Iterator[Finding]:
+    """Check the port's ARP sysctls, and that it takes no default route from router advertisements."""
+    ignore = _get_effective(view, f"net/ipv4/conf/{port.netdev}/arp_ignore", "net/ipv4/conf/all/arp_ignore")
+    announce = _get_effective(view, f"net/ipv4/conf/{port.netdev}/arp_announce", "net/ipv4/conf/all/arp_announce")
+    ok = None if ignore is None or announce is None else ignore >= 1 and announce == 2  # noqa: PLR2004 - the setting
+    yield judge("addr-arp-flux", view.node, port, ok=ok, evidence=f"arp_ignore {ignore}, arp_announce {announce}")
     accepts = view.sysctls.get(f"net/ipv6/conf/{port.netdev}/accept_ra")
     link = view.find_link(port)
     learned = [
-        r for r in view.state.routes if link and r.oif == link.index and r.prefix == 0 and r.protocol == RTPROT_RA
+        route
+        for route in view.state.routes
+        if link and route.oif == link.index and route.prefix == 0 and route.protocol == RTPROT_RA
     ]
     if accepts is not None or learned:
         evidence = f"accept_ra {accepts}" + (", default route with protocol ra" if learned else "")
@@ -110,41 +123,38 @@ def _sysctls(view: NodeView, port: PortPlan) -> Iterator[Finding]:
         yield judge("addr-router-advertisement-default", view.node, port, ok=ok, evidence=evidence)
 
 
-RTPROT_RA = 9
-"""RTPROT_RA of include/uapi/linux/rtnetlink.h."""
-
-
-def _number(view: NodeView, *keys: str) -> int | None:
-    """The effective value: the largest of `keys` (ip-sysctl of the kernel documentation)."""
+def _get_effective(view: NodeView, *keys: str) -> int | None:
+    """Return the effective value of a sysctl: the largest of `keys` (ip-sysctl of the kernel documentation)."""
     values = [view.sysctls.get(key) for key in keys]
     return None if values[0] is None else max(int(value) for value in values if value is not None)
 
 
-def _intruders(view: NodeView) -> Iterator[Finding]:
-    """Container bridges and pod routes in a rail's range."""
+def check_overlaps(view: NodeView) -> Iterator[Finding]:
+    """Check that no container bridge and no pod route lies in a rail's range."""
     rails = {port.netdev for port in view.node.ports}
     ranges, bridges, pods = view.list_rail_ranges(), [], []
     for address in view.state.addresses:
         name = view.get_link_name(address.index)
-        subnet = _subnet(get_ip_version(address.family), address.address, address.prefix)
-        if name.startswith(_CONTAINER_BRIDGES) and any(subnet.overlaps(cut) for cut in ranges):
+        subnet = _to_subnet(get_ip_version(address.family), address.address, address.prefix)
+        if name.startswith(_CONTAINER_BRIDGES) and any(subnet.overlaps(rail_range) for rail_range in ranges):
             bridges.append(f"{name} {subnet}")
     for route in view.state.routes:
         name = view.get_link_name(route.oif)
-        to = _subnet(get_ip_version(route.family), route.dst, route.prefix)
-        foreign = name.startswith(("cali", "lxc", "veth", "cilium")) and name not in rails
-        if foreign and route.prefix and any(to.overlaps(cut) for cut in ranges):
-            pods.append(f"{to} dev {name}")
+        target = _to_subnet(get_ip_version(route.family), route.dst, route.prefix)
+        is_foreign = name.startswith(_POD_INTERFACES) and name not in rails
+        if is_foreign and route.prefix and any(target.overlaps(rail_range) for rail_range in ranges):
+            pods.append(f"{target} dev {name}")
     yield judge("addr-docker0-overlap", view.node, None, ok=not bridges, evidence=", ".join(bridges))
     yield judge("addr-pod-cidr-overlap", view.node, None, ok=not pods, evidence=", ".join(pods))
 
 
-def _subnet(version: int, address: int, prefix: int) -> Range:
+def _to_subnet(version: int, address: int, prefix: int) -> Range:
     bits = BITS[version] - prefix
     return Range(version, address >> bits << bits, prefix)
 
 
-def _files(view: NodeView) -> Iterator[Finding]:
+def check_persistence(view: NodeView) -> Iterator[Finding]:
+    """Check that the network configuration is also in files for the next boot."""
     missing = view.unpersisted_files
     ok = None if missing is None else not missing
     yield judge("addr-not-persistent", view.node, None, ok=ok, evidence=", ".join(missing or ()))

@@ -1,4 +1,4 @@
-"""Step addresses, what the host's own files say: link speed, room for neighbours, Services that lie on a rail."""
+"""Step addresses, checks of the host's files: link speed, neighbour tables, Service ranges that overlap a rail."""
 
 from __future__ import annotations
 
@@ -20,78 +20,106 @@ if TYPE_CHECKING:
     from trackbed.host.snapshot.snapshot import Snapshot
 
 _SPEED = "/sys/class/net/{netdev}/speed"
-_TABLES = {V4: "/proc/net/stat/arp_cache", V6: "/proc/net/stat/ndisc_cache"}
-_ROOM = "/proc/sys/net/ipv{version}/neigh/default/gc_thresh3"
-_SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+_STATISTICS = {V4: "/proc/net/stat/arp_cache", V6: "/proc/net/stat/ndisc_cache"}
+_TABLE_SIZE = "/proc/sys/net/ipv{version}/neigh/default/gc_thresh3"
+_API_SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 _KUBELET = "/var/lib/kubelet/config.yaml"
-_RANGES = re.compile(r"--service-cluster-ip-range=([0-9A-Fa-f:./,]+)")
-_RESOLVERS = re.compile(r"^clusterDNS:\s*\n((?:[ ]*-[^\n]*\n?)+)", re.MULTILINE)
+_SERVICE_RANGES = re.compile(r"--service-cluster-ip-range=([0-9A-Fa-f:./,]+)")
+_CLUSTER_DNS = re.compile(r"^clusterDNS:\s*\n((?:[ ]*-[^\n]*\n?)+)", re.MULTILINE)
 
 FULL = 0.7
-"""Share of a neighbour table above which new neighbours may not find room: the kernel frees old ones late."""
+"""Usage of a neighbour table above which new entries may fail, because the kernel frees stale ones late."""
 
 READS = Wanted(
-    files=(_SPEED, *_TABLES.values(), *(_ROOM.format(version=version) for version in _TABLES), _SERVER, _KUBELET)
+    files=(
+        _SPEED,
+        *_STATISTICS.values(),
+        *(_TABLE_SIZE.format(version=version) for version in _STATISTICS),
+        _API_SERVER,
+        _KUBELET,
+    )
 )
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge each port's speed against the node's fastest, then the host as a whole."""
+    """Check each port's speed against the node's fastest, then the host as a whole."""
     if view.host is not None:
-        yield from _speeds(view, view.host)
-        yield from _neighbours(view, view.host)
-        yield from _services(view, view.host)
+        yield from check_speeds(view, view.host)
+        yield from check_neighbour_tables(view, view.host)
+        yield from check_service_ranges(view, view.host)
 
 
-def _speeds(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """The plan names no speed; rails of one node are of one kind. Without carrier the kernel says -1 or nothing."""
-    told = [(port, host.number(_SPEED.format(netdev=port.netdev))) for port in view.iter_ports()]
-    known = [(port, speed) for port, speed in told if speed is not None and speed > 0]
+def check_speeds(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Compare the speeds of the node's rails, since the plan has no speed.
+
+    Without carrier the kernel reports -1 or no speed; such ports are skipped.
+    """
+    speeds = [(port, host.number(_SPEED.format(netdev=port.netdev))) for port in view.iter_ports()]
+    known = [(port, speed) for port, speed in speeds if speed is not None and speed > 0]
     best = max((speed for _, speed in known), default=0)
     for port, speed in known if len(known) > 1 else ():
         evidence = f"{port.netdev}: {speed} Mbit/s, fastest rail of {view.node.name}: {best} Mbit/s"
         yield judge("addr-speed-wrong", view.node, port, ok=speed == best, evidence=evidence)
 
 
-def _neighbours(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    wrong, looked = [], False
-    for version, path in _TABLES.items():
-        room, planned = host.number(_ROOM.format(version=version)), neighbours(view.node, version)
-        entries = _entries(host.text(path) or "")
-        if room is None or not planned:
+def check_neighbour_tables(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that the neighbour tables have room for twice the planned neighbours and are not nearly full."""
+    overflows, is_checked = [], False
+    for version, path in _STATISTICS.items():
+        size, planned = host.number(_TABLE_SIZE.format(version=version)), neighbours(view.node, version)
+        entries = _parse_entries(host.text(path) or "")
+        if size is None or not planned:
             continue
-        looked = True
-        if room < 2 * planned or (entries or 0) >= FULL * room:
-            wrong.append(f"IPv{version}: {entries or 0} neighbours, the plan brings {planned}, gc_thresh3 is {room}")
-    if looked:
-        yield judge("addr-neighbour-table-overflow", view.node, None, ok=not wrong, evidence="; ".join(wrong))
+        is_checked = True
+        if size < 2 * planned or (entries or 0) >= FULL * size:
+            overflows.append(
+                f"IPv{version}: {entries or 0} neighbours, the plan brings {planned}, gc_thresh3 is {size}"
+            )
+    if is_checked:
+        evidence = "; ".join(overflows)
+        yield judge("addr-neighbour-table-overflow", view.node, None, ok=not overflows, evidence=evidence)
 
 
-def _entries(text: str) -> int | None:
-    """The first column, hexadecimal, alike in the line of each CPU (neigh_stat_seq_show, net/core/neighbour.c)."""
-    lines = [line.split() for line in text.splitlines()[1:]]
-    return max((int(words[0], 16) for words in lines if words), default=None)
+def _parse_entries(statistics: str) -> int | None:
+    """Return the number of entries: the first column, hexadecimal, the same in each CPU's line.
+
+    Source: neigh_stat_seq_show in net/core/neighbour.c.
+    """
+    rows = [line.split() for line in statistics.splitlines()[1:]]
+    return max((int(row[0], 16) for row in rows if row), default=None)
 
 
-def _services(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """The range itself on a control plane node; elsewhere the cluster's resolver, whose address is a Service's."""
-    found = [
-        *_told(host, _SERVER, _RANGES, r"[0-9A-Fa-f:.]+/\d+"),
-        *_told(host, _KUBELET, _RESOLVERS, r"[0-9A-Fa-f:.]+"),
+def check_service_ranges(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that no Service lies on a rail.
+
+    A control plane node has the Service range. Other nodes have the address of the cluster's DNS, which is a Service.
+    """
+    services = [
+        *_find_networks(host, _API_SERVER, _SERVICE_RANGES, r"[0-9A-Fa-f:.]+/\d+"),
+        *_find_networks(host, _KUBELET, _CLUSTER_DNS, r"[0-9A-Fa-f:.]+"),
     ]
-    rails = [ip_network(str(cut)) for cut in view.list_rail_ranges()]
-    inside = [str(one) for one in found if any(one.version == rail.version and one.overlaps(rail) for rail in rails)]
+    rails = [ip_network(str(rail_range)) for rail_range in view.list_rail_ranges()]
+    inside = [
+        str(service)
+        for service in services
+        if any(service.version == rail.version and service.overlaps(rail) for rail in rails)
+    ]
     evidence = f"Services at {', '.join(inside)} lie on a rail" if inside else ""
-    if found:
+    if services:
         yield judge("addr-service-cidr-overlap", view.node, None, ok=not inside, evidence=evidence)
 
 
-def _told(host: Snapshot, path: str, block: re.Pattern[str], one: str) -> Iterator[IPv4Network | IPv6Network]:
-    """Ranges or addresses of a block; a resolver on the node itself (NodeLocal DNSCache, 169.254.0.0/16) is none."""
-    for part in block.findall(host.text(path) or ""):
-        for word in re.findall(one, part):
+def _find_networks(
+    host: Snapshot, path: str, block: re.Pattern[str], pattern: str
+) -> Iterator[IPv4Network | IPv6Network]:
+    """Yield the networks in the matching blocks of a file.
+
+    Link-local addresses are left out: they belong to a resolver on the node itself (NodeLocal DNSCache).
+    """
+    for section in block.findall(host.text(path) or ""):
+        for address in re.findall(pattern, section):
             try:
-                network = ip_network(word, strict=False)
+                network = ip_network(address, strict=False)
             except ValueError:
                 continue
             if not ip_address(network.network_address).is_link_local:

@@ -1,6 +1,6 @@
-"""Step cmdline: the kernel was started as planned, and what its arguments ask for came about.
+"""Step cmdline: the kernel was started with the planned arguments, and they took effect.
 
-Of the IOMMU the effect is judged, not the argument: kernels differ in what they do without one.
+The IOMMU is judged by its effect, because kernels differ in their defaults without an argument.
 """
 
 from __future__ import annotations
@@ -44,22 +44,23 @@ READS = hardware.READS | Wanted(
 )
 
 _VF_BARS = slice(7, 13)
-_SHORT = r"HugeTLB: allocating \d+ of page size \S+ \S+ failed"
+_ALLOCATION_FAILED = r"HugeTLB: allocating \d+ of page size \S+ \S+ failed"
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge arguments and their effects; nothing to say where the host is not this machine's own."""
+    """Check the arguments and their effects; skipped where the node shares its host."""
     host = view.host
     if host is None:
         return
-    yield from _arguments(view, host)
-    yield from _iommu(view, host)
-    yield from _realloc(view, host)
-    yield from _pages(view, host)
-    yield from _isolated(view, host)
+    yield from check_arguments(view, host)
+    yield from check_iommu(view, host)
+    yield from check_realloc(view, host)
+    yield from check_hugepages(view, host)
+    yield from check_isolated_cpus(view, host)
 
 
-def _arguments(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+def check_arguments(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that the running kernel has all planned arguments."""
     wants = [setting.want for setting in planned.settings(view.node)]
     groups = [group for want in wants if isinstance(want, KernelArguments) for group in want.groups]
     if not groups:
@@ -73,77 +74,85 @@ def _arguments(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     yield judge("cmdline-not-applied", view.node, None, ok=not lacking, evidence=evidence)
 
 
-def _iommu(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Without DMAR or IVRS the firmware is to blame (step bios)."""
+def check_iommu(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that the IOMMU is on and passes the ports through.
+
+    Without a DMAR or IVRS table the IOMMU cannot be on; step bios reports the missing table.
+    """
     kernel, tables = view.node.common.kernel, {"DMAR", "IVRS"}.intersection(host.folders.get(ACPI, ()))
     if kernel is None or not kernel.iommu:
         return
-    groups = len(host.folders.get(GROUPS, ()))
+    count = len(host.folders.get(GROUPS, ()))
     if tables or not is_x86(host):
-        evidence = f"{groups} groups in {GROUPS}"
-        yield judge("cmdline-iommu-off", view.node, None, ok=groups > 0, evidence=evidence)
+        evidence = f"{count} groups in {GROUPS}"
+        yield judge("cmdline-iommu-off", view.node, None, ok=count > 0, evidence=evidence)
     for port, pci in iter_functions(view, host):
-        kind = read_attribute(host, pci, "iommu_group/type")
-        if kind is not None:
-            evidence = f"{DEVICES}/{pci}/iommu_group/type is {kind}"
-            yield judge("cmdline-iommu-translated", view.node, port, ok=kind == "identity", evidence=evidence)
+        domain_type = read_attribute(host, pci, "iommu_group/type")
+        if domain_type is not None:
+            evidence = f"{DEVICES}/{pci}/iommu_group/type is {domain_type}"
+            ok = domain_type == "identity"
+            yield judge("cmdline-iommu-translated", view.node, port, ok=ok, evidence=evidence)
 
 
-def _realloc(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Only where VFs lack memory: on a sound host the argument proves nothing, one way or the other."""
+def check_realloc(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check for pci=realloc where the VFs have no memory; with memory the argument is not needed."""
     line = host.text(CMDLINE)
     if not view.node.common.vfs or line is None:
         return
-    given = {part for word in split(line) if word.startswith("pci=") for part in word[4:].split(",")}
+    options = {option for word in split(line) if word.startswith("pci=") for option in word[4:].split(",")}
     for port, pci in iter_functions(view, host):
         bars = (read_attribute(host, pci, "resource") or "").splitlines()[_VF_BARS]
-        empty = bars and not any(int(word, 16) for bar in bars for word in bar.split()[:2])
-        if empty and host.number(f"{DEVICES}/{pci}/sriov_totalvfs"):
-            ok = bool(given & {"realloc", "realloc=on"})
+        is_empty = bars and not any(int(address, 16) for bar in bars for address in bar.split()[:2])
+        if is_empty and host.number(f"{DEVICES}/{pci}/sriov_totalvfs"):
+            ok = bool(options & {"realloc", "realloc=on"})
             evidence = f"{pci} has no memory for VFs, {CMDLINE} has {'' if ok else 'no '}pci=realloc"
             yield judge("cmdline-pci-realloc-missing", view.node, port, ok=ok, evidence=evidence)
 
 
-def _pages(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+def check_hugepages(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that the kernel could allocate all planned huge pages."""
     kernel = view.node.common.kernel
-    for size_kib, count in kernel.hugepages if kernel else ():
+    for size_kib, planned_count in kernel.hugepages if kernel else ():
         path = f"{PAGES}/hugepages-{size_kib}kB/nr_hugepages"
-        have = host.number(path)
-        if have is None:
+        count = host.number(path)
+        if count is None:
             yield judge("cmdline-hugepages-short", view.node, None, ok=None, evidence=f"{path} is not there")
             continue
-        said = find_log_line(read_kernel_log(host) or "", _SHORT) if have < count else ""
-        evidence = "; ".join(filter(None, (f"{path}: {have}, planned {count}", said)))
-        yield judge("cmdline-hugepages-short", view.node, None, ok=have >= count, evidence=evidence)
-        if have >= count:
-            yield from _spread(view, host, size_kib, count)
+        ok = count >= planned_count
+        line = "" if ok else find_log_line(read_kernel_log(host) or "", _ALLOCATION_FAILED)
+        evidence = "; ".join(filter(None, (f"{path}: {count}, planned {planned_count}", line)))
+        yield judge("cmdline-hugepages-short", view.node, None, ok=ok, evidence=evidence)
+        if ok:
+            yield from _check_numa_spread(view, host, size_kib, planned_count)
 
 
-def _spread(view: NodeView, host: Snapshot, size_kib: int, count: int) -> Iterator[Finding]:
-    """Whether all NUMA nodes that have ports have pages; the kernel spreads them evenly if nobody says otherwise."""
+def _check_numa_spread(view: NodeView, host: Snapshot, size_kib: int, count: int) -> Iterator[Finding]:
+    """Check that every NUMA node with ports has its share of pages; by default the kernel spreads them evenly."""
     pattern = f"{NODES}/node*/hugepages/hugepages-{size_kib}kB/nr_hugepages"
-    here = {int(re.sub(r"\D", "", path.split("/")[5])): host.number(path) or 0 for path in host.glob(pattern)}
+    pages = {int(re.sub(r"\D", "", path.split("/")[5])): host.number(path) or 0 for path in host.glob(pattern)}
     used = {int(node) for _, pci in iter_functions(view, host) if (node := read_attribute(host, pci, "numa_node"))}
-    if len(here) < 2:  # noqa: PLR2004 - one NUMA node has them all
+    if len(pages) < 2:  # noqa: PLR2004 - with one NUMA node there is nothing to spread
         return
-    few = {node: pages for node, pages in here.items() if node in used and pages < count // len(here)}
-    told = ", ".join(f"node {node}: {pages}" for node, pages in sorted(here.items()))
-    yield judge("cmdline-hugepages-one-node", view.node, None, ok=not few, evidence=f"{size_kib} KiB pages on {told}")
+    short = [node for node in pages if node in used and pages[node] < count // len(pages)]
+    listing = ", ".join(f"node {node}: {pages[node]}" for node in sorted(pages))
+    evidence = f"{size_kib} KiB pages on {listing}"
+    yield judge("cmdline-hugepages-one-node", view.node, None, ok=not short, evidence=evidence)
 
 
-def _isolated(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    text, kernel = host.text(ISOLATED), view.node.common.kernel
-    if text is None:
+def check_isolated_cpus(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that no more CPUs are isolated than planned."""
+    isolated, kernel = host.text(ISOLATED), view.node.common.kernel
+    if isolated is None:
         return
     planned_cpus = (kernel.isolated_cpus if kernel else None) or ""
-    extra = _cpus(text) - _cpus(planned_cpus)
-    evidence = f"{ISOLATED} is {text or 'empty'}, planned {planned_cpus or 'none'}"
+    extra = _parse_cpus(isolated) - _parse_cpus(planned_cpus)
+    evidence = f"{ISOLATED} is {isolated or 'empty'}, planned {planned_cpus or 'none'}"
     yield judge("cmdline-isolcpus-under-pods", view.node, None, ok=not extra, evidence=evidence)
 
 
-def _cpus(text: str) -> set[int]:
-    """The CPUs of a list as 4-63,68 (Documentation/admin-guide/cputopology.rst)."""
-    found: set[int] = set()
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+def _parse_cpus(listing: str) -> set[int]:
+    """Parse a CPU list such as `4-63,68` (Documentation/admin-guide/cputopology.rst)."""
+    cpus: set[int] = set()
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", listing):
+        cpus.update(range(int(first), int(last or first) + 1))
+    return cpus

@@ -1,4 +1,4 @@
-"""Step cni: what the agent refused, and what the kernel forgot when an interface changed its namespace."""
+"""Step cni: attachments that the agent refused, and interface sysctls that were reset by a move into a pod."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView, PodView
 
-WANTED = {"rp_filter": ("0", "2"), "arp_ignore": ("1", "2"), "arp_announce": ("2",)}
-"""Values that are as planned or stricter without harm, by sysctl of the interface."""
+ACCEPTED = {"rp_filter": ("0", "2"), "arp_ignore": ("1", "2"), "arp_announce": ("2",)}
+"""Sysctl of an interface -> values that are as planned, or stricter without harm."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge refused attaches and the sysctls of attached rails."""
-    doubled = [r for r in view.refusals if r.code == "interface-exists"]
-    evidence = "; ".join(f"{r.pod}: {r.message}" for r in doubled)
+    """Check for refused attachments and for reset sysctls of attached rails."""
+    doubled = [refusal for refusal in view.refusals if refusal.code == "interface-exists"]
+    evidence = "; ".join(f"{refusal.pod}: {refusal.message}" for refusal in doubled)
     yield judge("cni-interface-exists", view.node, None, ok=not doubled, evidence=evidence)
     for pod in view.pods:
-        for rail, (name, _) in pod.rails.items():
+        for rail, (netdev, _) in pod.rails.items():
             port = view.node.port(rail)
-            wrong = _reset(pod, name)
-            shown = f"pod {pod.name}: {', '.join(wrong)}" if wrong else f"pod {pod.name}"
-            yield judge("cni-interface-sysctls-reset", view.node, port, ok=not wrong, evidence=shown)
+            wrong = _list_wrong_sysctls(pod, netdev)
+            evidence = f"pod {pod.name}: {', '.join(wrong)}" if wrong else f"pod {pod.name}"
+            yield judge("cni-interface-sysctls-reset", view.node, port, ok=not wrong, evidence=evidence)
 
 
-def _reset(pod: PodView, name: str) -> list[str]:
-    found = []
-    for key, good in WANTED.items():
-        value = pod.sysctls.get(f"net/ipv4/conf/{name}/{key}")
-        if value is not None and value not in good:
-            found.append(f"{name}/{key}={value}")
-    return found
+def _list_wrong_sysctls(pod: PodView, netdev: str) -> list[str]:
+    wrong = []
+    for key, accepted in ACCEPTED.items():
+        value = pod.sysctls.get(f"net/ipv4/conf/{netdev}/{key}")
+        if value is not None and value not in accepted:
+            wrong.append(f"{netdev}/{key}={value}")
+    return wrong

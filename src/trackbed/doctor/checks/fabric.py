@@ -1,4 +1,4 @@
-"""Steps fabric and switch: what more than one machine must agree on, as probes found it."""
+"""Steps fabric and switch: connectivity between nodes and leaves, from the results of probes."""
 
 from __future__ import annotations
 
@@ -13,62 +13,71 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import EchoResult, NodeView, ProbeResults
     from trackbed.fabric.plan.plan import PortPlan
 
+_EXAMPLES = 3
+"""Peers that are named in the evidence."""
+
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge every rail that was probed."""
+    """Check every rail that was probed."""
     for port in view.node.ports:
-        seen = view.probes.get(port.rail)
-        if seen is None:
+        results = view.probes.get(port.rail)
+        if results is None:
             continue
-        if seen.lldp_heard is not None:
-            evidence = "" if seen.lldp_heard else f"no LLDP frame on {port.netdev}"
-            yield judge("fabric-lldp-silent", view.node, port, ok=seen.lldp_heard, evidence=evidence)
-        yield from _same_rail(view, port, seen)
-        yield from _full_size(view, port, seen)
-        yield from _cross_rail(view, port, seen)
-        yield from _flaps(view, port)
+        if results.lldp_heard is not None:
+            evidence = "" if results.lldp_heard else f"no LLDP frame on {port.netdev}"
+            yield judge("fabric-lldp-silent", view.node, port, ok=results.lldp_heard, evidence=evidence)
+        yield from check_same_rail(view, port, results)
+        yield from check_full_size(view, port, results)
+        yield from check_cross_rail(view, port, results)
+        yield from check_flapping(view, port)
 
 
-def _same_rail(view: NodeView, port: PortPlan, seen: ProbeResults) -> Iterator[Finding]:
-    lost = [echo for echo in seen.same_rail if not echo.answered]
-    if not seen.same_rail:
+def check_same_rail(view: NodeView, port: PortPlan, results: ProbeResults) -> Iterator[Finding]:
+    """Check that peers on the same rail answer."""
+    lost = [echo for echo in results.same_rail if not echo.answered]
+    if not results.same_rail:
         return
     refused = [echo for echo in lost if echo.refusal]
-    yield judge("switch-route-missing", view.node, port, ok=not refused, evidence=_shown(refused))
+    yield judge("switch-route-missing", view.node, port, ok=not refused, evidence=_format_echoes(refused))
     if not refused:
-        yield judge("fabric-same-rail-unreachable", view.node, port, ok=not lost, evidence=_shown(lost))
+        yield judge("fabric-same-rail-unreachable", view.node, port, ok=not lost, evidence=_format_echoes(lost))
 
 
-def _full_size(view: NodeView, port: PortPlan, seen: ProbeResults) -> Iterator[Finding]:
-    if seen.full_size is None:
+def check_full_size(view: NodeView, port: PortPlan, results: ProbeResults) -> Iterator[Finding]:
+    """Check that a peer that answers small packets also answers one of the planned MTU."""
+    echo = results.full_size
+    if echo is None:
         return
-    small = any(echo.answered for echo in seen.same_rail if echo.target == seen.full_size.target)
-    ok = seen.full_size.answered if small else None
-    evidence = f"{view.node.common.mtu_bytes} bytes to {seen.full_size.target}: {_word(seen.full_size)}"
+    answers_small = any(small.answered for small in results.same_rail if small.target == echo.target)
+    ok = echo.answered if answers_small else None
+    evidence = f"{view.node.common.mtu_bytes} bytes to {echo.target}: {_describe(echo)}"
     yield judge("fabric-mtu-black-hole", view.node, port, ok=ok, evidence=evidence)
 
 
-def _cross_rail(view: NodeView, port: PortPlan, seen: ProbeResults) -> Iterator[Finding]:
-    if not seen.cross_rail:
+def check_cross_rail(view: NodeView, port: PortPlan, results: ProbeResults) -> Iterator[Finding]:
+    """Check that peers on other rails answer if the plan routes between rails, and else do not."""
+    if not results.cross_rail:
         return
-    wanted = view.node.common.cross_rail == "routed"
-    strange = [echo for echo in seen.cross_rail if echo.answered != wanted]
-    evidence = f"planned {view.node.common.cross_rail}; {_shown(strange)}" if strange else ""
-    yield judge("fabric-cross-rail-differs-from-plan", view.node, port, ok=not strange, evidence=evidence)
+    planned = view.node.common.cross_rail
+    unexpected = [echo for echo in results.cross_rail if echo.answered != (planned == "routed")]
+    evidence = f"planned {planned}; {_format_echoes(unexpected)}" if unexpected else ""
+    yield judge("fabric-cross-rail-differs-from-plan", view.node, port, ok=not unexpected, evidence=evidence)
 
 
-def _flaps(view: NodeView, port: PortPlan) -> Iterator[Finding]:
-    link, before = view.find_link(port), (view.baseline or {}).get(port.netdev)
-    if link is None or before is None or port.rail in view.rails_in_pods or port.netdev in view.moved_ports:
+def check_flapping(view: NodeView, port: PortPlan) -> Iterator[Finding]:
+    """Check that the port has not lost carrier since the last apply; ports that were in a pod are skipped."""
+    link, baseline = view.find_link(port), (view.baseline or {}).get(port.netdev)
+    if link is None or baseline is None or port.rail in view.rails_in_pods or port.netdev in view.moved_ports:
         return
-    lost = link.carrier_down_count - before[1]
-    evidence = f"carrier lost {lost} times since the last apply" if lost else ""
-    yield judge("fabric-link-flapping", view.node, port, ok=lost <= 0, evidence=evidence)
+    losses = link.carrier_down_count - baseline[1]
+    evidence = f"carrier lost {losses} times since the last apply" if losses else ""
+    yield judge("fabric-link-flapping", view.node, port, ok=losses <= 0, evidence=evidence)
 
 
-def _shown(echoes: list[EchoResult]) -> str:
-    return "; ".join(f"{echo.target}: {_word(echo)}" for echo in echoes[:3]) + (" ..." if len(echoes) > 3 else "")  # noqa: PLR2004 - three examples are enough
+def _format_echoes(echoes: list[EchoResult]) -> str:
+    listing = "; ".join(f"{echo.target}: {_describe(echo)}" for echo in echoes[:_EXAMPLES])
+    return listing + (" ..." if len(echoes) > _EXAMPLES else "")
 
 
-def _word(echo: EchoResult) -> str:
+def _describe(echo: EchoResult) -> str:
     return "answered" if echo.answered else echo.refusal or "no answer"

@@ -1,7 +1,7 @@
-"""Step kubelet: it can start with its configuration, and places pods as the plan says.
+"""Step kubelet: kubelet can start with its configuration, and places pods as planned.
 
-What is looked at is kubelet's configuration with its drop-ins (kubelet.config.k8s.io/v1beta1), its arguments, and the
-states that it keeps in its folder. A host without that configuration has no kubelet and is not judged.
+The checks read kubelet's configuration with its drop-ins (kubelet.config.k8s.io/v1beta1), its arguments, and the state
+files in its folder. A host without that configuration has no kubelet and is skipped.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ if TYPE_CHECKING:
     from trackbed.host.snapshot.snapshot import Snapshot
 
 READS = CONFIG | kubelet_states.READS | kubelet_host.READS
-"""What these checks want to see of a host."""
+"""What these checks read of a host."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the host as a whole."""
+    """Check the host as a whole."""
     host = view.host
-    told = read_kubelet(host) if host is not None else None
-    if host is None or told is None:
+    kubelet = read_kubelet(host) if host is not None else None
+    if host is None or kubelet is None:
         return
-    yield from kubelet_states.check(view, host, told)
-    yield from _topology(view, host, told)
-    yield from kubelet_host.check(view, host, told)
+    yield from kubelet_states.check(view, host, kubelet)
+    yield from check_topology(view, host, kubelet)
+    yield from kubelet_host.check(view, host, kubelet)
 
 
-def _topology(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
-    have, wanted = str(told.config.get("topologyManagerPolicy", "none")), view.node.common.kubelet
-    if wanted and wanted.topology_manager:
-        evidence = f"topologyManagerPolicy is {have}, planned {wanted.topology_manager}"
-        ok = have == wanted.topology_manager
+def check_topology(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
+    """Check the policy of the topology manager against the plan and the rails' NUMA nodes."""
+    policy, planned = str(kubelet.config.get("topologyManagerPolicy", "none")), view.node.common.kubelet
+    if planned and planned.topology_manager:
+        evidence = f"topologyManagerPolicy is {policy}, planned {planned.topology_manager}"
+        ok = policy == planned.topology_manager
         yield judge("kubelet-topology-policy-not-planned", view.node, None, ok=ok, evidence=evidence)
-    places = {host.number(f"/sys/class/net/{port.netdev}/device/numa_node") for port in view.iter_ports()} - {None, -1}
-    if places:
-        ok = have != "single-numa-node" or len(places) == 1
-        evidence = f"{have}; the rails are on {len(places)} NUMA nodes"
+    numa_nodes = {host.number(f"/sys/class/net/{port.netdev}/device/numa_node") for port in view.iter_ports()}
+    numa_nodes -= {None, -1}
+    if numa_nodes:
+        ok = policy != "single-numa-node" or len(numa_nodes) == 1
+        evidence = f"{policy}; the rails are on {len(numa_nodes)} NUMA nodes"
         yield judge("kubelet-topology-affinity-error", view.node, None, ok=ok, evidence=evidence)

@@ -1,4 +1,4 @@
-"""The configuration of kubelet, as its files and arguments describe it."""
+"""The configuration of kubelet, from its files and arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READS = Wanted(files=(CONFIG, f"{FOLDER}/*.conf", _FLAGS), commands=(PS, VERSION
 
 
 class KubeletInfo(NamedTuple):
-    """Its configuration as it is put together, its flags, whether it runs, and its version (0, 0 where not known)."""
+    """Kubelet's configuration with its drop-ins merged, its flags, and its version; (0, 0) where it is unknown."""
 
     config: dict[str, Any]
     flags: dict[str, str]
@@ -31,22 +31,22 @@ class KubeletInfo(NamedTuple):
 
 
 def read_kubelet(host: Snapshot) -> KubeletInfo | None:
-    """None where the host has no configuration of kubelet, or nobody can read it."""
-    base = _document(host.text(CONFIG))
-    if base is None:
+    """Return kubelet's configuration; None where the host has none or it cannot be read."""
+    config = _parse_mapping(host.text(CONFIG))
+    if config is None:
         return None
-    ran = host.said(*PS) or ""
-    flags = dict(_FLAG.findall(f"{host.text(_FLAGS) or ''} {ran}"))
-    if not ran or "config-dir" in flags:
+    arguments = host.said(*PS) or ""
+    flags = dict(_FLAG.findall(f"{host.text(_FLAGS) or ''} {arguments}"))
+    if not arguments or "config-dir" in flags:
         for path in host.glob(f"{FOLDER}/*.conf"):
-            base |= _document(host.text(path)) or {}
-    found = re.search(r"v(\d+)\.(\d+)", host.said(*VERSION) or "")
-    return KubeletInfo(base, flags, bool(ran), (int(found[1]), int(found[2])) if found else (0, 0))
+            config |= _parse_mapping(host.text(path)) or {}
+    version = re.search(r"v(\d+)\.(\d+)", host.said(*VERSION) or "")
+    return KubeletInfo(config, flags, bool(arguments), (int(version[1]), int(version[2])) if version else (0, 0))
 
 
-def _document(text: str | None) -> dict[str, Any] | None:
+def _parse_mapping(text: str | None) -> dict[str, Any] | None:
     try:
-        found = yaml.safe_load(text) if text else None
+        document = yaml.safe_load(text) if text else None
     except yaml.YAMLError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None

@@ -1,4 +1,4 @@
-"""What kubelet tells the cluster of this host: its address, its name, huge pages, its sockets, its clock."""
+"""What kubelet reports to the cluster about its host: address, name, huge pages, plugin sockets, clock."""
 
 from __future__ import annotations
 
@@ -18,90 +18,101 @@ if TYPE_CHECKING:
 
 _ROOT = "/var/lib/kubelet"
 _SOCKET = "kubelet.sock"
+_DRA_SOCKET = "dra.sock"
+"""Name of a DRA driver's socket (k8s.io/dynamic-resource-allocation/kubeletplugin)."""
 _IDENTITY = ("/etc/machine-id", "/proc/sys/kernel/hostname")
 _CLOCK = ("timedatectl", "show", "-p", "NTPSynchronized")
 _PAGES = {1 << 30: ("1048576kB", "1GB"), 2 << 20: ("2048kB", "2MB")}
 """Size in bytes -> its name in sysfs, and in the files of the cgroup controller hugetlb."""
-_HAVE = "/sys/kernel/mm/hugepages/hugepages-{name}/nr_hugepages"
-_GIVEN = "/sys/fs/cgroup/kubepods.slice/hugetlb.{name}.max"
-_DRA = (1, 34)
+_PAGE_COUNT = "/sys/kernel/mm/hugepages/hugepages-{name}/nr_hugepages"
+_POD_LIMIT = "/sys/fs/cgroup/kubepods.slice/hugetlb.{name}.max"
+_DRA_VERSION = (1, 34)
 """The first version that has resource.k8s.io/v1."""
 
 READS = Wanted(
     files=(
         *_IDENTITY,
-        *(_HAVE.format(name=name) for name, _ in _PAGES.values()),
-        *(_GIVEN.format(name=name) for _, name in _PAGES.values()),
+        *(_PAGE_COUNT.format(name=name) for name, _ in _PAGES.values()),
+        *(_POD_LIMIT.format(name=name) for _, name in _PAGES.values()),
     ),
     folders=(*(f"{_ROOT}/{name}" for name in ("device-plugins", "pod-resources")), f"{_ROOT}/plugins/*"),
     commands=(_CLOCK,),
 )
 
 
-def check(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
-    """Judge what the host shows of each."""
-    yield from _address(view, told)
-    yield from _name(view, host)
-    yield from _pages(view, host, told)
-    yield from _plugins(view, host, told)
+def check(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
+    """Check the node's address, identity, huge pages, plugin sockets and clock."""
+    yield from check_address(view, kubelet)
+    yield from check_identity(view, host)
+    yield from check_hugepages(view, host, kubelet)
+    yield from check_plugins(view, host, kubelet)
     clock = host.said(*_CLOCK)
     if clock:
         ok = clock.strip().endswith("=yes")
         yield judge("kubelet-clock-skew", view.node, None, ok=ok, evidence=clock.strip())
 
 
-def _address(view: NodeView, told: KubeletInfo) -> Iterator[Finding]:
+def check_address(view: NodeView, kubelet: KubeletInfo) -> Iterator[Finding]:
+    """Check that the node's address is not on a rail."""
     try:
-        given = [ip_address(one) for one in told.flags.get("node-ip", "").split(",") if one]
+        addresses = [ip_address(item) for item in kubelet.flags.get("node-ip", "").split(",") if item]
     except ValueError:
         return
-    rails = [ip_network(str(cut)) for cut in view.list_rail_ranges()]
-    if given:
-        ok = not any(one in rail for one in given for rail in rails)
-        evidence = f"--node-ip={told.flags['node-ip']}"
+    rails = [ip_network(str(rail_range)) for rail_range in view.list_rail_ranges()]
+    if addresses:
+        ok = not any(address in rail for address in addresses for rail in rails)
+        evidence = f"--node-ip={kubelet.flags['node-ip']}"
         yield judge("kubelet-node-address-on-rail", view.node, None, ok=ok, evidence=evidence)
 
 
-def _name(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+def check_identity(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that no other node has the same machine id or host name."""
     others = [peer.host for peer in view.peers or () if peer.host is not None and peer.node.name != view.node.name]
     if others:
-        same = [path for path in _IDENTITY if host.text(path) and host.text(path) in {o.text(path) for o in others}]
-        evidence = f"another node has the same content of {', '.join(same)}" if same else ""
-        yield judge("kubelet-duplicate-node-name", view.node, None, ok=not same, evidence=evidence)
+        shared = [
+            path for path in _IDENTITY if host.text(path) and host.text(path) in {other.text(path) for other in others}
+        ]
+        evidence = f"another node has the same content of {', '.join(shared)}" if shared else ""
+        yield judge("kubelet-duplicate-node-name", view.node, None, ok=not shared, evidence=evidence)
 
 
-def _pages(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
-    """The group of all pods is limited to what kubelet found at its start, less what it reserves."""
-    reserved = any(
+def check_hugepages(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
+    """Check that pods may use all huge pages.
+
+    Kubelet limits the cgroup of all pods to the pages that it saw when it started, less those that it reserves.
+    """
+    is_reserved = any(
         str(name).startswith("hugepages")
         for key in ("kubeReserved", "systemReserved")
-        for name in told.config.get(key) or ()
+        for name in kubelet.config.get(key) or ()
     )
     known = [
-        (size, have, given)
-        for size, (name, short) in _PAGES.items()
-        if (have := host.number(_HAVE.format(name=name))) is not None
-        and (given := host.number(_GIVEN.format(name=short))) is not None
+        (size, count, limit)
+        for size, (name, cgroup_name) in _PAGES.items()
+        if (count := host.number(_PAGE_COUNT.format(name=name))) is not None
+        and (limit := host.number(_POD_LIMIT.format(name=cgroup_name))) is not None
     ]
-    less = [f"{have} pages of {size >> 20} MiB, pods may use {given // size}" for size, have, given in known]
-    less = [text for text, (size, have, given) in zip(less, known, strict=True) if given < size * have]
-    if known and not reserved:
-        yield judge("kubelet-hugepages-not-advertised", view.node, None, ok=not less, evidence="; ".join(less))
+    short = [
+        f"{count} pages of {size >> 20} MiB, pods may use {limit // size}"
+        for size, count, limit in known
+        if limit < size * count
+    ]
+    if known and not is_reserved:
+        yield judge("kubelet-hugepages-not-advertised", view.node, None, ok=not short, evidence="; ".join(short))
 
 
-def _plugins(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
-    root = told.flags.get("root-dir", _ROOT)
-    if told.is_running:
-        places = [f"{_ROOT}/{name}" for name in ("device-plugins", "pod-resources")]
-        missing = [place for place in places if _SOCKET not in host.folders.get(place, ())]
+def check_plugins(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
+    """Check for kubelet's sockets at the paths that plugins expect, and for a kubelet that supports DRA drivers."""
+    if kubelet.is_running:
+        folders = [f"{_ROOT}/{name}" for name in ("device-plugins", "pod-resources")]
+        missing = [folder for folder in folders if _SOCKET not in host.folders.get(folder, ())]
+        root = kubelet.flags.get("root-dir", _ROOT)
         evidence = f"kubelet's folder is {root}; no {_SOCKET} in {', '.join(missing)}" if missing else ""
         yield judge("kubelet-plugin-socket-missing", view.node, None, ok=not missing, evidence=evidence)
-    drivers = [path for path, names in host.folders.items() if path.startswith(f"{_ROOT}/plugins/") and _dra(names)]
-    if drivers and told.version != (0, 0):
-        evidence = f"kubelet {told.version[0]}.{told.version[1]} with the DRA driver {drivers[0].rpartition('/')[2]}"
-        yield judge("kubelet-dra-api-missing", view.node, None, ok=told.version >= _DRA, evidence=evidence)
-
-
-def _dra(names: tuple[str, ...]) -> bool:
-    """The socket of a DRA driver, as its helper library of Kubernetes calls it."""
-    return "dra.sock" in names
+    drivers = [
+        path for path, names in host.folders.items() if path.startswith(f"{_ROOT}/plugins/") and _DRA_SOCKET in names
+    ]
+    version = kubelet.version
+    if drivers and version != (0, 0):
+        evidence = f"kubelet {version[0]}.{version[1]} with the DRA driver {drivers[0].rpartition('/')[2]}"
+        yield judge("kubelet-dra-api-missing", view.node, None, ok=version >= _DRA_VERSION, evidence=evidence)

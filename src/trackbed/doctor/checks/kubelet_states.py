@@ -1,4 +1,4 @@
-"""What keeps kubelet from starting: states of another policy, no CPUs of its own, swap, cgroup v1."""
+"""Conditions that keep kubelet from starting: state of another policy, no reserved CPUs, swap, cgroup v1."""
 
 from __future__ import annotations
 
@@ -20,55 +20,58 @@ _STATES = (
     ("kubelet-cpu-manager-state-conflict", "/var/lib/kubelet/cpu_manager_state", "cpuManagerPolicy", "none"),
     ("kubelet-memory-manager-state-conflict", "/var/lib/kubelet/memory_manager_state", "memoryManagerPolicy", "None"),
 )
+"""(fault, state file, key of the policy in the configuration, default policy)."""
 _SWAPS = "/proc/swaps"
 _CGROUP, _CONTROLLERS = "/sys/fs/cgroup", "cgroup.controllers"
-_ONLY_V2 = (1, 35)
-"""From this version on failCgroupV1 is true where nobody says otherwise."""
+_CGROUP_V2_ONLY = (1, 35)
+"""The first version in which failCgroupV1 is true by default."""
 
 READS = Wanted(files=(*(path for _, path, _, _ in _STATES), _SWAPS), folders=(_CGROUP,))
 
 
-def check(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
-    """Judge what kubelet itself looks at when it starts."""
-    yield from _cgroup(view, host, told)
+def check(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
+    """Check the conditions that kubelet itself verifies when it starts."""
+    yield from check_cgroup_version(view, host, kubelet)
     swaps = (host.text(_SWAPS) or "").splitlines()[1:]
     if host.text(_SWAPS) is not None:
-        ok = not swaps or told.config.get("failSwapOn") is False or told.flags.get("fail-swap-on") == "false"
+        ok = not swaps or kubelet.config.get("failSwapOn") is False or kubelet.flags.get("fail-swap-on") == "false"
         evidence = f"swap on {', '.join(line.split()[0] for line in swaps if line)}" if swaps else ""
         yield judge("kubelet-swap-on", view.node, None, ok=ok, evidence=evidence)
-    yield _reserved(view, told)
-    for fault, path, key, usual in _STATES:
-        have, want = _policy(host.text(path)), str(told.config.get(key) or usual)
-        if have is not None:
-            evidence = f"{path} is of policy {have}, {key} is {want}"
-            yield judge(fault, view.node, None, ok=have == want, evidence=evidence)
+    yield check_reserved_cpus(view, kubelet)
+    for fault_id, path, key, default in _STATES:
+        state_policy, policy = _parse_policy(host.text(path)), str(kubelet.config.get(key) or default)
+        if state_policy is not None:
+            evidence = f"{path} is of policy {state_policy}, {key} is {policy}"
+            yield judge(fault_id, view.node, None, ok=state_policy == policy, evidence=evidence)
 
 
-def _policy(text: str | None) -> str | None:
+def _parse_policy(text: str | None) -> str | None:
     try:
         state = json.loads(text or "")
     except ValueError:
         return None
-    found = state.get("policyName") if isinstance(state, dict) else None
-    return found if isinstance(found, str) else None
+    policy = state.get("policyName") if isinstance(state, dict) else None
+    return policy if isinstance(policy, str) else None
 
 
-def _reserved(view: NodeView, told: KubeletInfo) -> Finding:
-    config = told.config
-    kept = [config.get(key) for key in ("kubeReserved", "systemReserved")]
-    shares = [one.get("cpu") for one in kept if isinstance(one, dict)]
-    by_name = config.get("reservedSystemCPUs") not in {None, ""}  # "0" is the first CPU, not none
-    given = by_name or any(share is not None and str(share) not in {"", "0", "0m"} for share in shares)
-    ok = config.get("cpuManagerPolicy", "none") != "static" or given
+def check_reserved_cpus(view: NodeView, kubelet: KubeletInfo) -> Finding:
+    """Check that CPUs are reserved for the system where the CPU manager's policy is static."""
+    config = kubelet.config
+    reserves = [config.get(key) for key in ("kubeReserved", "systemReserved")]
+    shares = [reserve.get("cpu") for reserve in reserves if isinstance(reserve, dict)]
+    by_number = config.get("reservedSystemCPUs") not in {None, ""}  # "0" is the first CPU and counts as a reservation
+    is_reserved = by_number or any(share is not None and str(share) not in {"", "0", "0m"} for share in shares)
+    ok = config.get("cpuManagerPolicy", "none") != "static" or is_reserved
     evidence = "" if ok else "cpuManagerPolicy is static, and no CPU is reserved"
     return judge("kubelet-static-policy-without-reservation", view.node, None, ok=ok, evidence=evidence)
 
 
-def _cgroup(view: NodeView, host: Snapshot, told: KubeletInfo) -> Iterator[Finding]:
+def check_cgroup_version(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
+    """Check that the host has cgroup v2, or that kubelet accepts v1."""
     names = host.folders.get(_CGROUP)
     if not names:
         return
-    allowed = told.config.get("failCgroupV1") is False or (0, 0) < told.version < _ONLY_V2
-    ok = _CONTROLLERS in names or allowed
+    accepts_v1 = kubelet.config.get("failCgroupV1") is False or (0, 0) < kubelet.version < _CGROUP_V2_ONLY
+    ok = _CONTROLLERS in names or accepts_v1
     evidence = "" if ok else f"{_CGROUP} has no {_CONTROLLERS}: it is cgroup v1"
     yield judge("kubelet-cgroup-v1", view.node, None, ok=ok, evidence=evidence)

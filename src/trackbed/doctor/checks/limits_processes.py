@@ -1,4 +1,4 @@
-"""What processes may use, as /proc says it, and lists of limits.d: for the checks of the steps limits and runtime."""
+"""Resource limits of processes, from /proc, for the checks of the steps limits, routing and runtime."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ READS = Wanted(files=("/proc/[0-9]*/comm", "/proc/[0-9]*/limits"))
 
 UNLIMITED = "unlimited"
 _COMM = re.compile(r"/proc/(\d+)/comm")
-_COLUMNS = re.compile(r"\s{2,}")
+_COLUMN_GAP = re.compile(r"\s{2,}")
 
 
 class ProcessLimits(NamedTuple):
-    """A process: its name (cut to 15 bytes by the kernel), its number, and its soft limits by their names there."""
+    """A process with its name (15 bytes at most, proc_pid_comm(5)), its PID, and its soft limits by name."""
 
     name: str
     pid: int
@@ -28,24 +28,24 @@ class ProcessLimits(NamedTuple):
 
 
 def find_processes(host: Snapshot, *names: str) -> list[ProcessLimits]:
-    """The processes of these names, in the order of their numbers."""
-    return sorted(_named(host, names), key=lambda one: one.pid)
+    """Return the processes with these names, sorted by PID."""
+    return sorted(_iter_processes(host, names), key=lambda process: process.pid)
 
 
-def _named(host: Snapshot, names: tuple[str, ...]) -> Iterator[ProcessLimits]:
+def _iter_processes(host: Snapshot, names: tuple[str, ...]) -> Iterator[ProcessLimits]:
     for path in host.files:
-        place = _COMM.fullmatch(path)
-        name = host.text(path) if place else None
-        if place and name in names:
-            yield ProcessLimits(name, int(place[1]), _limits(host.text(f"/proc/{place[1]}/limits") or ""))
+        match = _COMM.fullmatch(path)
+        name = host.text(path) if match else None
+        if match and name in names:
+            yield ProcessLimits(name, int(match[1]), _parse_limits(host.text(f"/proc/{match[1]}/limits") or ""))
 
 
-def _limits(text: str) -> dict[str, str]:
-    """Soft limits of proc_pid_limits(5): columns are two blanks apart at least."""
-    rows = (_COLUMNS.split(line) for line in text.splitlines()[1:])
+def _parse_limits(text: str) -> dict[str, str]:
+    """Return the soft limits of proc_pid_limits(5), whose columns are at least two blanks apart."""
+    rows = (_COLUMN_GAP.split(line) for line in text.splitlines()[1:])
     return {row[0]: row[1] for row in rows if len(row) > 1}
 
 
-def is_below(limit: str | None, least: int) -> bool:
-    """Whether a limit is known and less than `least`."""
-    return limit is not None and limit.isdigit() and int(limit) < least
+def is_below(limit: str | None, minimum: int) -> bool:
+    """Return whether a limit is known and lower than the minimum."""
+    return limit is not None and limit.isdigit() and int(limit) < minimum

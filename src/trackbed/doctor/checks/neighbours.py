@@ -1,4 +1,4 @@
-"""Step addresses, last: the gateway answers. If it does not, the leaf's own words (LLDP, its addresses) say why."""
+"""Step addresses, last part: the gateway answers; if not, LLDP and the leaf's addresses show why."""
 
 from __future__ import annotations
 
@@ -11,41 +11,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView, ProbeResults
+    from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import Addressed, PortPlan
+    from trackbed.kernel.wire.lldp import Advertisement
 
 PVID = 1
-"""Rails are untagged: the leaf port's own VLAN is the default one (IEEE 802.1Q)."""
+"""Rails are untagged, so the leaf port's own VLAN is the default one (IEEE 802.1Q)."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge each rail's gateway; rails without one have nothing to ask."""
+    """Check each rail's cabling and gateway; rails without a gateway are checked for cabling only."""
     for port in view.node.ports:
-        seen, own = view.probes.get(port.rail), next((a for a in port.addressed if a.gateway), None)
-        if seen is None:
+        results = view.probes.get(port.rail)
+        address = next((address for address in port.addressed if address.gateway), None)
+        if results is None:
             continue
-        yield from _cabling(view, port, seen)
-        if own is not None and seen.gateway is not None:
-            yield from _gateway(view, port, own, seen.gateway)
+        if results.lldp is not None:
+            yield from check_cabling(view, port, results.lldp)
+        if address is not None and results.gateway is not None:
+            yield from check_gateway(view, port, address, answers=results.gateway)
 
 
-def _cabling(view: NodeView, port: PortPlan, seen: ProbeResults) -> Iterator[Finding]:
-    """What LLDP says (IEEE 802.1AB); silence is a finding of the fabric step, not of this one."""
-    if seen.lldp is None:
-        return
-    leaf = seen.lldp.system_name or seen.lldp.chassis_id
-    evidence = f"LLDP: {leaf} port {seen.lldp.port_id}, planned {port.leaf}"
+def check_cabling(view: NodeView, port: PortPlan, advertisement: Advertisement) -> Iterator[Finding]:
+    """Check the leaf and its port VLAN, as LLDP (IEEE 802.1AB) reports them."""
+    leaf = advertisement.system_name or advertisement.chassis_id
+    evidence = f"LLDP: {leaf} port {advertisement.port_id}, planned {port.leaf}"
     yield judge("fabric-port-on-wrong-leaf", view.node, port, ok=leaf == port.leaf, evidence=evidence)
-    if seen.lldp.port_vlan is not None:
-        evidence = f"LLDP: port VLAN {seen.lldp.port_vlan}, planned {PVID}"
-        yield judge("fabric-vlan-or-segment-wrong", view.node, port, ok=seen.lldp.port_vlan == PVID, evidence=evidence)
+    vlan = advertisement.port_vlan
+    if vlan is not None:
+        evidence = f"LLDP: port VLAN {vlan}, planned {PVID}"
+        yield judge("fabric-vlan-or-segment-wrong", view.node, port, ok=vlan == PVID, evidence=evidence)
 
 
-def _gateway(view: NodeView, port: PortPlan, own: Addressed, answers: bool) -> Iterator[Finding]:  # noqa: FBT001 - an outcome
-    shown = text(own.version, own.gateway)
+def check_gateway(view: NodeView, port: PortPlan, address: Addressed, *, answers: bool) -> Iterator[Finding]:
+    """Check that the leaf has the gateway's address and answers for it."""
+    gateway = text(address.version, address.gateway)
     if view.switches is not None and port.leaf in view.switches:
-        configured = own.gateway in view.switches[port.leaf].addresses
-        evidence = f"{port.leaf} has {'' if configured else 'not '}{shown}"
-        yield judge("switch-gateway-address-missing", view.node, port, ok=configured, evidence=evidence)
-    evidence = f"{shown} {'answers' if answers else 'does not answer'} ARP on {port.netdev}"
+        is_configured = address.gateway in view.switches[port.leaf].addresses
+        evidence = f"{port.leaf} has {'' if is_configured else 'not '}{gateway}"
+        yield judge("switch-gateway-address-missing", view.node, port, ok=is_configured, evidence=evidence)
+    evidence = f"{gateway} {'answers' if answers else 'does not answer'} ARP on {port.netdev}"
     yield judge("addr-neighbour-failed", view.node, port, ok=answers, evidence=evidence)

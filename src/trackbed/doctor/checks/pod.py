@@ -1,4 +1,4 @@
-"""Step pod: inside each attached pod, the rules and routes that plan.routes wants."""
+"""Step pod: every attached pod has the rules and routes of its rails (`trackbed.fabric.plan.routes`)."""
 
 from __future__ import annotations
 
@@ -15,31 +15,37 @@ if TYPE_CHECKING:
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView, PodView
     from trackbed.fabric.plan.plan import Addressed
-    from trackbed.fabric.plan.routes import Route
+    from trackbed.fabric.plan.routes import Route as PlannedRoute
+    from trackbed.kernel.netlink.routes import Route
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge every rail of every attached pod."""
+    """Check every rail of every attached pod."""
     for pod in view.pods:
         first = min(pod.rails, default=0)
-        for rail, (name, addresses) in pod.rails.items():
-            missing = [m for own in addresses for m in _missing(view, pod, rail, own, first=rail == first)]
-            shown = f"pod {pod.name} {name} lacks {'; '.join(missing)}" if missing else f"pod {pod.name}"
-            yield judge("pod-rail-routes-missing", view.node, view.node.port(rail), ok=not missing, evidence=shown)
+        for rail, (netdev, addresses) in pod.rails.items():
+            missing = [
+                item for address in addresses for item in _iter_missing(view, pod, rail, address, first=rail == first)
+            ]
+            evidence = f"pod {pod.name} {netdev} lacks {'; '.join(missing)}" if missing else f"pod {pod.name}"
+            yield judge("pod-rail-routes-missing", view.node, view.node.port(rail), ok=not missing, evidence=evidence)
 
 
-def _missing(view: NodeView, pod: PodView, rail: int, own: Addressed, *, first: bool) -> Iterator[str]:
-    common, family = view.node.common, FAMILY[own.version]
-    wanted = rule(common, rail, own)
-    if not any(r.family == family and r.src == own.address and r.table == wanted.table for r in pod.state.rules):
-        yield f"rule from {text(own.version, own.address)} lookup {wanted.table}"
-    for route in routes(common, rail, own, first=first):
-        if not any(_is(pod, r_index, route, family) for r_index in range(len(pod.state.routes))):
-            gateway = f" via {text(own.version, route.gateway)}" if route.gateway else ""
-            yield f"route {route.to}{gateway} table {route.table}"
+def _iter_missing(view: NodeView, pod: PodView, rail: int, address: Addressed, *, first: bool) -> Iterator[str]:
+    """Yield the planned rules and routes of an address that the pod lacks."""
+    common, family = view.node.common, FAMILY[address.version]
+    table = rule(common, rail, address).table
+    if not any(
+        present.family == family and present.src == address.address and present.table == table
+        for present in pod.state.rules
+    ):
+        yield f"rule from {text(address.version, address.address)} lookup {table}"
+    for planned in routes(common, rail, address, first=first):
+        if not any(_matches(route, planned, family) for route in pod.state.routes):
+            gateway = f" via {text(address.version, planned.gateway)}" if planned.gateway else ""
+            yield f"route {planned.to}{gateway} table {planned.table}"
 
 
-def _is(pod: PodView, number: int, wanted: Route, family: int) -> bool:
-    have = pod.state.routes[number]
-    same = (have.family, have.table, have.dst, have.prefix) == (family, wanted.table, wanted.to.base, wanted.to.prefix)
-    return same and (have.gateway or 0) == wanted.gateway
+def _matches(route: Route, planned: PlannedRoute, family: int) -> bool:
+    key = (family, planned.table, planned.to.base, planned.to.prefix)
+    return (route.family, route.table, route.dst, route.prefix) == key and (route.gateway or 0) == planned.gateway

@@ -1,4 +1,4 @@
-"""Data center bridging of a port: trust, PFC, DSCP to priority, traffic classes, and who decides on them (DCBX)."""
+"""Data center bridging of a port: trust, PFC, DSCP to priority, traffic classes, and DCBX."""
 
 from __future__ import annotations
 
@@ -26,24 +26,28 @@ READS = Wanted(files=(_TRUST,), commands=(_PAUSE,))
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge each port whose driver knows of bridging; of others there is nothing to say."""
+    """Check each port whose driver reports data center bridging."""
     qos = view.node.common.qos
     for port in view.iter_ports():
         dcb = view.dcb.get(port.netdev)
-        yield from _trust(view, host, port)
+        yield from check_trust(view, host, port)
         if dcb is not None:
-            yield from _mapping(view, host, port, dcb)
-            yield from _pause(view, host, port, qos)
-            yield from _pfc(view, port, dcb)
-            yield from _classes(view, port, dcb)
-            yield from _managed(view, port, dcb)
+            yield from check_mapping(view, host, port, dcb)
+            yield from check_global_pause(view, host, port, qos)
+            yield from check_pfc(view, port, dcb)
+            yield from check_classes(view, port, dcb)
+            yield from check_dcbx(view, port, dcb)
 
 
-def _trust(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """The driver's own file, else the list of selectors, else entries for DSCP: with one, mlx5 goes by DSCP."""
-    said, dcb = host.text(_TRUST.format(netdev=port.netdev)), view.dcb.get(port.netdev)
-    if said is not None:
-        ok, evidence = said == "dscp", f"qos/trust: {said}"
+def check_trust(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check that the port trusts DSCP.
+
+    The driver's own file comes first, then the kernel's list of selectors. Without both, entries for DSCP imply trust,
+    because mlx5 trusts DSCP as soon as there is one.
+    """
+    trust, dcb = host.text(_TRUST.format(netdev=port.netdev)), view.dcb.get(port.netdev)
+    if trust is not None:
+        ok, evidence = trust == "dscp", f"qos/trust: {trust}"
     elif dcb is None:
         return
     elif dcb.trust is not None:
@@ -53,54 +57,64 @@ def _trust(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     yield judge("qos-trust-not-dscp", view.node, port, ok=ok, evidence=evidence)
 
 
-def _mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
-    """A DSCP that no entry names has its upper three bits as priority, where DSCP is trusted at all."""
-    qos, found = view.node.common.qos, group_dscp_priorities(dcb.apps)
-    if not found and host.text(_TRUST.format(netdev=port.netdev)) is None:
-        return  # nothing is mapped because nothing is trusted
-    wanted = {qos.cnp_dscp: qos.cnp_dscp >> 3} | {qos.dscp: qos.priority}
-    have = {dscp: max(found.get(dscp) or {dscp >> 3}) for dscp in wanted}
-    wrong = [f"DSCP {dscp} has priority {have[dscp]}, planned {want}" for dscp, want in wanted.items()]
-    wrong = [text for text, (dscp, want) in zip(wrong, wanted.items(), strict=True) if have[dscp] != want]
+def check_mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+    """Check the priorities of the planned DSCPs.
+
+    A DSCP without an entry has its upper three bits as priority, where DSCP is trusted.
+    """
+    qos, entries = view.node.common.qos, group_dscp_priorities(dcb.apps)
+    if not entries and host.text(_TRUST.format(netdev=port.netdev)) is None:
+        return  # without trust there is no mapping
+    planned = {qos.cnp_dscp: qos.cnp_dscp >> 3} | {qos.dscp: qos.priority}
+    actual = {dscp: max(entries.get(dscp) or {dscp >> 3}) for dscp in planned}
+    wrong = [
+        f"DSCP {dscp} has priority {actual[dscp]}, planned {priority}"
+        for dscp, priority in planned.items()
+        if actual[dscp] != priority
+    ]
     yield judge("qos-dscp-map-wrong", view.node, port, ok=not wrong, evidence="; ".join(wrong))
 
 
-def _pause(view: NodeView, host: Snapshot, port: PortPlan, qos: QosPlan) -> Iterator[Finding]:
-    said = host.said(*(word.format(netdev=port.netdev) for word in _PAUSE))
-    if qos.pfc and said is not None:
-        on = _PAUSED.findall(said)
-        evidence = f"link-level pause is on: {', '.join(on)}" if on else ""
-        yield judge("qos-global-pause-on", view.node, port, ok=not on, evidence=evidence)
+def check_global_pause(view: NodeView, host: Snapshot, port: PortPlan, qos: QosPlan) -> Iterator[Finding]:
+    """Check that link-level pause is off where PFC is planned."""
+    output = host.said(*(argument.format(netdev=port.netdev) for argument in _PAUSE))
+    if qos.pfc and output is not None:
+        directions = _PAUSED.findall(output)
+        evidence = f"link-level pause is on: {', '.join(directions)}" if directions else ""
+        yield judge("qos-global-pause-on", view.node, port, ok=not directions, evidence=evidence)
 
 
-def _pfc(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+def check_pfc(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+    """Check that PFC is on for the planned priority and for no other."""
     qos = view.node.common.qos
     if dcb.pfc is None:
         return
-    have, want = dcb.pfc.priorities, {qos.priority} if qos.pfc else set[int]()
-    evidence = f"PFC on priorities {_shown(have)}, planned {_shown(want)}"
-    yield judge("qos-pfc-off", view.node, port, ok=not want - have, evidence=evidence)
-    yield judge("qos-pfc-extra-or-wrong-priority", view.node, port, ok=not have - want, evidence=evidence)
+    actual, planned = dcb.pfc.priorities, {qos.priority} if qos.pfc else set[int]()
+    evidence = f"PFC on priorities {_format_priorities(actual)}, planned {_format_priorities(planned)}"
+    yield judge("qos-pfc-off", view.node, port, ok=not planned - actual, evidence=evidence)
+    yield judge("qos-pfc-extra-or-wrong-priority", view.node, port, ok=not actual - planned, evidence=evidence)
 
 
-def _shown(priorities: frozenset[int] | set[int]) -> str:
+def _format_priorities(priorities: frozenset[int] | set[int]) -> str:
     return ", ".join(map(str, sorted(priorities))) or "none"
 
 
-def _classes(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+def check_classes(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+    """Check that the planned priority has a traffic class of its own."""
     if dcb.ets is None:
         return
-    own, classes = view.node.common.qos.priority, dcb.ets.classes
-    others = {other for other, held in enumerate(classes) if held == classes[own] and other != own}
-    evidence = f"traffic class {classes[own]} has priority {own}" + (f" and {_shown(others)}" if others else "")
+    planned, classes = view.node.common.qos.priority, dcb.ets.classes
+    others = {priority for priority, klass in enumerate(classes) if klass == classes[planned] and priority != planned}
+    evidence = f"traffic class {classes[planned]} has priority {planned}"
+    evidence += f" and {_format_priorities(others)}" if others else ""
     yield judge("qos-ets-shares-traffic-class", view.node, port, ok=not others, evidence=evidence)
 
 
-def _managed(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
-    """Firmware that negotiates, or a port that takes what its neighbour recommends."""
+def check_dcbx(view: NodeView, port: PortPlan, dcb: Dcb) -> Iterator[Finding]:
+    """Check that neither the firmware nor the neighbour (a willing port) overrides the settings."""
     if dcb.dcbx is None and dcb.ets is None:
         return
-    firmware = bool((dcb.dcbx or 0) & DCB_CAP_DCBX_LLD_MANAGED)
-    willing = dcb.ets is not None and dcb.ets.willing
-    told = ["the device negotiates by itself"] * firmware + ["the port is willing"] * willing
-    yield judge("qos-dcbx-firmware-managed", view.node, port, ok=not told, evidence=", ".join(told))
+    by_firmware = bool((dcb.dcbx or 0) & DCB_CAP_DCBX_LLD_MANAGED)
+    is_willing = dcb.ets is not None and dcb.ets.willing
+    reasons = ["the device negotiates by itself"] * by_firmware + ["the port is willing"] * is_willing
+    yield judge("qos-dcbx-firmware-managed", view.node, port, ok=not reasons, evidence=", ".join(reasons))

@@ -1,4 +1,4 @@
-"""What a port counted since its driver was loaded (ethtool -S; the names are mlx5's, en_stats.c of Linux)."""
+"""A port's QoS counters since its driver was loaded (ethtool -S; names of mlx5, en_stats.c of Linux)."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ _STATISTICS = ("ethtool", "-S", "{netdev}")
 _LINE = re.compile(r"^\s+(\w+): (\d+)$", re.MULTILINE)
 
 TOLERATED = 1e-6
-"""Share of the packets of the priority: a flap of the link loses some; one in a million already slows DCQCN's flows."""
+"""Tolerated share of dropped packets: a link flap drops a few, and one in a million already slows DCQCN's flows."""
 
 READS = Wanted(commands=(_STATISTICS,))
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge each port that counts by priority."""
+    """Check each port that has counters for each priority."""
     for port in view.iter_ports():
-        said = host.said(*(word.format(netdev=port.netdev) for word in _STATISTICS))
-        counted = {name: int(value) for name, value in _LINE.findall(said or "")}
-        yield from _storm(view, port, counted)
-        yield from _drops(view, port, counted)
+        output = host.said(*(argument.format(netdev=port.netdev) for argument in _STATISTICS))
+        counters = {name: int(value) for name, value in _LINE.findall(output or "")}
+        yield from check_pause_storms(view, port, counters)
+        yield from check_drops(view, port, counters)
 
 
-def _storm(view: NodeView, port: PortPlan, counted: dict[str, int]) -> Iterator[Finding]:
-    storms = counted.get("tx_pause_storm_error_events")
+def check_pause_storms(view: NodeView, port: PortPlan, counters: dict[str, int]) -> Iterator[Finding]:
+    """Check that the port has sent no storm of pause frames."""
+    storms = counters.get("tx_pause_storm_error_events")
     if storms is not None:
         evidence = f"tx_pause_storm_error_events {storms}"
         yield judge("qos-pause-storm", view.node, port, ok=storms == 0, evidence=evidence)
 
 
-def _drops(view: NodeView, port: PortPlan, counted: dict[str, int]) -> Iterator[Finding]:
-    """Only the planned priority: others may drop, that is what makes them different."""
+def check_drops(view: NodeView, port: PortPlan, counters: dict[str, int]) -> Iterator[Finding]:
+    """Check the drops of the planned priority; the other priorities are lossy."""
     qos = view.node.common.qos
-    received = counted.get(f"rx_prio{qos.priority}_packets")
-    names = [f"rx_prio{qos.priority}_{what}" for what in ("discards", "buf_discard")]
-    lost = {name: counted[name] for name in names if name in counted}
-    if not qos.pfc or received is None or not lost:
+    received = counters.get(f"rx_prio{qos.priority}_packets")
+    names = [f"rx_prio{qos.priority}_{suffix}" for suffix in ("discards", "buf_discard")]
+    drops = {name: counters[name] for name in names if name in counters}
+    if not qos.pfc or received is None or not drops:
         return
-    ok = max(lost.values()) <= received * TOLERATED
-    evidence = ", ".join(f"{name} {value}" for name, value in lost.items())
+    ok = max(drops.values()) <= received * TOLERATED
+    evidence = ", ".join(f"{name} {value}" for name, value in drops.items())
     yield judge("qos-lossless-drops", view.node, port, ok=ok, evidence=f"{evidence} of {received} packets")

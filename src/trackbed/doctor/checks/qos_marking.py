@@ -1,4 +1,4 @@
-"""How RDMA packets are marked and slowed: DCQCN, notices, the traffic class of queue pairs, rdma_cm, the next boot."""
+"""Marking and pacing of RDMA packets: DCQCN, CNPs, the traffic class of queue pairs, rdma_cm, and the next boot."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 _ECN = "/sys/class/net/{netdev}/ecn"
 _CC = "/sys/kernel/debug/mlx5/{pci}/cc_params"
 _CLASS = "/tc/1/traffic_class"
-_COUNTS = "/ports/1/hw_counters"
-_COUNTED = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled", "rp_cnp_ignored")
+_COUNTERS = "/ports/1/hw_counters"
+_COUNTER_NAMES = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled", "rp_cnp_ignored")
+_NOTIFICATION = ("qos-ecn-notification-off", "roce_np", "np_ecn_marked_roce_packets", "np_cnp_sent")
+_REACTION = ("qos-ecn-reaction-off", "roce_rp", "rp_cnp_ignored", "rp_cnp_handled")
+"""(fault, folder of the switches, counter of causes, counter of responses)."""
 _CM = "/sys/kernel/config/rdma_cm/{device}/ports/1"
 _UNITS = ("/etc/systemd/system/*.service", "/etc/udev/rules.d/*.rules")
-_SETS = re.compile(r"mlnx_qos|cma_roce_tos|\bdcb (?:app|pfc|ets)\b")
-"""What sets QoS at boot, by whomever it was written."""
+_QOS_COMMAND = re.compile(r"mlnx_qos|cma_roce_tos|\bdcb (?:app|pfc|ets)\b")
+"""A command that sets QoS, in any unit or rule."""
 
 READS = (
     Wanted(
@@ -36,7 +39,7 @@ READS = (
             *(f"{_ECN}/{side}/enable/*" for side in ("roce_np", "roce_rp")),
             *(f"{_ECN}/roce_np/{name}" for name in ("cnp_dscp", "cnp_802p_prio")),
             *(f"{_CC}/np_cnp_{name}" for name in ("dscp", "prio")),
-            *(f"{BELOW}/*{_COUNTS}/{name}" for name in _COUNTED),
+            *(f"{BELOW}/*{_COUNTERS}/{name}" for name in _COUNTER_NAMES),
             f"{BELOW}/*{_CLASS}",
             *(f"{_CM.format(device='*')}/default_roce_{name}" for name in ("tos", "mode")),
             *_UNITS,
@@ -49,92 +52,94 @@ READS = (
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge each port by the files that its driver has, then whether the next boot sets all this again."""
+    """Check each port by the files of its driver, then whether the next boot restores the settings."""
     for port in view.iter_ports():
-        yield from _ecn(view, host, port)
-        yield from _notices(view, host, port)
-        yield from _class(view, host, port)
-        yield from _connections(view, host, port)
-    yield from _boot(view, host)
+        yield from check_ecn(view, host, port)
+        yield from check_cnp_marking(view, host, port)
+        yield from check_traffic_class(view, host, port)
+        yield from check_rdma_cm(view, host, port)
+    yield from check_persistence(view, host)
 
 
-def _ecn(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """The switches of NVIDIA's driver; without them what was counted: marks that nobody answered."""
+def check_ecn(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check DCQCN by the switches of NVIDIA's driver; without them, by counters of marks without a response."""
     qos = view.node.common.qos
     if not qos.ecn:
         return
-    counts = {name: _count(host, port, name) for name in _COUNTED}
-    np = ("qos-ecn-notification-off", "roce_np", "np_ecn_marked_roce_packets", "np_cnp_sent")
-    rp = ("qos-ecn-reaction-off", "roce_rp", "rp_cnp_ignored", "rp_cnp_handled")
-    for fault, side, asked, answered in (np, rp):
-        on = host.number(f"{_ECN.format(netdev=port.netdev)}/{side}/enable/{qos.priority}")
-        many, done = counts[asked], counts[answered]
-        if on is not None:
-            evidence = f"ecn/{side}/enable/{qos.priority} is {on}"
-            yield judge(fault, view.node, port, ok=on == 1, evidence=evidence)
-        elif many is not None and done is not None:
-            yield judge(fault, view.node, port, ok=not many or done > 0, evidence=f"{asked} {many}, {answered} {done}")
+    counts = {name: _sum_counter(host, port, name) for name in _COUNTER_NAMES}
+    for fault_id, side, cause, response in (_NOTIFICATION, _REACTION):
+        switch = host.number(f"{_ECN.format(netdev=port.netdev)}/{side}/enable/{qos.priority}")
+        causes, responses = counts[cause], counts[response]
+        if switch is not None:
+            evidence = f"ecn/{side}/enable/{qos.priority} is {switch}"
+            yield judge(fault_id, view.node, port, ok=switch == 1, evidence=evidence)
+        elif causes is not None and responses is not None:
+            evidence = f"{cause} {causes}, {response} {responses}"
+            yield judge(fault_id, view.node, port, ok=not causes or responses > 0, evidence=evidence)
 
 
-def _count(host: Snapshot, port: PortPlan, name: str) -> int | None:
-    found = [host.number(f"{device.folder}{_COUNTS}/{name}") for device in list_rdma_devices(host, port.netdev)]
-    known = [number for number in found if number is not None]
+def _sum_counter(host: Snapshot, port: PortPlan, name: str) -> int | None:
+    """Return a counter summed over the port's RDMA devices; None where no device has it."""
+    counts = [host.number(f"{device.folder}{_COUNTERS}/{name}") for device in list_rdma_devices(host, port.netdev)]
+    known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
-def _notices(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+def check_cnp_marking(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check the DSCP and priority of congestion notification packets (CNPs)."""
     qos, base = view.node.common.qos, f"{_ECN.format(netdev=port.netdev)}/roce_np"
     cc = _CC.format(pci=port.pci or host.pci(port.netdev))
-    dscp = _either(host.number(f"{base}/cnp_dscp"), host.number(f"{cc}/np_cnp_dscp"))
-    priority = _either(host.number(f"{base}/cnp_802p_prio"), host.number(f"{cc}/np_cnp_prio"))
+    dscp = _coalesce(host.number(f"{base}/cnp_dscp"), host.number(f"{cc}/np_cnp_dscp"))
+    priority = _coalesce(host.number(f"{base}/cnp_802p_prio"), host.number(f"{cc}/np_cnp_prio"))
     if qos.ecn and dscp is not None:
         ok = dscp == qos.cnp_dscp and priority in {None, qos.cnp_dscp >> 3}
-        evidence = f"notices have DSCP {dscp}, priority {priority}; planned {qos.cnp_dscp}, {qos.cnp_dscp >> 3}"
+        evidence = f"CNPs have DSCP {dscp}, priority {priority}; planned {qos.cnp_dscp}, {qos.cnp_dscp >> 3}"
         yield judge("qos-cnp-dscp-wrong", view.node, port, ok=ok, evidence=evidence)
 
 
-def _either(first: int | None, second: int | None) -> int | None:
+def _coalesce(first: int | None, second: int | None) -> int | None:
     return second if first is None else first
 
 
-def _class(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    want = traffic_class(view.node)
-    for text in _classes(host, port):
-        told = re.search(r"\d+", text)
-        have = int(told[0]) if told else None
-        evidence = f"traffic_class of {port.netdev}: {'not forced' if have is None else have}, planned {want}"
-        yield judge("qos-traffic-class-not-forced", view.node, port, ok=have == want, evidence=evidence)
+def check_traffic_class(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check the traffic class that each device forces on its queue pairs."""
+    planned = traffic_class(view.node)
+    for text in _read_traffic_classes(host, port):
+        match = re.search(r"\d+", text)
+        actual = int(match[0]) if match else None
+        evidence = f"traffic_class of {port.netdev}: {'not forced' if actual is None else actual}, planned {planned}"
+        yield judge("qos-traffic-class-not-forced", view.node, port, ok=actual == planned, evidence=evidence)
 
 
-def _connections(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """A device is in configfs only where somebody asked for it (mkdir): what nobody asked for is not known."""
-    want = traffic_class(view.node)
+def check_rdma_cm(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check the ToS and RoCE mode of rdma_cm.
+
+    Its configfs has a device only after a mkdir of its name; devices without a folder are skipped.
+    """
+    planned = traffic_class(view.node)
     for device in list_rdma_devices(host, port.netdev):
         base = _CM.format(device=device.name)
         tos, mode = host.number(f"{base}/default_roce_tos"), host.text(f"{base}/default_roce_mode")
         if tos is not None:
-            evidence = f"rdma_cm gives {device.name} the class {tos}, planned {want}"
-            yield judge("qos-rdma-cm-tos-wrong", view.node, port, ok=tos == want, evidence=evidence)
+            evidence = f"rdma_cm gives {device.name} the class {tos}, planned {planned}"
+            yield judge("qos-rdma-cm-tos-wrong", view.node, port, ok=tos == planned, evidence=evidence)
         if mode is not None:
-            evidence = f"rdma_cm takes {mode} for {device.name}"
+            evidence = f"rdma_cm uses {mode} for {device.name}"
             yield judge("qos-rdma-cm-roce-v1", view.node, port, ok=mode == "RoCE v2", evidence=evidence)
 
 
-def _boot(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Only where something forgets: a port with bridging or with the files of NVIDIA's driver."""
-    if not any(port.netdev in view.dcb or _classes(host, port) for port in view.iter_ports()):
+def check_persistence(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that QoS is set at boot, where a port has settings that a reboot loses (DCB, NVIDIA's driver)."""
+    if not any(port.netdev in view.dcb or _read_traffic_classes(host, port) for port in view.iter_ports()):
         return
     ours = [SCRIPT] if host.exists(SCRIPT) and host.exists(WANTED) else []
-    others = [path for pattern in _UNITS for path in host.glob(pattern) if _SETS.search(host.text(path) or "")]
+    others = [path for pattern in _UNITS for path in host.glob(pattern) if _QOS_COMMAND.search(host.text(path) or "")]
     setters = [*ours, *others]
     evidence = f"set at boot by {', '.join(setters)}" if setters else "no unit and no udev rule here sets QoS"
     yield judge("qos-not-persistent", view.node, None, ok=bool(setters), evidence=evidence)
 
 
-def _classes(host: Snapshot, port: PortPlan) -> list[str]:
-    """What forces a traffic class, of each device of the port."""
-    return [
-        text
-        for device in list_rdma_devices(host, port.netdev)
-        if (text := host.text(device.folder + _CLASS)) is not None
-    ]
+def _read_traffic_classes(host: Snapshot, port: PortPlan) -> list[str]:
+    """Return the content of the file `traffic_class` of each device of the port."""
+    texts = [host.text(device.folder + _CLASS) for device in list_rdma_devices(host, port.netdev)]
+    return [text for text in texts if text is not None]

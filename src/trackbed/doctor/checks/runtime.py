@@ -1,7 +1,7 @@
 """Step runtime: containers get their network, devices and locked memory from containerd.
 
-Its configuration is read as its files have it (/etc/containerd/config.toml and what it imports from conf.d); a host on
-which no containerd runs is not judged.
+The checks read /etc/containerd/config.toml and the files that it imports from conf.d. A host without a running
+containerd is skipped.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
     from trackbed.host.snapshot.snapshot import Snapshot
 
-_CONFIG, _MORE = "/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml"
+_CONFIG, _DROP_INS = "/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml"
 _CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
-"""The plugin that kubelet talks to: of containerd 2, of 1.7."""
+"""The CRI plugin of containerd 2, and of 1.7."""
 _NRI = "io.containerd.nri.v1.nri"
 _NETWORKS = ("/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d")
 _NETWORK_FILES = (".conf", ".conflist", ".json")
 _SPECS = ("/etc/cdi", "/var/run/cdi")
 _SOCKETS, _PLUGINS, _TOOLKIT = "/var/run/nri", "/var/lib/kubelet/plugins", "/run/nvidia/validations"
 _DRIVER_FROM_CRI = (1, 34)
-"""From this version on kubelet asks the runtime for the cgroup driver."""
+"""The first version of kubelet that gets the cgroup driver from the runtime."""
 
 READS = (
     Wanted(
-        files=(_CONFIG, _MORE, *(f"{folder}/*" for folder in _SPECS)),
+        files=(_CONFIG, _DROP_INS, *(f"{folder}/*" for folder in _SPECS)),
         folders=(*_NETWORKS, *_SPECS, _SOCKETS, _PLUGINS, _TOOLKIT),
     )
     | PROCESSES
@@ -48,44 +48,47 @@ READS = (
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the containerd that runs here."""
+    """Check the running containerd."""
     host = view.host
-    found = find_processes(host, "containerd") if host is not None else []
-    if host is None or not found:
+    processes = find_processes(host, "containerd") if host is not None else []
+    if host is None or not processes:
         return
-    limits = [limit for one in found if (limit := one.limits.get("Max locked memory")) is not None]
+    limits = [limit for process in processes if (limit := process.limits.get("Max locked memory")) is not None]
     if limits:
-        less = [limit for limit in limits if limit != UNLIMITED]
-        evidence = f"containerd may lock {less[0]} bytes" if less else ""
-        yield judge("runtime-memlock-low", view.node, None, ok=not less, evidence=evidence)
-    config = _config(host)
-    yield from _network(view, host, config)
-    yield from _devices(view, host, config)
-    yield from _handlers(view, host, config)
+        low = [limit for limit in limits if limit != UNLIMITED]
+        evidence = f"containerd may lock {low[0]} bytes" if low else ""
+        yield judge("runtime-memlock-low", view.node, None, ok=not low, evidence=evidence)
+    config = _read_config(host)
+    yield from check_network(view, host, config)
+    yield from check_cdi(view, host, config)
+    yield from check_handlers(view, host, config)
 
 
-def _config(host: Snapshot) -> dict[str, Any]:
-    """The CRI plugin's part, and under `nri` that of NRI; empty where nothing is configured."""
-    cri: dict[str, Any] = {}
-    for path in (_CONFIG, *host.glob(_MORE)):
+def _read_config(host: Snapshot) -> dict[str, Any]:
+    """Return the CRI plugin's section, with that of NRI as `nri`; both empty by default."""
+    config: dict[str, Any] = {}
+    for path in (_CONFIG, *host.glob(_DROP_INS)):
         try:
             plugins = tomllib.loads(host.text(path) or "").get("plugins", {})
         except tomllib.TOMLDecodeError:
             continue
         for name in _CRI:
-            cri = _merged(cri, plugins.get(name, {}))
-        cri = _merged(cri, {"nri": plugins.get(_NRI, {})})
-    return cri
+            config = _merge(config, plugins.get(name, {}))
+        config = _merge(config, {"nri": plugins.get(_NRI, {})})
+    return config
 
 
-def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    both = {
-        key: _merged(old[key], new[key]) for key in old if isinstance(old[key], dict) and isinstance(new.get(key), dict)
+def _merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    merged = {
+        key: _merge(base[key], override[key])
+        for key in base
+        if isinstance(base[key], dict) and isinstance(override.get(key), dict)
     }
-    return {**old, **new, **both}
+    return {**base, **override, **merged}
 
 
-def _network(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+def check_network(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+    """Check that containerd has a CNI configuration, and NRI where a network driver (DRA) needs it."""
     folder = config.get("cni", {}).get("conf_dir", _NETWORKS[0])
     if folder in _NETWORKS:
         names = host.folders.get(folder, ())
@@ -93,65 +96,69 @@ def _network(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator
         evidence = f"{folder} has {', '.join(names[:5]) or 'no files'}"
         yield judge("runtime-cni-not-initialized", view.node, None, ok=ok, evidence=evidence)
     if "dra.net" in host.folders.get(_PLUGINS, ()):
-        off = bool(config["nri"].get("disable"))
-        ok = not off and "nri.sock" in host.folders.get(_SOCKETS, ())
-        evidence = "NRI is disabled in containerd's configuration" if off else f"nri.sock in {_SOCKETS}: {ok}"
+        is_off = bool(config["nri"].get("disable"))
+        ok = not is_off and "nri.sock" in host.folders.get(_SOCKETS, ())
+        evidence = "NRI is disabled in containerd's configuration" if is_off else f"nri.sock in {_SOCKETS}: {ok}"
         yield judge("runtime-nri-disabled", view.node, None, ok=ok, evidence=evidence)
 
 
-def _devices(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
-    """Where nobody has written a CDI specification, nobody needs CDI."""
+def check_cdi(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+    """Check that containerd reads the host's CDI specifications; a host without any needs no CDI."""
     specs = [path for folder in _SPECS for path in host.glob(f"{folder}/*") if path.endswith((".json", ".yaml"))]
     if not specs:
         return
-    folders = config.get("cdi_spec_dirs", list(_SPECS))
-    unread = [path for path in specs if path.rpartition("/")[0].replace("/var/run", "/run") not in _plain(folders)]
-    off = config.get("enable_cdi") is False
-    evidence = "enable_cdi is false" if off else f"not read: {', '.join(unread)}" if unread else ""
+    folders = _normalize_folders(config.get("cdi_spec_dirs", list(_SPECS)))
+    unread = [path for path in specs if path.rpartition("/")[0].replace("/var/run", "/run") not in folders]
+    is_off = config.get("enable_cdi") is False
+    evidence = "enable_cdi is false" if is_off else f"not read: {', '.join(unread)}" if unread else ""
     yield judge("runtime-cdi-disabled", view.node, None, ok=not evidence, evidence=evidence)
-    wrong = list(_unresolved(host, specs))
-    yield judge("runtime-cdi-spec-missing", view.node, None, ok=not wrong, evidence="; ".join(wrong[:3]))
+    problems = list(_iter_spec_problems(host, specs))
+    yield judge("runtime-cdi-spec-missing", view.node, None, ok=not problems, evidence="; ".join(problems[:3]))
 
 
-def _plain(folders: list[str]) -> set[str]:
+def _normalize_folders(folders: list[str]) -> set[str]:
     return {folder.rstrip("/").replace("/var/run", "/run") for folder in folders}
 
 
-def _unresolved(host: Snapshot, specs: list[str]) -> Iterator[str]:
-    """Devices that no name leads to: their file says none, or another file of the same folder has the name too."""
-    seen: dict[tuple[str, str], str] = {}
+def _iter_spec_problems(host: Snapshot, specs: list[str]) -> Iterator[str]:
+    """Yield the specifications without devices, and the device names that two files of one folder define."""
+    owners: dict[tuple[str, str], str] = {}
     for path in specs:
-        names = _names(path, host.text(path) or "")
+        names = _parse_device_names(path, host.text(path) or "")
         if not names:
             yield f"{path} names no device"
         for name in names:
-            other = seen.setdefault((path.rpartition("/")[0], name), path)
-            if other != path:
-                yield f"{name} is in {other} and in {path}"
+            owner = owners.setdefault((path.rpartition("/")[0], name), path)
+            if owner != path:
+                yield f"{name} is in {owner} and in {path}"
 
 
-def _names(path: str, text: str) -> list[str]:
-    """The devices of a specification, as KIND=NAME (Container Device Interface)."""
+def _parse_device_names(path: str, text: str) -> list[str]:
+    """Return the devices of a CDI specification as KIND=NAME; empty where it is malformed."""
     try:
         spec = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError):
         return []
     devices = spec.get("devices") if isinstance(spec, dict) else None
-    found = [one.get("name") for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
-    return [f"{spec['kind']}={name}" for name in found if name] if isinstance(spec, dict) and "kind" in spec else []
+    if not isinstance(devices, list) or "kind" not in spec:
+        return []
+    names = [device.get("name") for device in devices if isinstance(device, dict)]
+    return [f"{spec['kind']}={name}" for name in names if name]
 
 
-def _handlers(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+def check_handlers(view: NodeView, host: Snapshot, config: dict[str, Any]) -> Iterator[Finding]:
+    """Check for the NVIDIA runtime handler, and that containerd and kubelet use the same cgroup driver."""
     runtimes = config.get("containerd", {}).get("runtimes", {})
     if "toolkit-ready" in host.folders.get(_TOOLKIT, ()):
-        injected = bool(config.get("enable_cdi")) and any(host.glob(f"{folder}/nvidia*") for folder in _SPECS)
-        ok = "nvidia" in runtimes or injected
+        uses_cdi = bool(config.get("enable_cdi")) and any(host.glob(f"{folder}/nvidia*") for folder in _SPECS)
+        ok = "nvidia" in runtimes or uses_cdi
         evidence = f"handlers: {', '.join(sorted(runtimes)) or 'none'}"
         yield judge("runtime-nvidia-handler-missing", view.node, None, ok=ok, evidence=evidence)
-    told = read_kubelet(host)
-    wanted = told.config.get("cgroupDriver") if told and told.version < _DRIVER_FROM_CRI else None
+    kubelet = read_kubelet(host)
+    kubelet_driver = kubelet.config.get("cgroupDriver") if kubelet and kubelet.version < _DRIVER_FROM_CRI else None
     options = runtimes.get("runc", {}).get("options", {})
-    if wanted and "SystemdCgroup" in options:
-        have = "systemd" if options["SystemdCgroup"] else "cgroupfs"
-        evidence = f"containerd: {have}, kubelet: {wanted}"
-        yield judge("runtime-cgroup-driver-mismatch", view.node, None, ok=have == wanted, evidence=evidence)
+    if kubelet_driver and "SystemdCgroup" in options:
+        driver = "systemd" if options["SystemdCgroup"] else "cgroupfs"
+        evidence = f"containerd: {driver}, kubelet: {kubelet_driver}"
+        ok = driver == kubelet_driver
+        yield judge("runtime-cgroup-driver-mismatch", view.node, None, ok=ok, evidence=evidence)

@@ -1,4 +1,4 @@
-"""Step routing, the rail's own part: source rule and table, as plan.routes says."""
+"""Step routing, the rails' own part: source rules and tables as planned (`trackbed.fabric.plan.routes`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.view import format_route, format_rule
-from trackbed.fabric.model.ranges import BITS, Range
+from trackbed.fabric.model.ranges import BITS, V4, Range
 from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.kernel.netlink.addresses import FAMILY
 
@@ -24,99 +24,108 @@ RTN_UNICAST = 1
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge rule and table of every addressed port that is here and up."""
+    """Check the rule and the table of every addressed port on the host."""
     for port in view.iter_ports():
         link = view.find_link(port)
         if link is None:
             continue
-        for own in port.addressed:
-            yield from _rules(view, port, own)
-            yield from _table(view, port, own)
+        for address in port.addressed:
+            yield from check_rule(view, port, address)
+            yield from check_table(view, port, address)
 
 
-def _rules(view: NodeView, port: PortPlan, own: Addressed) -> Iterator[Finding]:
-    node, family = view.node, FAMILY[own.version]
+def check_rule(view: NodeView, port: PortPlan, address: Addressed) -> Iterator[Finding]:
+    """Check that the address's rule selects the rail's table and that no earlier rule takes its traffic."""
+    node, family = view.node, FAMILY[address.version]
     table, priority = node.common.rails[port.rail].table, node.common.rule_priority + port.rail
-    mine = [r for r in view.state.rules if r.family == family and _selects_only(r, own)]
-    shown = "; ".join(map(format_rule, mine)) or f"no rule from {own}"
-    yield judge("route-rule-missing", node, port, ok=bool(mine), evidence=shown)
-    if not mine:
+    rules = [rule for rule in view.state.rules if rule.family == family]
+    matches = [rule for rule in rules if _selects_only(rule, address)]
+    listing = "; ".join(map(format_rule, matches)) or f"no rule from {address}"
+    yield judge("route-rule-missing", node, port, ok=bool(matches), evidence=listing)
+    if not matches:
         return
-    right = any(rule.table == table for rule in mine)
-    yield judge("route-rule-wrong-table", node, port, ok=right, evidence=f"{shown}, planned table {table}")
-    earlier = [r for r in view.state.rules if r.family == family and 0 < r.priority < priority and _takes(view, r, own)]
-    yield judge("route-rule-shadowed", node, port, ok=not earlier, evidence="; ".join(map(format_rule, earlier)))
+    ok = any(rule.table == table for rule in matches)
+    yield judge("route-rule-wrong-table", node, port, ok=ok, evidence=f"{listing}, planned table {table}")
+    shadows = [rule for rule in rules if 0 < rule.priority < priority and _diverts(view, rule, address)]
+    yield judge("route-rule-shadowed", node, port, ok=not shadows, evidence="; ".join(map(format_rule, shadows)))
 
 
-def _selects_only(rule: PolicyRule, own: Addressed) -> bool:
-    return rule.src == own.address and rule.src_prefix == BITS[own.version] and not rule.invert
+def _selects_only(rule: PolicyRule, address: Addressed) -> bool:
+    return rule.src == address.address and rule.src_prefix == BITS[address.version] and not rule.invert
 
 
-def _takes(view: NodeView, rule: PolicyRule, own: Addressed) -> bool:
-    """Whether an earlier rule takes this address's rail traffic. Our own fence and rules of other rails do not."""
-    if rule.invert or rule.fwmark or rule.iif or rule.oif or _selects_only(rule, own):
+def _diverts(view: NodeView, rule: PolicyRule, address: Addressed) -> bool:
+    """Return whether a rule takes the address's rail traffic; the fence and rules of other rails do not."""
+    if rule.invert or rule.fwmark or rule.iif or rule.oif or _selects_only(rule, address):
         return False
-    covers = not rule.src_prefix or own.address in _range(own.version, rule.src or 0, rule.src_prefix)
-    aims = _range(own.version, rule.dst or 0, rule.dst_prefix) if rule.dst_prefix else None
-    return covers and (aims is None or any(aims.overlaps(cut) for cut in view.list_rail_ranges()))
+    covers = not rule.src_prefix or address.address in Range(address.version, rule.src or 0, rule.src_prefix)
+    target = Range(address.version, rule.dst or 0, rule.dst_prefix) if rule.dst_prefix else None
+    return covers and (target is None or any(target.overlaps(rail_range) for rail_range in view.list_rail_ranges()))
 
 
-def _range(version: int, base: int, prefix: int) -> Range:
-    return Range(version, base, prefix)
-
-
-def _table(view: NodeView, port: PortPlan, own: Addressed) -> Iterator[Finding]:
-    node, table = view.node, view.node.common.rails[port.rail].table
-    held = [r for r in view.state.routes if r.family == FAMILY[own.version] and r.table == table]
-    ours = [r for r in held if r.oif == _index(view, port) or r.type != RTN_UNICAST]
-    flapped = _flapped(view, port)
-    shown = "; ".join(format_route(view, r) for r in ours) or f"table {table} is empty"
-    fault = "route-table-flushed-by-link-down" if flapped else "route-table-empty"
-    over_port = [r for r in ours if r.type == RTN_UNICAST]
-    yield judge(fault, node, port, ok=bool(over_port), evidence=shown + (f"; {flapped}" if flapped else ""))
+def check_table(view: NodeView, port: PortPlan, address: Addressed) -> Iterator[Finding]:
+    """Check the routes of the rail's table."""
+    node, table, index = view.node, view.node.common.rails[port.rail].table, _get_index(view, port)
+    routes = [
+        route
+        for route in view.state.routes
+        if route.family == FAMILY[address.version]
+        and route.table == table
+        and (route.oif == index or route.type != RTN_UNICAST)
+    ]
+    flaps = _describe_flaps(view, port)
+    listing = "; ".join(format_route(view, route) for route in routes) or f"table {table} is empty"
+    fault_id = "route-table-flushed-by-link-down" if flaps else "route-table-empty"
+    over_port = [route for route in routes if route.type == RTN_UNICAST]
+    evidence = listing + (f"; {flaps}" if flaps else "")
+    yield judge(fault_id, node, port, ok=bool(over_port), evidence=evidence)
     if not over_port:
         return
-    if own.gateway:
-        yield from _beyond(view, port, own, ours, shown)
-    wrong = [r for r in over_port + _main(view, port, own) if r.prefsrc != own.address]
-    evidence = "; ".join(format_route(view, r) for r in wrong)
+    if address.gateway:
+        yield from _check_gateway_routes(view, port, address, routes)
+    wrong = [route for route in over_port + _list_main_routes(view, port, address) if route.prefsrc != address.address]
+    evidence = "; ".join(format_route(view, route) for route in wrong)
     yield judge("route-source-hint-wrong", node, port, ok=not wrong, evidence=evidence)
 
 
-def _beyond(view: NodeView, port: PortPlan, own: Addressed, ours: list[Route], shown: str) -> Iterator[Finding]:
-    strange = [r for r in ours if r.gateway and r.gateway not in own.subnet]
-    evidence = "; ".join(format_route(view, r) for r in strange)
-    yield judge("route-gateway-not-on-link", view.node, port, ok=not strange, evidence=evidence)
-    cut = view.node.common.rails[port.rail].v4 if own.version == 4 else view.node.common.rails[port.rail].v6  # noqa: PLR2004 - the IP version
-    if cut is None or cut == own.subnet:
+def _check_gateway_routes(view: NodeView, port: PortPlan, address: Addressed, routes: list[Route]) -> Iterator[Finding]:
+    """Check that gateways are on-link, and that a route leads to the rail's whole range."""
+    off_link = [route for route in routes if route.gateway and route.gateway not in address.subnet]
+    evidence = "; ".join(format_route(view, route) for route in off_link)
+    yield judge("route-gateway-not-on-link", view.node, port, ok=not off_link, evidence=evidence)
+    rail = view.node.common.rails[port.rail]
+    rail_range = rail.v4 if address.version == V4 else rail.v6
+    if rail_range is None or rail_range == address.subnet:
         return
-    leads = [
-        r for r in ours if r.type == RTN_UNICAST and r.gateway and (not r.prefix or cut.overlaps(_to(own.version, r)))
-    ]
-    yield judge("route-supernet-missing", view.node, port, ok=bool(leads), evidence=shown)
+    ok = any(
+        route.type == RTN_UNICAST
+        and route.gateway
+        and (not route.prefix or rail_range.overlaps(Range(address.version, route.dst, route.prefix)))
+        for route in routes
+    )
+    listing = "; ".join(format_route(view, route) for route in routes)
+    yield judge("route-supernet-missing", view.node, port, ok=ok, evidence=listing)
 
 
-def _to(version: int, route: Route) -> Range:
-    return Range(version, route.dst, route.prefix)
-
-
-def _main(view: NodeView, port: PortPlan, own: Addressed) -> list[Route]:
-    """Routes by the gateway that table main has over this port."""
-    mine, family = _index(view, port), FAMILY[own.version]
+def _list_main_routes(view: NodeView, port: PortPlan, address: Addressed) -> list[Route]:
+    """Return the routes of table main over this port that have a gateway."""
+    index, family = _get_index(view, port), FAMILY[address.version]
     return [
-        r for r in view.state.routes if r.family == family and r.table == MAIN_TABLE and r.oif == mine and r.gateway
+        route
+        for route in view.state.routes
+        if route.family == family and route.table == MAIN_TABLE and route.oif == index and route.gateway
     ]
 
 
-def _index(view: NodeView, port: PortPlan) -> int:
+def _get_index(view: NodeView, port: PortPlan) -> int:
     link = view.find_link(port)
     return link.index if link else 0
 
 
-def _flapped(view: NodeView, port: PortPlan) -> str:
-    """What the carrier counters say since the last apply; empty where nothing happened or nobody counted."""
-    link, before = view.find_link(port), (view.baseline or {}).get(port.netdev)
-    if link is None or before is None or port.netdev in view.moved_ports:
+def _describe_flaps(view: NodeView, port: PortPlan) -> str:
+    """Return how often the carrier changed since the last apply; empty where it did not or no count is known."""
+    link, baseline = view.find_link(port), (view.baseline or {}).get(port.netdev)
+    if link is None or baseline is None or port.netdev in view.moved_ports:
         return ""
-    changes = link.carrier_up_count + link.carrier_down_count - before[0]
+    changes = link.carrier_up_count + link.carrier_down_count - baseline[0]
     return f"carrier changed {changes} times since the last apply" if changes > 0 else ""

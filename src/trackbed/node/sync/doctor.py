@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trackbed.doctor.doctor import Diagnosis, diagnose
-from trackbed.doctor.gather import Timeouts
-from trackbed.doctor.host import collect_reads
-from trackbed.doctor.look import Subject, inspect_node
+from trackbed.doctor.diagnosis import Diagnosis, diagnose
+from trackbed.doctor.host_reads import collect_reads
+from trackbed.doctor.inspection import Subject, inspect_node
+from trackbed.doctor.probes import Timeouts
 from trackbed.fabric.plan.plan import KubernetesPlan, NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.snapshot import Snapshot

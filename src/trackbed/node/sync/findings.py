@@ -17,7 +17,7 @@ from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.times import now
 from trackbed.cluster.resources.conditions import Condition, find, put
 from trackbed.cluster.resources.railnode import API_VERSION, HEALTHY, KIND, PATH, Finding, RailNodeSpec, RailNodeStatus
-from trackbed.doctor.doctor import Diagnosis
+from trackbed.doctor.diagnosis import Diagnosis
 from trackbed.doctor.finding import Finding as Found
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan

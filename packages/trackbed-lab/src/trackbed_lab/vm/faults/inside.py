@@ -17,10 +17,10 @@ from subprocess import TimeoutExpired
 
 import msgspec
 
-from trackbed.doctor.doctor import diagnose
+from trackbed.doctor.diagnosis import diagnose
 from trackbed.doctor.finding import BROKEN
-from trackbed.doctor.gather import Timeouts
-from trackbed.doctor.look import Subject, inspect_node
+from trackbed.doctor.inspection import Subject, inspect_node
+from trackbed.doctor.probes import Timeouts
 from trackbed.fabric.model.load import load
 from trackbed.fabric.plan.compute import plan
 from trackbed.fabric.plan.plan import NodePlan, Plan

@@ -1,4 +1,4 @@
-"""What host checks look at beside the network: files, links, programs, and what netlink says of VFs and bridging."""
+"""Reads of a host besides its network state: files, links, program outputs, and netlink data of VFs and DCB."""
 
 from __future__ import annotations
 
@@ -23,37 +23,38 @@ _T = TypeVar("_T")
 
 
 def take_snapshot(machine: Machine, node: NodePlan) -> Snapshot | None:
-    """What the host checks want to see; None where the host is not this machine's own (a namespace, a container)."""
+    """Read everything that host checks need; None where the machine shares its host (a namespace, a container)."""
     if machine.shared or not machine.path("/proc/cmdline").exists():
         return None
     return take(machine, collect_reads(machine, node))
 
 
 def collect_reads(machine: Machine, node: NodePlan) -> Wanted:
-    """What the host checks want to see of a node's machine."""
-    return for_ports(READS, {port.netdev: port.pci or _pci(machine, port.netdev) for port in node.ports})
+    """Return what host checks read of a node's machine, with the names of its ports filled in."""
+    return for_ports(READS, {port.netdev: port.pci or _find_pci(machine, port.netdev) for port in node.ports})
 
 
 def read_vfs(machine: Machine, netdevs: Iterable[str]) -> dict[str, VfListing]:
-    """The VFs of each interface whose driver tells."""
-    return _asked(machine, netdevs, get_vfs)
+    """Return the VFs of each interface whose driver reports them."""
+    return _query_links(machine, netdevs, get_vfs)
 
 
 def read_dcb(machine: Machine, netdevs: Iterable[str]) -> dict[str, Dcb]:
-    """The data center bridging of each interface whose driver tells."""
-    return _asked(machine, netdevs, get_dcb)
+    """Return the data center bridging of each interface whose driver reports it."""
+    return _query_links(machine, netdevs, get_dcb)
 
 
-def _asked(machine: Machine, netdevs: Iterable[str], ask: Callable[[Socket, str], _T]) -> dict[str, _T]:
-    found = {}
+def _query_links(machine: Machine, netdevs: Iterable[str], query: Callable[[Socket, str], _T]) -> dict[str, _T]:
+    """Return the query's result for each interface; interfaces that the kernel refuses are left out."""
+    results = {}
     with machine.socket() as sock:
-        for name in netdevs:
+        for netdev in netdevs:
             with suppress(NetlinkError):
-                found[name] = ask(sock, name)
-    return found
+                results[netdev] = query(sock, netdev)
+    return results
 
 
-def _pci(machine: Machine, netdev: str) -> str | None:
+def _find_pci(machine: Machine, netdev: str) -> str | None:
     try:
         return machine.path(f"/sys/class/net/{netdev}/device").readlink().name
     except (OSError, ValueError):
