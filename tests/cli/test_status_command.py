@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from trackbed_lab.kubernetes import build, control_plane, crds
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
+from tools.pages.crds import iter_crds
 from trackbed.cli.main import cli
 from trackbed.cluster.api.client import Client, Object, connect
-from trackbed.cluster.resources.crds import crds as kinds
 from trackbed.cluster.resources.railnode import API_VERSION
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
@@ -203,7 +203,7 @@ def rail_node(client: Client, name: str, stage: str, why: str = "") -> None:
 
 
 def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: Path, client: Client) -> None:
-    crds.install(client, list(kinds()))
+    crds.install(client, list(iter_crds()))
     for number in range(2):
         rail_node(client, f"train-{number}", "Sound")
     fabric_status(client, "train", "Complete", nodes=2, sound=2, offered=0)
@@ -239,7 +239,7 @@ def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: P
 
 
 def test_a_fabric_that_cannot_be_planned_or_failed_does_not_hold(server: Path, client: Client) -> None:
-    crds.install(client, list(kinds()))
+    crds.install(client, list(iter_crds()))
     for state, holds in {"Rolling": True, "Paused": True, "Failed": False, "Halted": False}.items():
         fabric_status(client, "train", state, nodes=2)
         assert json.loads(run(server, "status", "-o", "json").stdout)["holds"] is holds, state

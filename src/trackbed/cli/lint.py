@@ -87,8 +87,7 @@ def command(
 
 
 def _tell(rule_id: str | None, form: str) -> None:
-    from trackbed.lint.catalogue import catalogue
-    from trackbed.lint.reference import explained
+    from trackbed.lint.catalogue import catalogue, explain_rule
 
     known = catalogue()
     if rule_id is not None and rule_id not in known:
@@ -97,7 +96,7 @@ def _tell(rule_id: str | None, form: str) -> None:
     if form == "json":
         emit_json(chosen)
     elif rule_id:
-        click.echo(explained(known[rule_id]))
+        click.echo(explain_rule(known[rule_id]))
     else:
         from trackbed.cli.tables import table
 

@@ -57,6 +57,16 @@ def catalogue() -> dict[str, Rule]:
     return {rule.id: rule for rule in rules}
 
 
+def explain_rule(rule: Rule) -> str:
+    """Render one rule for a terminal."""
+    mended = "\n--fix mends it." if rule.safe else ""
+    nodes = f" (with --nodes {rule.nodes})" if rule.nodes else ""
+    return (
+        f"{rule.id} ({rule.severity}): {rule.title}\n\n{rule.why}\n\nfix: {rule.fix}{mended}\n\n"
+        f"found in{nodes}:\n\n{rule.bad}\nsound:\n\n{rule.good}"
+    )
+
+
 def _read(family: str) -> list[Rule]:
     text = files("trackbed.lint").joinpath("rulebook", f"{family}.yaml").read_text(encoding="utf-8")
     raw: list[dict[str, Any]] = yaml.load(text, Loader=yaml.CSafeLoader)

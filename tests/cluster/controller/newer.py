@@ -1,6 +1,6 @@
 """`trackbed` as a version to come might be: it writes more than today's one knows, and plans in other words.
 
-Started as a program (tests/cluster/controller/test_upgrade.py); its CRDs are `definitions`.
+Started as a program by tests/cluster/controller/test_upgrade.py, which has its CRDs.
 """
 
 from __future__ import annotations
@@ -13,25 +13,12 @@ from trackbed.cli.main import main
 from trackbed.cluster.api.live import Live
 from trackbed.cluster.controller import slices
 from trackbed.cluster.controller.stage import Slice
-from trackbed.cluster.resources.crds import crds
-from trackbed.cluster.stacks.objects import Manifest
 from trackbed.fabric.plan.plan import NodePlan
 
 WORDS = "newer-"
 """What its digests of plans begin with."""
 _CONDITION = {"type": "Further", "status": "True", "reason": "Newer", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 _slice, _write = slices._slice, Live._write  # noqa: SLF001 - to play another version is to be another one within
-
-
-def definitions() -> list[Manifest]:
-    """The CRDs of today with the fields that come."""
-    found = copy.deepcopy(list(crds()))
-    for one in found:
-        root = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-        root["status"]["properties"]["further"] = {"type": "string"}
-        if one["spec"]["names"]["kind"] == "RailNode":
-            root["spec"]["properties"]["further"] = {"type": "string"}
-    return found
 
 
 def _worded(node: NodePlan) -> Slice:

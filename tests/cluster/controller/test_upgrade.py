@@ -28,6 +28,7 @@ from trackbed_lab.kubernetes.agents import Agents, Host
 from tests.cluster.controller import newer
 from tests.cluster.controller.test_run import NAMESPACE, Ground
 from tests.kinds import installed
+from tools.pages.crds import iter_crds
 from trackbed.cluster.api import live as kube
 from trackbed.cluster.api.client import connect
 from trackbed.cluster.api.errors import RefusedError
@@ -35,7 +36,6 @@ from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, Node, RailNode
 from trackbed.cluster.controller.run import LEASE
-from trackbed.cluster.resources.crds import crds
 from trackbed.cluster.resources.railnode import TAINT
 from trackbed.cluster.stacks.objects import Manifest
 from trackbed.fabric.plan.lock import render_lock
@@ -240,7 +240,7 @@ def test_a_roll_out_goes_on_where_another_version_left_it_there_and_back(kubecon
         await _replaced(here, run, NEWER, ("new-0", "new-1"))
         await run.says("the cluster's CRDs are older than this program: apply charts/trackbed/files/crds.yaml")
         with connect(str(kubeconfig)) as client:
-            await asyncio.to_thread(installed, client, newer.definitions())
+            await asyncio.to_thread(installed, client, _newer_definitions())
         await _wake(here)
         await here.stage(FAILING, "Sound")
         counts = hosts.counts()
@@ -280,6 +280,17 @@ def test_a_roll_out_goes_on_where_another_version_left_it_there_and_back(kubecon
                 await act(here, run)
 
     asyncio.run(played())
+
+
+def _newer_definitions() -> list[Manifest]:
+    """Return today's CRDs with the fields that the newer version writes."""
+    definitions = copy.deepcopy(list(iter_crds()))
+    for definition in definitions:
+        properties = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        properties["status"]["properties"]["further"] = {"type": "string"}
+        if definition["spec"]["names"]["kind"] == "RailNode":
+            properties["spec"]["properties"]["further"] = {"type": "string"}
+    return definitions
 
 
 async def _stopped_at_every_moment(here: Scene, hosts: Hosts) -> None:
@@ -403,7 +414,7 @@ SINCE_THEN: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def _older_definitions() -> list[Manifest]:
-    found = copy.deepcopy(list(crds()))
+    found = copy.deepcopy(list(iter_crds()))
     for one in found:
         root = one["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         for part, fields in SINCE_THEN[one["spec"]["names"]["kind"]].items():

@@ -11,12 +11,10 @@ The chart's DaemonSet is this one: scripts/docs writes it to charts/trackbed/fil
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
-from trackbed.fabric.yaml_text import render_documents
 
 NAMESPACE = "trackbed-system"
 NAME = "trackbed-agent"
@@ -162,7 +160,3 @@ def _mounted(one: Mount) -> dict[str, Any]:
         readOnly=one.read_only or None,
         mountPropagation=one.propagation,
     )
-
-
-if __name__ == "__main__":  # scripts/docs
-    sys.stdout.writelines(render_documents([daemon_set("")]))

@@ -1,22 +1,18 @@
 """The custom resource definitions of Trackbed: Fabric and RailNode, both cluster-scoped.
 
-One version, v1alpha1, served and stored. The conversion story: fields are only ever added within a version; a version
-that says something otherwise is served beside this one for two releases, with a webhook that converts both ways without
-loss, and stored objects are rewritten by the chart's upgrade before the old version goes.
+One version, v1alpha1, is served and stored. Within a version, fields are only added. An incompatible version is served
+beside this one for two releases. A webhook converts both ways without loss, and the chart's upgrade rewrites stored
+objects before the old version goes.
 """
 
-from __future__ import annotations
-
-import sys
 from collections.abc import Iterator
 from typing import Any
 
+from tools.pages.fabric_schema import derive_fabric_schema
+from tools.pages.struct_schema import derive_schema
 from trackbed.cluster.resources.fabric import FabricStatus
 from trackbed.cluster.resources.railnode import HEALTHY, OFFERED, PREPARED, ROLLED, RailNodeSpec, RailNodeStatus
-from trackbed.cluster.resources.schema import schema
 from trackbed.cluster.stacks.objects import Manifest, manifest
-from trackbed.fabric.model.schema import fabric_spec
-from trackbed.fabric.yaml_text import render_documents
 
 GROUP = "trackbed.dev"
 VERSION = "v1alpha1"
@@ -27,7 +23,7 @@ _Column = tuple[str, str, str]
 _AGE: _Column = ("Age", "date", ".metadata.creationTimestamp")
 
 
-def _condition(kind: str, field: str) -> str:
+def _format_condition_path(kind: str, field: str) -> str:
     return f'.status.conditions[?(@.type=="{kind}")].{field}'
 
 
@@ -39,19 +35,19 @@ _FABRIC_COLUMNS: tuple[_Column, ...] = (
     ("Failed", "integer", ".status.failed"),
     ("Absent", "integer", ".status.absent"),
     ("Offered", "integer", ".status.offered"),
-    ("State", "string", _condition("Progressing", "reason")),
-    ("Why", "string", _condition("Progressing", "message")),
+    ("State", "string", _format_condition_path("Progressing", "reason")),
+    ("Why", "string", _format_condition_path("Progressing", "message")),
     _AGE,
 )
 _RAILNODE_COLUMNS: tuple[_Column, ...] = (
     ("Fabric", "string", ".spec.fabric"),
     ("Slot", "integer", ".spec.slot"),
-    ("Stage", "string", _condition(ROLLED, "reason")),
-    ("Since", "date", _condition(ROLLED, "lastTransitionTime")),
-    ("Host", "string", _condition(PREPARED, "reason")),
-    ("Rails", "string", _condition(OFFERED, "reason")),
-    ("Healthy", "string", _condition(HEALTHY, "status")),
-    ("Why", "string", _condition(ROLLED, "message")),
+    ("Stage", "string", _format_condition_path(ROLLED, "reason")),
+    ("Since", "date", _format_condition_path(ROLLED, "lastTransitionTime")),
+    ("Host", "string", _format_condition_path(PREPARED, "reason")),
+    ("Rails", "string", _format_condition_path(OFFERED, "reason")),
+    ("Healthy", "string", _format_condition_path(HEALTHY, "status")),
+    ("Why", "string", _format_condition_path(ROLLED, "message")),
     _AGE,
 )
 _FABRIC_NAME = {
@@ -64,17 +60,21 @@ _SAME_FABRIC = {
 }
 
 
-def crds() -> Iterator[Manifest]:
-    """Both definitions."""
-    fabric = {"description": "The Fabric: what is wanted.", "spec": fabric_spec(), "status": schema(FabricStatus)}
-    yield _crd("Fabric", "fabrics", _FABRIC_COLUMNS, fabric, [_FABRIC_NAME])
-    spec = {**schema(RailNodeSpec), "x-kubernetes-validations": [_SAME_FABRIC]}
-    node = {"description": "One node of a Fabric.", "spec": spec, "status": schema(RailNodeStatus)}
-    yield _crd("RailNode", "railnodes", _RAILNODE_COLUMNS, node, [])
+def iter_crds() -> Iterator[Manifest]:
+    """Yield both definitions."""
+    fabric = {
+        "description": "The Fabric: what is wanted.",
+        "spec": derive_fabric_schema(),
+        "status": derive_schema(FabricStatus),
+    }
+    yield _render_crd("Fabric", "fabrics", _FABRIC_COLUMNS, fabric, [_FABRIC_NAME])
+    spec = {**derive_schema(RailNodeSpec), "x-kubernetes-validations": [_SAME_FABRIC]}
+    node = {"description": "One node of a Fabric.", "spec": spec, "status": derive_schema(RailNodeStatus)}
+    yield _render_crd("RailNode", "railnodes", _RAILNODE_COLUMNS, node, [])
 
 
-def _crd(
-    kind: str, plural: str, columns: tuple[_Column, ...], told: dict[str, Any], rules: list[dict[str, str]]
+def _render_crd(
+    kind: str, plural: str, columns: tuple[_Column, ...], properties: dict[str, Any], rules: list[dict[str, str]]
 ) -> Manifest:
     names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
     version = {
@@ -83,27 +83,23 @@ def _crd(
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [{"name": n, "type": t, "jsonPath": path} for n, t, path in columns],
-        "schema": {"openAPIV3Schema": _root(told, rules)},
+        "schema": {"openAPIV3Schema": _render_root(properties, rules)},
     }
     spec = {"group": GROUP, "scope": "Cluster", "names": names, "versions": [version]}
     return manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{plural}.{GROUP}", spec=spec)
 
 
-def _root(told: dict[str, Any], rules: list[dict[str, str]]) -> dict[str, Any]:
+def _render_root(properties: dict[str, Any], rules: list[dict[str, str]]) -> dict[str, Any]:
     return {
         "type": "object",
-        "description": told["description"],
+        "description": properties["description"],
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": told["spec"],
-            "status": told["status"],
+            "spec": properties["spec"],
+            "status": properties["status"],
         },
         **({"x-kubernetes-validations": rules} if rules else {}),
     }
-
-
-if __name__ == "__main__":  # scripts/docs
-    sys.stdout.writelines(render_documents(crds()))

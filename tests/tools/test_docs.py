@@ -1,0 +1,32 @@
+"""Every generated file has the text that its generator gives now."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.stacks.sites import SITES, alike, planned
+from tools.docs import GOLDEN, STACK_PAGES, iter_files
+from tools.pages.faults_page import render_faults_page
+from trackbed.cluster.stacks import MODULES, stack
+from trackbed.doctor.catalogue import load_catalogue
+
+FILES = dict(iter_files())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_generated_file_is_the_one_that_its_generator_gives(path: Path) -> None:
+    assert path.read_text() == FILES[path], "read the difference, then run scripts/docs"
+
+
+@pytest.mark.parametrize("folder", [GOLDEN, STACK_PAGES], ids=["golden", "pages"])
+def test_a_generated_folder_holds_nothing_else(folder: Path) -> None:
+    assert {path for path in FILES if path.parent == folder} == set(folder.iterdir())
+
+
+def test_every_stack_has_a_site_that_it_can_carry() -> None:
+    assert set(SITES) == set(MODULES)
+    assert [name for name in MODULES if list(stack(name).refusals(planned(name, alike(2, 2), 2)))] == []
+
+
+def test_every_fault_has_a_row() -> None:
+    assert [fault for fault in load_catalogue() if f"| `{fault}` |" not in render_faults_page()] == []

@@ -1,0 +1,43 @@
+"""Write every generated file: reference pages, golden files of the stacks, and files of the chart.
+
+Run `python -m tools.docs` in the root of the repository; `scripts/docs` does.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.pages import chart_page, fabric_page, faults_page, lint_page, stack_pages
+from tools.pages.crds import iter_crds
+from trackbed.cluster.stacks import MODULES
+from trackbed.cluster.stacks.native.daemon import daemon_set
+from trackbed.fabric.yaml_text import render_documents
+
+_ROOT = Path(__file__).parents[1]
+STACK_PAGES = _ROOT / "docs" / "reference" / "stacks"
+GOLDEN = _ROOT / "tests" / "cluster" / "stacks" / "golden"
+
+
+def iter_files() -> Iterator[tuple[Path, str]]:
+    """Yield the path and the text of every generated file."""
+    reference, chart = _ROOT / "docs" / "reference", _ROOT / "charts" / "trackbed" / "files"
+    yield reference / "fabric.md", fabric_page.render_fabric_page()
+    yield reference / "lint.md", lint_page.render_lint_page()
+    yield reference / "faults.md", faults_page.render_faults_page()
+    yield reference / "chart.md", chart_page.render_chart_page()
+    yield chart / "crds.yaml", "".join(render_documents(iter_crds()))
+    yield chart / "agent.yaml", "".join(render_documents([daemon_set("")]))
+    for name in MODULES:
+        yield GOLDEN / stack_pages.format_golden_name(name), stack_pages.render_golden(name)
+    for page, text in stack_pages.iter_stack_pages():
+        yield STACK_PAGES / page, text
+
+
+def main() -> None:
+    """Write every generated file."""
+    for path, text in iter_files():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

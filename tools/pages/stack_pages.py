@@ -1,0 +1,85 @@
+"""The golden files of the stacks, their objects for 2 nodes with 2 rails, and the reference pages that show them.
+
+Read the difference before you commit it: the golden files are reviewed by hand.
+"""
+
+import json
+from collections.abc import Iterator
+
+from tests.cluster.stacks.sites import SITES, alike, planned
+from trackbed.cluster.stacks import MODULES, stack
+from trackbed.cluster.stacks.install.readme import readme
+from trackbed.cluster.stacks.rights import rights
+from trackbed.cluster.stacks.stack import objects
+from trackbed.fabric.yaml_text import render_documents
+
+
+def render_golden(name: str) -> str:
+    """Return what `trackbed render stack` prints for a stack's small Fabric."""
+    renderer, plan = stack(name), planned(name, alike(2, 2), 2)
+    files = [f"# --- {file}\n{text}" for file, text in renderer.files(plan).items()]
+    instructions = () if renderer.has_objects or files else readme(renderer, plan, ())
+    return "".join([*instructions, *render_documents(objects(renderer, plan)), *files])
+
+
+def format_golden_name(name: str) -> str:
+    """Return the name of a stack's golden file; without objects it is no YAML."""
+    return f"{name}.{_get_format(name, 'yaml', 'txt')}"
+
+
+def iter_stack_pages() -> Iterator[tuple[str, str]]:
+    """Yield the file name and the text of every page."""
+    for name in MODULES:
+        yield f"{name}.md", _render_page(name)
+    yield "README.md", _render_index()
+    yield "rights.md", _render_rights_page()
+
+
+def _render_index() -> str:
+    rows = [f"| [`{name}`]({name}.md) | {stack(name).title} |" for name in MODULES]
+    head = "# Stacks\n\nWritten by `scripts/docs`; do not edit. `trackbed stacks -f FILE` says which fit a Fabric.\n"
+    foot = "\n[What an account must be allowed](rights.md) to apply them."
+    return "\n".join([head, "| stack | what attaches what |", "|---|---|", *rows, foot]) + "\n"
+
+
+def _render_rights_page() -> str:
+    """Render what `trackbed controller --stacks` needs, for a small Fabric of each stack."""
+    head = (
+        "# Rights to apply a stack\n\nWritten by `scripts/docs`; do not edit.\n\n"
+        "`trackbed controller --stacks STACK` applies what a Fabric names in `kubernetes.stack`, and has no right "
+        "to do it until you give it:\n\n    trackbed render rights STACK -f fabric.yaml | kubectl apply -f -\n\n"
+        "These are the rules for two nodes with two rails; another `kubernetes.ipam` has other kinds.\n"
+    )
+    names = [name for name in MODULES if stack(name).has_objects and name != "native"]
+    return "\n".join([head, *(f"## {name}\n\n{_render_rules(name)}" for name in names)])
+
+
+def _render_rules(name: str) -> str:
+    rules = rights(stack(name), planned(name, alike(2, 2), 2))
+    cells = [
+        (rule["apiGroups"][0] or "core", *(", ".join(rule[key]) for key in ("resources", "verbs"))) for rule in rules
+    ]
+    rows = [f"| {' | '.join(row)} |" for row in cells]
+    return "\n".join(["| API group | kinds | verbs |", "|---|---|---|", *rows]) + "\n"
+
+
+def _render_page(name: str) -> str:
+    renderer = stack(name)
+    site = {key: value for key, value in SITES[name].items() if key != "addressing"}
+    fabric = f"scheme `{SITES[name]['addressing']['scheme']}`" + (f", `{json.dumps(site)}`" if site else "")
+    parts = [
+        f"# {name}\n\nWritten by `scripts/docs`; do not edit.\n\n{renderer.title}.\n",
+        _render_list("Needs", renderer.needs),
+        _render_list("Cannot", renderer.cannot),
+        f"## Two nodes, two rails\n\nWhat `trackbed render stack {name}` prints ({fabric}):\n",
+        f"```{_get_format(name, 'yaml', 'text')}\n{render_golden(name)}```\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _get_format(name: str, objects_format: str, text_format: str) -> str:
+    return objects_format if stack(name).has_objects else text_format
+
+
+def _render_list(title: str, lines: tuple[str, ...]) -> str:
+    return f"## {title}\n\n" + "".join(f"- {line}\n" for line in lines) if lines else ""
