@@ -20,8 +20,8 @@ from trackbed_lab.kubernetes.programs import SHIM
 
 from bench import kernel, runtime
 from bench.node import RAILS, Calls, Node, Pod
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.node.rails.client import status
@@ -109,8 +109,8 @@ def start_agent(node: Node, wanted: Wanted) -> Agent:
 
 def _plan(node: Node, wanted: Wanted) -> NodePlan:
     """A node with 8 rails; to move, with 8 for each slot: each pod takes the ports of its own slot."""
-    loaded = load(_FABRIC.replace("PREFIX", str(wanted.prefix)).encode(), "bench")
-    planned = plan(loaded.fabric, {}).nodes[0]
+    loaded = load_fabric(_FABRIC.replace("PREFIX", str(wanted.prefix)).encode(), "bench")
+    planned = compute_plan(loaded.fabric, {}).nodes[0]
     if wanted.mode == "macvlan":
         return planned
     names = [name for ports in node.ports for name in ports]

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.host.discover import machines
 from tests.host.discover.test_rails import dgx_h100
 from trackbed.cli.main import cli
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 from trackbed.host.discover.read import inventory
 from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -71,7 +71,7 @@ def test_init_writes_a_fabric_that_loads_and_never_overwrites(tmp_path: Path) ->
     place = tmp_path / "fabric.yaml"
     words = ("init", source, "--name", "small", "--ipv4", "10.64.0.0/13", "-o", str(place))
     assert trackbed(*words).exit_code == 0
-    loaded = load(place.read_bytes(), "fabric.yaml").fabric
+    loaded = load_fabric(place.read_bytes(), "fabric.yaml").fabric
     assert loaded.metadata.name == "small"
     assert "ipv4: 10.64.0.0/13" in place.read_text()
     before = place.read_bytes()

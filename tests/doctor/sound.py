@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed.doctor.view import EchoResult, NodeView, ProbeResults, SwitchView
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.ranges import BITS, text
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.routes import Rule as PlannedRule
 from trackbed.host.machine import Machine
 from trackbed.host.setting import RouteOn
@@ -41,7 +41,7 @@ spec:
 
 def small_plan() -> Plan:
     """Two nodes in two units, two rails, IPv4 and IPv6."""
-    return plan(load(FABRIC, "small.yaml").fabric, {})
+    return compute_plan(load_fabric(FABRIC, "small.yaml").fabric, {})
 
 
 def sound(node: NodePlan) -> NodeView:

@@ -1,7 +1,7 @@
 """Small Fabrics that labs are made from: two rails, two nodes of which each is a scalable unit of its own."""
 
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 
 P2P = "{scheme: point-to-point, ipv4: 10.0.0.0/15, ipv6: 'fd00:10::/48'}"
@@ -28,4 +28,4 @@ spec:
 
 def planned(addressing: str, more: str = "", hosts: str = '"node-[0-1]"', per_unit: int = 1) -> Plan:
     """The plan of that document."""
-    return plan(load(fabric(addressing, more, hosts, per_unit), "fabric.yaml").fabric, {})
+    return compute_plan(load_fabric(fabric(addressing, more, hosts, per_unit), "fabric.yaml").fabric, {})

@@ -16,8 +16,8 @@ from trackbed_lab.vm import accelerator, doctor, lab, parts
 from trackbed_lab.vm.channel import Done, execute
 from trackbed_lab.vm.machine import Shape, own
 
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.host.render import render
 from trackbed.host.setting import File
@@ -72,7 +72,7 @@ def small(folder: Path) -> Iterator[lab.Lab]:
 
 def planned(text: str) -> Plan:
     """The plan of a Fabric."""
-    return plan(load(text.encode(), "fabric.yaml").fabric, {})
+    return compute_plan(load_fabric(text.encode(), "fabric.yaml").fabric, {})
 
 
 def place(here: lab.Lab, text: str, name: str) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from trackbed_lab.kubernetes import job
 
 from tests.node.rails.node import FABRIC
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 
-PLAN = plan(load(FABRIC.replace("  rails: 8\n", "  rails: 8\n  vfs: {count: 2}\n").encode(), "fabric.yaml").fabric, {})
+PLAN = compute_plan(
+    load_fabric(FABRIC.replace("  rails: 8\n", "  rails: 8\n  vfs: {count: 2}\n").encode(), "fabric.yaml").fabric, {}
+)
 TOLD = """\
 file uverbs3
 file uverbs10

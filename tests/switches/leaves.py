@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.fabric.plan.fabrics import fabric
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.switches.dialect import DIALECTS, Dialect
 from trackbed.switches.leaf import Leaf, leaves, refusals
@@ -28,7 +28,7 @@ def planned(case: str = "point-to-point", **spec: object) -> Plan:
     """The plan of a case: 2 nodes with 2 rails, unless `spec` says otherwise."""
     pods = {"pods": {"mode": "move"}} if case == "none" else {}
     usual = {"nodes": [{"hosts": "gpu-[0-1]"}], "rails": 2, "addressing": ADDRESSING[case]} | pods
-    return plan(fabric(**(usual | spec)), {})
+    return compute_plan(fabric(**(usual | spec)), {})
 
 
 def wiring(dialect: Dialect, **fields: Any) -> Wiring:

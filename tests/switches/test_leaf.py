@@ -12,7 +12,7 @@ from tests.fabric.plan.fabrics import fabric, fabrics
 from tests.switches.leaves import ADDRESSING, made, planned, wiring
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.ranges import parse_range, text
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.switches.dialect import DIALECTS
 from trackbed.switches.leaf import MTU_BYTES, ROUTED, Leaf, leaves, notes, refusals
 from trackbed.switches.wiring import Wiring
@@ -52,7 +52,7 @@ def test_a_host_that_leaves_moves_nobody() -> None:
 
 def plan_of_hosts(hosts: str, lock: dict[str, int]) -> list[Leaf]:
     spec = {"nodes": [{"hosts": hosts}], "rails": 2, "addressing": ADDRESSING["point-to-point"]}
-    return list(leaves(plan(fabric(**spec), lock), wiring(NVUE)))
+    return list(leaves(compute_plan(fabric(**spec), lock), wiring(NVUE)))
 
 
 def ports_of(found: list[Leaf]) -> set[tuple[str, int, str]]:
@@ -85,7 +85,7 @@ def test_no_leaf_has_a_gateway_that_is_not_its_own(case: str, fields: dict[str, 
 @settings(max_examples=60, deadline=None)
 @given(fabrics())
 def test_every_gateway_of_the_plan_is_on_one_leaf_and_the_right_one(any_fabric: Fabric) -> None:
-    one = plan(any_fabric, {})
+    one = compute_plan(any_fabric, {})
     has: Counter[tuple[str, str]] = Counter()
     for leaf in leaves(one, Wiring(NVUE.ports(128))):
         has.update((leaf.name, address) for port in leaf.ports for address in port.addresses)
@@ -107,7 +107,7 @@ def test_every_gateway_of_the_plan_is_on_one_leaf_and_the_right_one(any_fabric: 
 @settings(max_examples=30, deadline=None)
 @given(fabrics())
 def test_every_host_has_a_port_of_its_own_on_each_rail(any_fabric: Fabric) -> None:
-    one = plan(any_fabric, {})
+    one = compute_plan(any_fabric, {})
     found = list(leaves(one, Wiring(NVUE.ports(128))))
     assert sorted((port.node, port.rail) for leaf in found for port in leaf.ports) == sorted(
         (node.name, port.rail) for node in one.nodes for port in node.ports

@@ -18,7 +18,7 @@ from trackbed.cluster.api.errors import RefusedError
 from trackbed.cluster.resources.conditions import Condition
 from trackbed.cluster.resources.railnode import API_VERSION, RailNodeSpec, RailNodeStatus
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.model.load import fabric_of_resource, load
+from trackbed.fabric.model.load import build_fabric_from_resource, load_fabric
 from trackbed.fabric.model.problems import SpecError
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def refusal(client: Client, one: Object) -> str:
 def test_an_example_is_a_custom_resource_as_it_stands(client: Client, path: Path) -> None:
     answer = client.create(example(path.stem), dry_run=True)
     assert answer.warnings == ()
-    assert fabric_of_resource(answer.body) == load(path.read_bytes(), path.name).fabric
+    assert build_fabric_from_resource(answer.body) == load_fabric(path.read_bytes(), path.name).fabric
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_fields_of_several_types_are_taken_as_the_file_takes_them(client: Client
     kept = client.create(sent, dry_run=True).body
     assert kept["spec"] == sent["spec"]
     text = yaml.safe_dump(sent, sort_keys=False).encode()
-    assert outcome(lambda: fabric_of_resource(kept)) == outcome(lambda: load(text, "x").fabric)
+    assert outcome(lambda: build_fabric_from_resource(kept)) == outcome(lambda: load_fabric(text, "x").fabric)
 
 
 @pytest.mark.parametrize(

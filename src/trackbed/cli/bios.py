@@ -12,7 +12,7 @@ import click
 from trackbed.cli.options import emit_json, fabric_option, meant, output_option, read_fabric, refuse
 
 if TYPE_CHECKING:
-    from trackbed.fabric.model.bios import Bios
+    from trackbed.fabric.model.bios import BiosSpec
     from trackbed.host.bios.compare import Item, Seen
     from trackbed.host.bios.credentials import Credentials
     from trackbed.host.bios.redfish import Bmc
@@ -107,10 +107,10 @@ def _chosen(names: list[str], wanted: str | None) -> list[str]:
         return names
     from pydantic_core import PydanticCustomError
 
-    from trackbed.fabric.model.nodes import expand
+    from trackbed.fabric.model.nodes import expand_hosts
 
     try:
-        asked = [str(name) for name in expand(wanted)]
+        asked = [str(name) for name in expand_hosts(wanted)]
     except PydanticCustomError as error:
         refuse(error.message())
     for name in asked:
@@ -119,7 +119,7 @@ def _chosen(names: list[str], wanted: str | None) -> list[str]:
     return asked
 
 
-def _one(action: str, node: str, reach: tuple[Bmc, Credentials], wanted: Bios, place: Path) -> dict[str, object]:
+def _one(action: str, node: str, reach: tuple[Bmc, Credentials], wanted: BiosSpec, place: Path) -> dict[str, object]:
     """What happened to one node: its items, or an error, with a status as the command's."""
     from trackbed.host.bios.redfish import BmcError, read
 
@@ -146,7 +146,7 @@ def _open(item: Item) -> bool:
     return item.state == "differs"
 
 
-def _items(bmc: Bmc, wanted: Bios, seen: Seen) -> tuple[Item, ...]:
+def _items(bmc: Bmc, wanted: BiosSpec, seen: Seen) -> tuple[Item, ...]:
     from trackbed.host.bios.compare import compare, vendor_of
     from trackbed.host.bios.profile import profile
 
@@ -154,7 +154,7 @@ def _items(bmc: Bmc, wanted: Bios, seen: Seen) -> tuple[Item, ...]:
     if vendor is None:
         known = f"{bmc.address}: no profile for manufacturer {seen.manufacturer!r}"
         raise _UnknownError(f"{known}; name the one whose attributes it has with spec.bios.vendor")
-    return compare(profile(vendor), wanted.wanted(), seen)
+    return compare(profile(vendor), wanted.list_attributes(), seen)
 
 
 def _stage(node: str, reach: tuple[Bmc, Credentials], items: tuple[Item, ...], place: Path) -> tuple[int, str]:

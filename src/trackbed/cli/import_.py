@@ -11,7 +11,7 @@ import click
 from trackbed.cli.options import LOCK_NAME, refuse, stop
 
 if TYPE_CHECKING:
-    from trackbed.fabric.importers.imported import Imported
+    from trackbed.fabric.importers.imported import ImportResult
     from trackbed.fabric.model.problems import Problem
 
 FABRIC_NAME = "fabric.yaml"
@@ -50,14 +50,14 @@ def netplan(directory: Path, target: Path | None, force: bool) -> None:
         _refuse_existing(target)
     imported, unread = _import(directory)
     texts = {FABRIC_NAME: imported.render_fabric(), LOCK_NAME: imported.render_lock()}
-    for finding in (*unread, *imported.findings):
+    for finding in (*unread, *imported.problems):
         click.echo(finding, err=True)
     if target is None:
         click.echo("---\n".join(texts.values()), nl=False)
     else:
         _write(target, texts, force=force)
     click.echo(imported.summary, err=True)
-    raise SystemExit(0 if imported.clean and not unread else 1)
+    raise SystemExit(0 if imported.is_clean and not unread else 1)
 
 
 def import_folder(directory: Path) -> tuple[bytes, str]:
@@ -66,7 +66,7 @@ def import_folder(directory: Path) -> tuple[bytes, str]:
     return f"{imported.render_fabric()}---\n{imported.render_lock()}".encode(), imported.summary
 
 
-def _import(directory: Path) -> tuple[Imported, list[Problem]]:
+def _import(directory: Path) -> tuple[ImportResult, list[Problem]]:
     from trackbed.cli.netplan_files import TooManyFilesError, collect
     from trackbed.fabric.importers.netplan import import_netplan
     from trackbed.fabric.model.problems import SpecError

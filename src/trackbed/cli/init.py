@@ -33,9 +33,9 @@ def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None
     """
     from trackbed.cli.inventories import read_sources
     from trackbed.cli.options import stop
-    from trackbed.fabric.model.load import load
+    from trackbed.fabric.model.load import load_fabric
     from trackbed.fabric.model.problems import SpecError
-    from trackbed.fabric.plan.compute import plan
+    from trackbed.fabric.plan.compute import compute_plan
     from trackbed.host.discover.fabric import Choice, fabric_text
 
     found: list[Inventory] = [one for source in sources or (Path("/"),) for one in read_sources(source)]
@@ -44,7 +44,7 @@ def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None
     except ValueError as error:
         refuse(str(error))
     try:
-        plan(load(text.encode(), str(output or "<init>")).fabric, {})
+        compute_plan(load_fabric(text.encode(), str(output or "<init>")).fabric, {})
     except SpecError as error:
         stop(error.problems)
     _write(text, output)

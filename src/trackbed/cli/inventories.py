@@ -40,11 +40,11 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
     """(what hosts told over SSH, whether any did not); ends with status 2 on a range that cannot be read."""
     from pydantic_core import PydanticCustomError
 
-    from trackbed.fabric.model.nodes import HOST_NAME, expand
+    from trackbed.fabric.model.nodes import HOST_NAME, expand_hosts
     from trackbed.host.discover.remote import ask
 
     try:
-        hosts = list(expand(nodes))
+        hosts = list(expand_hosts(nodes))
     except PydanticCustomError as error:
         refuse(str(error))
     strange = next((host for host in hosts if not HOST_NAME.fullmatch(host)), None)

@@ -23,13 +23,13 @@ def command(fabric_file: str, check: bool) -> None:
       trackbed lock -f fabric.yaml
       trackbed lock -f fabric.yaml --check
     """
-    from trackbed.fabric.plan.lock import render_lock, updated
+    from trackbed.fabric.plan.lock import merge_slots, render_lock
 
     if fabric_file == "-":
         refuse("a lock lies beside its Fabric; name the file with -f FILE")
     loaded, planned = read_fabric(fabric_file)
     old = loaded.lock.nodes if loaded.lock else {}
-    new = updated(old, {node.name: node.slot for node in planned.nodes})
+    new = merge_slots(old, {node.name: node.slot for node in planned.nodes})
     added = len(new) - len(old)
     path = Path(fabric_file).with_name(LOCK_NAME)
     if not added:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trackbed.cluster.daemon.listening import Address
-    from trackbed.fabric.model.load import Loaded
+    from trackbed.fabric.model.load import LoadedFabric
     from trackbed.fabric.model.problems import Problem
     from trackbed.fabric.plan.plan import NodePlan, Plan
 
@@ -117,43 +117,43 @@ def read_plan(fabric_file: str) -> Plan:
         stop(msgspec.structs.replace(problem, place=place) for problem in error.problems)
 
 
-def read_fabric(fabric_file: str) -> tuple[Loaded, Plan]:
+def read_fabric(fabric_file: str) -> tuple[LoadedFabric, Plan]:
     """Read and plan a Fabric with its lock; problems are printed and end the command with status 2."""
     from trackbed.fabric.model.source import MAX_BYTES
 
     return _planned(fabric_file, _read(fabric_file, MAX_BYTES))
 
 
-def _planned(fabric_file: str, given: _Given) -> tuple[Loaded, Plan]:
-    from trackbed.fabric.model.load import load
+def _planned(fabric_file: str, given: _Given) -> tuple[LoadedFabric, Plan]:
+    from trackbed.fabric.model.load import load_fabric
     from trackbed.fabric.model.problems import SpecError
-    from trackbed.fabric.plan.compute import plan
+    from trackbed.fabric.plan.compute import compute_plan
 
     raw, lock, lock_file = given
     try:
-        loaded = load(raw, "<stdin>" if fabric_file == "-" else fabric_file, lock, lock_file)
+        loaded = load_fabric(raw, "<stdin>" if fabric_file == "-" else fabric_file, lock, lock_file)
     except SpecError as error:
         stop(error.problems)
     try:
-        planned = plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
+        planned = compute_plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
     except SpecError as error:
-        stop(loaded.located(error.problems))
-    for problem in loaded.located(planned.warnings):
+        stop(loaded.locate(error.problems))
+    for problem in loaded.locate(planned.warnings):
         click.echo(problem, err=True)
     return loaded, planned
 
 
 def read_with_lock(fabric_file: str) -> bytes:
     """A Fabric and its lock as one text of two documents, checked; problems end the command with status 2."""
-    from trackbed.fabric.model.load import load
+    from trackbed.fabric.model.load import load_fabric
     from trackbed.fabric.model.problems import SpecError
     from trackbed.fabric.model.source import MAX_BYTES
-    from trackbed.fabric.plan.compute import plan
+    from trackbed.fabric.plan.compute import compute_plan
 
     raw, lock, lock_file = _read(fabric_file, MAX_BYTES)
     try:
-        loaded = load(raw, fabric_file, lock, lock_file)
-        plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
+        loaded = load_fabric(raw, fabric_file, lock, lock_file)
+        compute_plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
     except SpecError as error:
         stop(error.problems)
     return raw if lock is None else raw + b"\n---\n" + lock

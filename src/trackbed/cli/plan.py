@@ -11,7 +11,7 @@ import click
 from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse
 
 if TYPE_CHECKING:
-    from trackbed.fabric.model.load import Loaded
+    from trackbed.fabric.model.load import LoadedFabric
     from trackbed.fabric.plan.plan import NodePlan, Plan
     from trackbed.fabric.plan.wire import NodeDocument, PlanDocument, PortDocument
 
@@ -47,10 +47,10 @@ def _chosen(planned: Plan, node_names: str | None) -> list[NodePlan]:
         return list(planned.nodes)
     from pydantic_core import PydanticCustomError
 
-    from trackbed.fabric.model.nodes import expand
+    from trackbed.fabric.model.nodes import expand_hosts
 
     try:
-        wanted = set(expand(node_names))
+        wanted = set(expand_hosts(node_names))
     except PydanticCustomError as error:
         refuse(error.message())
     found = [node for node in planned.nodes if node.name in wanted]
@@ -60,7 +60,7 @@ def _chosen(planned: Plan, node_names: str | None) -> list[NodePlan]:
     return found
 
 
-def _unlocked(loaded: Loaded, planned: Plan, fabric_file: str) -> None:
+def _unlocked(loaded: LoadedFabric, planned: Plan, fabric_file: str) -> None:
     known = loaded.lock.nodes if loaded.lock else {}
     count = sum(node.name not in known for node in planned.nodes)
     if count:

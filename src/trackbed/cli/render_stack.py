@@ -85,7 +85,7 @@ def planned_stack(name: str, fabric_file: str) -> tuple[Stack, Plan]:
     loaded, planned = read_fabric(fabric_file)
     problems = list(refusals(one, planned))
     if problems:
-        stop(loaded.located(problems))
+        stop(loaded.locate(problems))
     return one, planned
 
 

@@ -12,7 +12,7 @@ from trackbed.cli.options import emit_json, fabric_option, folder_option, meant,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trackbed.fabric.model.load import Loaded
+    from trackbed.fabric.model.load import LoadedFabric
     from trackbed.fabric.model.ranges import Range
     from trackbed.fabric.plan.plan import Plan
     from trackbed.switches.dialect import Dialect
@@ -87,12 +87,12 @@ def switch(
         click.echo(dialect.render(leaf), nl=False)
 
 
-def _all_leaves(loaded: Loaded, planned: Plan, wiring: Wiring) -> dict[str, Leaf]:
+def _all_leaves(loaded: LoadedFabric, planned: Plan, wiring: Wiring) -> dict[str, Leaf]:
     """Leaves by name; the command ends with status 2 if the plan cannot be had with this wiring."""
     from trackbed.switches.leaf import leaves, refusals
 
     if problems := refusals(planned, wiring):
-        stop(loaded.located(problems))
+        stop(loaded.locate(problems))
     return {leaf.name: leaf for leaf in leaves(planned, wiring)}
 
 
@@ -113,12 +113,12 @@ def _wiring(dialect: Dialect, numbers: dict[str, Any]) -> Wiring:
 def _names(option: str, written: str | None) -> tuple[str, ...]:
     from pydantic_core import PydanticCustomError
 
-    from trackbed.fabric.model.nodes import expand
+    from trackbed.fabric.model.nodes import expand_hosts
 
     if written is None:
         return ()
     try:
-        return tuple(expand(written))
+        return tuple(expand_hosts(written))
     except PydanticCustomError as error:
         refuse(f"{option}: {error.message().replace('host', 'port').replace('gpu-[0-63]', 'swp[1-32]')}")
 

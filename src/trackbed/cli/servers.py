@@ -9,7 +9,7 @@ import click
 from trackbed.cli.options import emit_json, meant, output_option, refuse
 
 if TYPE_CHECKING:
-    from trackbed.fabric.model.servers import Server
+    from trackbed.fabric.model.servers import CatalogueServer
 
 COLUMNS = ("server", "model", "GPUs", "NIC", "rails", "ports")
 
@@ -29,9 +29,9 @@ def command(name: str | None, form: str) -> None:
       trackbed servers dgx-h100
       trackbed servers -o json
     """
-    from trackbed.fabric.model.servers import servers
+    from trackbed.fabric.model.servers import load_servers
 
-    known = servers()
+    known = load_servers()
     if name is not None and name not in known:
         refuse(f"the catalogue has no server {name!r}{meant(name, known, '`trackbed servers` lists all')}")
     if form == "json":
@@ -42,7 +42,7 @@ def command(name: str | None, form: str) -> None:
         _one(name, known[name])
 
 
-def _listed(known: dict[str, Server]) -> None:
+def _listed(known: dict[str, CatalogueServer]) -> None:
     from trackbed.cli.tables import table
 
     rows = [
@@ -59,7 +59,7 @@ def _listed(known: dict[str, Server]) -> None:
     table(COLUMNS, rows)
 
 
-def _one(name: str, server: Server) -> None:
+def _one(name: str, server: CatalogueServer) -> None:
     from trackbed.cli.tables import table
 
     click.echo(f"{name}: {server.model}, {server.gpus.count} GPUs ({server.gpus.model}), rails of {_nic(server)}")
@@ -72,5 +72,5 @@ def _one(name: str, server: Server) -> None:
     click.echo(f"{server.certainty}; source: {server.source}")
 
 
-def _nic(server: Server) -> str:
+def _nic(server: CatalogueServer) -> str:
     return f"{server.nic.model} {server.nic.gbps:g}G" if server.nic.gbps else server.nic.model

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from trackbed.fabric.model.problems import Path, Place, SpecError
-from trackbed.fabric.model.source import read
+from trackbed.fabric.model.source import read_yaml
 from trackbed.lint.tree import Inside, Tree, embedded
 
 
@@ -46,7 +46,7 @@ def json_text(outer: Tree, path: Path, text: str, *, joined: bool = False) -> Js
     mended = _without(whole, commas)
     places = _places(outer, path, text, [at - joined for at in commas])
     try:
-        read(mended.replace("\t", " ").encode(), outer.place(path).file)  # bounds its depth before json recurses
+        read_yaml(mended.replace("\t", " ").encode(), outer.place(path).file)  # bounds its depth before json recurses
         value: Any = json.loads(mended)
     except json.JSONDecodeError as error:
         return JsonText(outer, path, None, (), error.msg, *_places(outer, path, text, [error.pos - joined]))

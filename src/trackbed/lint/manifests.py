@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trackbed.fabric.model.source import Source, read
+from trackbed.fabric.model.source import YamlDocument, read_yaml
 from trackbed.lint.document import Document, document
 from trackbed.lint.finding import Hit
 from trackbed.lint.tree import Tree, mappings
@@ -13,7 +13,7 @@ from trackbed.lint.typed import values
 
 def manifests(raw: bytes, file: str) -> tuple[list[Document], list[Hit]]:
     """Every object of a file, and what is wrong before there is an object; SpecError where it cannot be read."""
-    sources = read(raw, file)
+    sources = read_yaml(raw, file)
     text = raw.decode("utf-8-sig")
     lines = tuple(text.splitlines())
     found: list[Document] = []
@@ -25,7 +25,7 @@ def manifests(raw: bytes, file: str) -> tuple[list[Document], list[Hit]]:
     return found, hits
 
 
-def _twice(tree: Tree, source: Source) -> Iterator[Hit]:
+def _twice(tree: Tree, source: YamlDocument) -> Iterator[Hit]:
     for problem in source.problems:
         yield Hit("duplicate-key", tree, (), problem.message, place=problem.place)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from trackbed.fabric.model.problems import Path, Place, SpecError
-from trackbed.fabric.model.source import Source, read
+from trackbed.fabric.model.source import YamlDocument, read_yaml
 
 
 class Inside(NamedTuple):
@@ -25,7 +25,7 @@ class Tree(NamedTuple):
     """A value that can say where each of its parts was written."""
 
     value: Any
-    source: Source
+    source: YamlDocument
     lines: tuple[str, ...]
     """Of the text this was read from, to find the indentation of blocks."""
     prefix: Path = ()
@@ -37,7 +37,7 @@ class Tree(NamedTuple):
 
     def place(self, path: Path = (), *, key: bool = False) -> Place:
         """Where `path` was written in the file; with `key`, where its last key was."""
-        found = self.source.place((*self.prefix, *path), key=key)
+        found = self.source.find_place((*self.prefix, *path), key=key)
         if self.inside is None:
             return found
         if not self.inside.exact:
@@ -52,7 +52,7 @@ class Tree(NamedTuple):
     def inner(self, path: Path, text: str) -> Inside:
         """Where the text written at `path` stands."""
         place = self.place(path)
-        raw = self.source.place((*self.prefix, *path))
+        raw = self.source.find_place((*self.prefix, *path))
         header = self.lines[raw.line - 1][raw.column - 1 :] if raw.line <= len(self.lines) else ""
         if not header.startswith("|") or (self.inside and not self.inside.exact):
             quote = header[:1] in {"'", '"'}
@@ -75,11 +75,11 @@ def embedded(tree: Tree, path: Path, text: str, value: object) -> Tree:
     """`value`, read from the JSON `text` written at `path`."""
     inside = tree.inner(path, text)
     try:
-        sources = read(text.encode(), inside.place.file)
+        sources = read_yaml(text.encode(), inside.place.file)
     except SpecError:
         sources = []
     if not sources:
-        return Tree(value, read(b"[]", inside.place.file)[0], (), (), inside._replace(exact=False))
+        return Tree(value, read_yaml(b"[]", inside.place.file)[0], (), (), inside._replace(exact=False))
     return Tree(value, sources[0], tuple(text.split("\n")), (), inside)
 
 

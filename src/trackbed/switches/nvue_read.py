@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.model.source import read
+from trackbed.fabric.model.source import read_yaml
 from trackbed.switches.seen import SeenPort, Treatment, UnreadableError, canonical, number
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def gateways(tree: Tree, vlan: int) -> frozenset[str]:
 
 def _yaml(raw: bytes) -> Iterator[Tree]:
     try:
-        documents = [source.data for source in read(raw, "configuration")]
+        documents = [source.data for source in read_yaml(raw, "configuration")]
     except SpecError as error:
         raise UnreadableError(error.problems[0].message) from error
     items = [item for one in documents for item in (one if isinstance(one, list) else [one])]

@@ -32,8 +32,8 @@ from trackbed.cluster.controller.stacks import Stacks
 from trackbed.cluster.stacks.objects import manifest
 from trackbed.cluster.stacks.rights import role
 from trackbed.cluster.stacks.stack import Chart, Stack, Stage, Wait
-from trackbed.fabric.model.load import fabric_of
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import build_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 
 SECONDS = 60.0
@@ -197,7 +197,7 @@ def _wanted() -> Wanted:
     spec = {"nodes": [{"hosts": "n0"}], "rails": 2, "kubernetes": {"namespace": SPACE}}
     addressing = {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"}
     head = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "rights"}}
-    planned = plan(fabric_of({**head, "spec": {**spec, "rails": "2", "addressing": addressing}}), {})
+    planned = compute_plan(build_fabric({**head, "spec": {**spec, "rails": "2", "addressing": addressing}}), {})
     return Wanted("", "played", planned, back=False, paused=False)
 
 

@@ -9,7 +9,7 @@ from trackbed.cluster.jobs.jobs import compare
 from trackbed.cluster.jobs.wanted import wanted
 from trackbed.cluster.stacks import stack
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 
 SPEC: dict[str, Any] = {
     "nodes": alike(4, 8),
@@ -55,7 +55,7 @@ POD: dict[str, Any] = {
 
 
 def test_what_the_pod_of_the_guides_lacks_and_what_breaks_it_is_told() -> None:
-    planned = plan(Fabric.model_validate(HEAD | {"spec": SPEC}), {})
+    planned = compute_plan(Fabric.model_validate(HEAD | {"spec": SPEC}), {})
     found = [
         (note.verdict, note.code) for note in compare([POD], wanted(stack("network-operator-sriov"), planned))[0].notes
     ]

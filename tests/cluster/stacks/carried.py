@@ -8,7 +8,7 @@ from tests.cluster.stacks.sites import HEAD, alike
 from trackbed.cluster.stacks.objects import Manifest
 from trackbed.cluster.stacks.stack import Stack, objects
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 
 
@@ -16,7 +16,7 @@ def carried(**spec: Any) -> Plan:
     """The plan of a Fabric with this spec; 2 equal nodes and 2 rails unless it says otherwise."""
     rails = spec.get("rails", 2)
     document = {"rails": rails, "nodes": alike(2, rails), "otherRanges": {"docker": []}} | spec
-    return plan(Fabric.model_validate(HEAD | {"spec": document}), {})
+    return compute_plan(Fabric.model_validate(HEAD | {"spec": document}), {})
 
 
 def of_kind(stack: Stack, of: Plan, kind: str) -> dict[str, Manifest]:

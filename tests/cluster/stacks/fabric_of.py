@@ -8,7 +8,7 @@ from tests.cluster.stacks.sites import HEAD, alike
 from trackbed.cluster.stacks.objects import Manifest
 from trackbed.cluster.stacks.stack import Stack, objects
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 
 SHARED: dict[str, Any] = {"scheme": "shared-subnet", "ipv4": "10.0.0.0/12", "gateway": "last"}
@@ -23,7 +23,7 @@ def fabric(rails: int = 2, nodes: int | list[dict[str, Any]] = 2, **spec: Any) -
     """The plan of a Fabric with so many rails; nodes are a count of equal ones, or groups; the rest as written."""
     groups = alike(nodes, rails) if isinstance(nodes, int) else nodes
     written = {"nodes": groups, "rails": rails, "otherRanges": {"docker": []}, **spec}
-    return plan(Fabric.model_validate(HEAD | {"spec": written}), {})
+    return compute_plan(Fabric.model_validate(HEAD | {"spec": written}), {})
 
 
 def named(prefix: str, hosts: str) -> dict[str, Any]:

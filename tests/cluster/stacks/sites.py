@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 
 HEAD = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "train"}}
@@ -49,7 +49,7 @@ def planned(stack: str, nodes: list[dict[str, Any]], rails: int, *, dual: bool =
     site = SITES[stack]
     addressing = site["addressing"] | ({"ipv6": "fd00:10::/32"} if dual else {})
     spec = {"nodes": nodes, "rails": rails, **site, "addressing": addressing, "otherRanges": {"docker": []}}
-    return plan(Fabric.model_validate(HEAD | {"spec": spec}), {})
+    return compute_plan(Fabric.model_validate(HEAD | {"spec": spec}), {})
 
 
 def ports(rails: int, first_bus: int = 0x18) -> list[str]:

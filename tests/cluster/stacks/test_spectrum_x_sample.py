@@ -28,7 +28,7 @@ from trackbed.cluster.stacks.objects import Manifest
 from trackbed.cluster.stacks.stack import objects
 from trackbed.fabric.importers.netplan import import_netplan
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 
 HOSTS = Path(__file__).parents[3] / "examples" / "spectrum-x-64"
 
@@ -40,7 +40,7 @@ def rendered() -> list[Manifest]:
     imported = import_netplan(files, "site")
     document: dict[str, Any] = json.loads(json.dumps(imported.document))
     document["spec"]["names"] = {"network": "rail-{number}", "resource": "nvidia.com/rail_{number}"}
-    planned = plan(Fabric.model_validate(document), imported.lock)
+    planned = compute_plan(Fabric.model_validate(document), imported.lock)
     return list(objects(stack("network-operator-hostdevice"), planned))
 
 

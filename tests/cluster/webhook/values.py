@@ -9,7 +9,7 @@ from trackbed.cluster.api.client import Object
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.webhook.known import Planned
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 
 RAILS = 4
 NO_RAILS = {"bare-metal", "kvm", "nic-configuration"}
@@ -26,7 +26,9 @@ def fabric(name: str, of: str, rails: int = RAILS, nodes: list[dict[str, Any]] |
         "kubernetes": {**site.get("kubernetes", {}), "stack": of},
         **spec,
     }
-    return Planned(stack(of), plan(Fabric.model_validate(HEAD | {"metadata": {"name": name}, "spec": document}), {}))
+    return Planned(
+        stack(of), compute_plan(Fabric.model_validate(HEAD | {"metadata": {"name": name}, "spec": document}), {})
+    )
 
 
 def every_stack() -> dict[str, Planned]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
 from trackbed.doctor.diagnosis import diagnose, find_first
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -100,7 +100,7 @@ flags\t\t: fpu vme de pse tsc msr pae mce cx8 apic sep pdpe1gb
 
 def metal_plan() -> Plan:
     """Two nodes, two rails, VFs, kernel arguments."""
-    return plan(load(FABRIC, "metal.yaml").fabric, {})
+    return compute_plan(load_fabric(FABRIC, "metal.yaml").fabric, {})
 
 
 NODE = metal_plan().nodes[0]

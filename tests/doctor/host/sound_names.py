@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ NMCLI = ("nmcli", "-t", "-f", "DEVICE,STATE", "device")
 
 def names_plan() -> Plan:
     """Three nodes of one kind, two rails."""
-    return plan(load(FABRIC, "names.yaml").fabric, {})
+    return compute_plan(load_fabric(FABRIC, "names.yaml").fabric, {})
 
 
 def sound_view(node: NodePlan) -> NodeView:

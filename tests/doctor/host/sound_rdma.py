@@ -12,8 +12,8 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -54,7 +54,7 @@ ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 def rdma_plan() -> Plan:
     """Two nodes, two rails, IPv4 and IPv6, one VF a port, RDMA devices of one namespace each."""
-    return plan(load(FABRIC, "rdma.yaml").fabric, {})
+    return compute_plan(load_fabric(FABRIC, "rdma.yaml").fabric, {})
 
 
 def device(node: NodePlan, rail: int) -> str:

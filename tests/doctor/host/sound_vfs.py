@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.kernel.netlink.vfs import Vf, VfListing
@@ -41,7 +41,7 @@ NAMESPACE = "cni-0d3f3f9c-5f4f-7d0a-6f0c-1f2e3d4c5b6a"
 
 def vfs_plan(more: str = "") -> Plan:
     """Two nodes, two rails, two VFs a port."""
-    return plan(load((FABRIC + more).encode(), "vfs.yaml").fabric, {})
+    return compute_plan(load_fabric((FABRIC + more).encode(), "vfs.yaml").fabric, {})
 
 
 def vf_pci(rail: int, vf: int) -> str:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from trackbed.fabric.importers.netplan import import_netplan
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.host.render.netplan import render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trackbed.fabric.importers.imported import Imported
+    from trackbed.fabric.importers.imported import ImportResult
     from trackbed.fabric.plan.plan import Plan
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "spectrum-x-64"
@@ -47,7 +47,7 @@ def every(files: Files, change: Callable[[dict[str, Any]], object]) -> Files:
 def planned(fabric: str) -> Plan:
     """Plan a Fabric whose `spec` is the given YAML."""
     head = "apiVersion: trackbed.dev/v1alpha1\nkind: Fabric\nmetadata: {name: train}\nspec:\n"
-    return plan(load((head + fabric).encode(), "fabric.yaml").fabric, {})
+    return compute_plan(load_fabric((head + fabric).encode(), "fabric.yaml").fabric, {})
 
 
 def rendered(fabric: str) -> Files:
@@ -80,14 +80,14 @@ def addresses(of: Plan, version: int = 4) -> Addresses:
     return found
 
 
-def plan_of(imported: Imported) -> Plan:
+def plan_of(imported: ImportResult) -> Plan:
     """The plan of what was imported."""
-    return plan(imported.fabric, imported.lock)
+    return compute_plan(imported.fabric, imported.lock)
 
 
-def codes(imported: Imported) -> list[str]:
+def codes(imported: ImportResult) -> list[str]:
     """Codes of all findings but notes."""
-    return [finding.code for finding in imported.findings if finding.severity != "note"]
+    return [finding.code for finding in imported.problems if finding.severity != "note"]
 
 
 __all__ = ["EXAMPLE", "Files", "addresses", "changed", "codes", "every", "example", "import_netplan", "plain",

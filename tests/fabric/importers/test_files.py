@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from trackbed.fabric.importers.netplan.files import MAX_FILE_BYTES, network_of
+from trackbed.fabric.importers.netplan.files import MAX_FILE_BYTES, merge_network
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.model.source import Written
+from trackbed.fabric.model.source import Scalar
 
 
 def merged(*files: tuple[str, str]) -> Any:
     """The `network` of files given as (name, YAML of `network`), places left out."""
-    return bare(network_of([(name, f"network: {text}".encode()) for name, text in files])[0])
+    return bare(merge_network([(name, f"network: {text}".encode()) for name, text in files])[0])
 
 
 def bare(tree: Any) -> Any:
-    if isinstance(tree, Written):
+    if isinstance(tree, Scalar):
         return tree.text
     if isinstance(tree, dict):
         return {key: bare(value) for key, value in tree.items()}
@@ -58,7 +58,7 @@ def test_run_hides_etc_and_etc_hides_lib(below: str, above: str) -> None:
 
 def test_two_files_of_one_name_elsewhere_are_a_finding() -> None:
     files = [(f"h/{place}/10.yaml", b"network: {}") for place in ("a", "b")]
-    [problem] = network_of(files)[1]
+    [problem] = merge_network(files)[1]
     assert str(problem) == (
         "h/a/10.yaml:1:1: warning: h/b/10.yaml hides this file: netplan reads one file of each name; "
         "rename one of them [hidden-file]"
@@ -67,7 +67,7 @@ def test_two_files_of_one_name_elsewhere_are_a_finding() -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "network:\n", "network: {}\n", "network: {ethernets: {}}\n"])
 def test_emptiness_is_no_error(text: str) -> None:
-    tree, problems = network_of([("h.yaml", text.encode())])
+    tree, problems = merge_network([("h.yaml", text.encode())])
     assert (tree.get("ethernets", {}), problems) == ({}, [])
 
 
@@ -94,7 +94,7 @@ HOSTILE = {
 @pytest.mark.parametrize(("raw", "code"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_file_is_refused_with_its_place(raw: bytes, code: str) -> None:
     with pytest.raises(SpecError) as caught:
-        network_of([("h.yaml", raw)])
+        merge_network([("h.yaml", raw)])
     [problem] = caught.value.problems
     assert problem.code == code
     assert problem.place is not None
@@ -102,6 +102,6 @@ def test_a_hostile_file_is_refused_with_its_place(raw: bytes, code: str) -> None
 
 
 def test_a_key_that_stands_twice_is_reported_and_the_first_counts() -> None:
-    tree, [problem] = network_of([("h.yaml", b"network:\n  renderer: a\n  renderer: b\n")])
+    tree, [problem] = merge_network([("h.yaml", b"network:\n  renderer: a\n  renderer: b\n")])
     assert bare(tree) == {"renderer": "a"}
     assert str(problem) == "h.yaml:3:3: error: key 'renderer' stands twice in one mapping [duplicate-key]"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fabric.importers.sites import codes, example, import_netplan, plain
 from trackbed.fabric.importers.netplan import import_netplan as run
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
 
 ODD_ENTRIES = {
@@ -104,9 +104,9 @@ def test_any_entries_end_in_a_readable_fabric_or_findings(hosts: dict[str, Any])
     except SpecError as error:
         assert error.problems  # noqa: PT017 - either outcome is right
         return
-    if any(finding.severity == "error" for finding in imported.findings):
+    if any(finding.severity == "error" for finding in imported.problems):
         return
-    loaded = load((imported.render_fabric() + "---\n" + imported.render_lock()).encode(), "fabric.yaml")
+    loaded = load_fabric((imported.render_fabric() + "---\n" + imported.render_lock()).encode(), "fabric.yaml")
     assert (loaded.fabric, loaded.lock.nodes if loaded.lock else None) == (imported.fabric, imported.lock)
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tests.fabric.importers.sites import EXAMPLE
 from trackbed.cli.main import cli
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def run(*args: object, stdin: str | None = None) -> Result:
 
 def test_both_documents_are_printed_and_findings_go_to_standard_error(site: Path) -> None:
     result = run("import", "netplan", site)
-    loaded = load(result.stdout.encode(), "stdout")
+    loaded = load_fabric(result.stdout.encode(), "stdout")
     assert result.exit_code == 0
     assert loaded.lock is not None
     assert loaded.fabric.metadata.name == loaded.lock.fabric == "site-7"
@@ -71,7 +71,7 @@ def test_something_found_ends_with_1_and_still_gives_a_fabric(site: Path) -> Non
     result = run("import", "netplan", site)
     assert result.exit_code == 1
     assert f"{path}:25:19: error: worker-gpu-1 rail 1 (enp140s0np0)" in result.stderr
-    load(result.stdout.encode(), "stdout")
+    load_fabric(result.stdout.encode(), "stdout")
 
 
 @pytest.mark.parametrize(

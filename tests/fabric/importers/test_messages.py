@@ -219,4 +219,4 @@ NETPLANS = {
 def test_a_netplan_file_that_does_not_fit_its_neighbours_is_told_why(text: str | bytes, message: str) -> None:
     texts = {"a": host(0), "b": text, "c": host(4), "d": host(6)}
     files = {h: [(f"{h}.yaml", t if isinstance(t, bytes) else t.encode())] for h, t in texts.items()}
-    assert "\n".join(map(str, import_netplan(files).findings)) == message
+    assert "\n".join(map(str, import_netplan(files).problems)) == message

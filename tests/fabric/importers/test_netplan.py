@@ -21,7 +21,7 @@ from tests.fabric.importers.sites import (
     planned,
     rendered,
 )
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
 
 UNITS = (0, 1, 32, 33)
@@ -105,7 +105,7 @@ def _reorder(ethernets: dict[str, Any], names: list[str]) -> None:
 
 
 def test_management_and_storage_are_set_aside_with_the_reason() -> None:
-    notes = [(f.message, f.severity) for f in import_netplan(example(*UNITS)).findings]
+    notes = [(f.message, f.severity) for f in import_netplan(example(*UNITS)).problems]
     who = "(4 hosts: worker-gpu-[0-1,32-33])"
     assert notes == [
         (f"eno1 is no rail: DHCP gives its address {who}", "note"),
@@ -154,7 +154,7 @@ def test_both_documents_read_back_as_they_were(addressing: str) -> None:
     fabric = f"  {{nodes: [{{hosts: 'gpu-[0-3]'}}], rails: 3, addressing: {addressing}}}\n"
     imported = import_netplan(rendered(fabric), "a-1")
     text = imported.render_fabric() + "---\n" + imported.render_lock()
-    loaded = load(text.encode(), "fabric.yaml")
+    loaded = load_fabric(text.encode(), "fabric.yaml")
     assert loaded.fabric == imported.fabric
     assert loaded.lock is not None
     assert loaded.lock.nodes == imported.lock
@@ -302,7 +302,7 @@ def test_bonds_vlans_and_bridges_are_set_aside_with_their_members() -> None:
   bridges: {br0: {interfaces: []}}
 """
     [(name, raw)] = example(0)["worker-gpu-0"]
-    notes = [f.message for f in import_netplan({"worker-gpu-0": [(name, raw + more)]}).findings]
+    notes = [f.message for f in import_netplan({"worker-gpu-0": [(name, raw + more)]}).problems]
     assert "bond bond0 is no rail: rails are Ethernet ports (it has 10.9.0.1/24)" in notes
     assert "vlan v7 is no rail: rails are Ethernet ports" in notes
     assert "bridge br0 is no rail: rails are Ethernet ports (worker-gpu-0)" in notes
@@ -340,7 +340,7 @@ def test_a_storage_network_off_the_spacing_of_the_rails_is_no_rail() -> None:
     )
     imported = import_netplan(files)
     assert len(imported.fabric.spec.rails) == 4
-    assert [f.message for f in imported.findings] == [
+    assert [f.message for f in imported.problems] == [
         "e77 is no rail: 10.77.0.0/16, MTU 9000 is none of the rails' ranges (2 hosts: n[1-2])"
     ]
 
@@ -367,7 +367,7 @@ def test_the_interface_with_the_default_route_is_management() -> None:
     )
     imported = import_netplan(files)
     assert [rail.v4 and str(rail.v4) for rail in plan_of(imported).common.rails] == ["10.0.0.0/24"]
-    assert [f.message for f in imported.findings] == [
+    assert [f.message for f in imported.problems] == [
         "eno1 is no rail: the default route leaves here, so it is management (2 hosts: n[1-2])"
     ]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 
 HEAD = "apiVersion: trackbed.dev/v1alpha1\nkind: Fabric\nmetadata: {name: train}\nspec:\n"
 NODES = '[{hosts: "gpu-[0-3]"}]'
@@ -32,11 +32,11 @@ def nodes(text: str) -> str:
 
 
 def read_and_plan(raw: bytes) -> None:
-    loaded = load(raw, "f.yaml")
+    loaded = load_fabric(raw, "f.yaml")
     try:
-        plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
+        compute_plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
     except SpecError as error:
-        raise SpecError(loaded.located(error.problems)) from error
+        raise SpecError(loaded.locate(error.problems)) from error
 
 
 def complaints(raw: bytes) -> str:
@@ -631,7 +631,7 @@ def test_a_bad_fabric_is_told_what_is_wrong(text: str, message: str) -> None:
 def test_a_lock_in_a_file_of_its_own_is_blamed_by_name() -> None:
     lock = LOCK.removeprefix("---\n") + "{gpu-0: 0, gpu-1: 0}\n"
     with pytest.raises(SpecError) as caught:
-        load(fabric().encode(), "f.yaml", lock.encode(), "f.lock.yaml")
+        load_fabric(fabric().encode(), "f.yaml", lock.encode(), "f.lock.yaml")
     assert str(caught.value) == (
         "f.lock.yaml:4:26: error: 'gpu-1' and 'gpu-0' both have slot 0; a slot belongs to one node [duplicate-slot]"
     )

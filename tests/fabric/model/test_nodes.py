@@ -7,7 +7,7 @@ import time
 import pytest
 from pydantic_core import PydanticCustomError
 
-from trackbed.fabric.model.nodes import MAX_NODES, NodeGroup, expand
+from trackbed.fabric.model.nodes import MAX_NODES, NodeGroup, expand_hosts
 
 
 @pytest.mark.parametrize(
@@ -23,30 +23,30 @@ from trackbed.fabric.model.nodes import MAX_NODES, NodeGroup, expand
     ],
 )
 def test_ranges_name_hosts_in_the_order_of_numbers(hosts: str, names: list[str]) -> None:
-    assert sorted(expand(hosts)) == sorted(names)
-    assert NodeGroup(hosts=hosts).names() == tuple(expand(hosts))
+    assert sorted(expand_hosts(hosts)) == sorted(names)
+    assert NodeGroup(hosts=hosts).list_names() == tuple(expand_hosts(hosts))
 
 
 @pytest.mark.parametrize("hosts", ["n[0-999999999]", "n[0-99999][0-99999]", ",".join(["n[0-99999]"] * 50)])
 def test_a_range_of_too_many_hosts_is_refused_before_it_is_spelt_out(hosts: str) -> None:
     began = time.perf_counter()
     with pytest.raises(PydanticCustomError, match="it must be 1 to 100000"):
-        expand(hosts)
+        expand_hosts(hosts)
     assert time.perf_counter() - began < 1
 
 
 def test_the_largest_group_is_read() -> None:
-    assert len(list(expand(f"n[1-{MAX_NODES}]"))) == MAX_NODES
+    assert len(list(expand_hosts(f"n[1-{MAX_NODES}]"))) == MAX_NODES
 
 
 def test_a_port_of_a_host_completes_that_of_its_group() -> None:
     group = NodeGroup.model_validate(
         {"hosts": "a,b", "ports": ["eth0", "eth1"], "hostPorts": {"a": ["b8:3f:d2:00:00:01", None]}}
     )
-    [first, second] = group.ports_of("a", 2)
+    [first, second] = group.select_ports("a", 2)
     assert first is not None
     assert (first.mac, first.netdev, second) == ("b8:3f:d2:00:00:01", "eth0", None)
-    assert group.ports_of("b", 2) == group.ports
+    assert group.select_ports("b", 2) == group.ports
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.model import PCI
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.model.servers import servers
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.servers import load_servers
+from trackbed.fabric.plan.compute import compute_plan
 
-KNOWN = servers()
+KNOWN = load_servers()
 WITH_PORTS = [name for name, server in KNOWN.items() if server.ports]
 
 
@@ -28,7 +28,7 @@ spec:
 
 def problems(raw: bytes) -> list[str]:
     with pytest.raises(SpecError) as caught:
-        load(raw, "fabric.yaml")
+        load_fabric(raw, "fabric.yaml")
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -36,7 +36,7 @@ def problems(raw: bytes) -> list[str]:
 def test_a_fabric_of_each_server_plans_the_ports_that_are_published(name: str) -> None:
     server = KNOWN[name]
     assert server.ports is not None
-    node = plan(load(fabric(f"server: {name}", len(server.ports)), "fabric.yaml").fabric, {}).nodes[1]
+    node = compute_plan(load_fabric(fabric(f"server: {name}", len(server.ports)), "fabric.yaml").fabric, {}).nodes[1]
     assert tuple(port.pci for port in node.ports) == server.ports
     assert node.nic == server.nic.id
 
@@ -53,7 +53,7 @@ def test_a_server_of_the_catalogue_is_sound(name: str) -> None:
 
 
 def test_what_the_group_says_goes_first() -> None:
-    group = load(fabric('server: dgx-h100, nic: "15b3:1023", gpus: 4'), "fabric.yaml").fabric.spec.nodes[0]
+    group = load_fabric(fabric('server: dgx-h100, nic: "15b3:1023", gpus: 4'), "fabric.yaml").fabric.spec.nodes[0]
     assert (group.nic, group.gpus) == ("15b3:1023", 4)
     assert group.ports is not None
     assert group.ports[0] is not None
@@ -62,7 +62,7 @@ def test_what_the_group_says_goes_first() -> None:
 
 def test_a_server_without_published_ports_takes_those_of_the_group() -> None:
     ports = ", ".join(f'"0000:{n:02x}:00.0"' for n in range(1, 9))
-    group = load(fabric(f"server: smc-sys-821ge-tnhr, ports: [{ports}]"), "fabric.yaml").fabric.spec.nodes[0]
+    group = load_fabric(fabric(f"server: smc-sys-821ge-tnhr, ports: [{ports}]"), "fabric.yaml").fabric.spec.nodes[0]
     assert (group.nic, group.gpus) == ("15b3:1021", 8)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.model.source import MAX_DEPTH, Written, read
+from trackbed.fabric.model.source import MAX_DEPTH, Scalar, read_yaml
 
 BOMB = b"a0: &a0 [x, x]\n" + b"".join(
     b"a%d: &a%d [%s]\n" % (i, i, b", ".join([b"*a%d" % (i - 1)] * 10)) for i in range(1, 12)
@@ -41,13 +41,13 @@ BYTES = {
 @pytest.mark.parametrize(("raw", "message"), BYTES.values(), ids=BYTES.keys())
 def test_a_hostile_file_is_refused(raw: bytes, message: str) -> None:
     with pytest.raises(SpecError) as caught:
-        read(raw, "f.yaml")
+        read_yaml(raw, "f.yaml")
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH - 1, MAX_DEPTH])
 def test_nesting_is_read_up_to_the_bound(depth: int) -> None:
-    [source] = read(b"[" * depth + b"]" * depth, "f.yaml")
+    [source] = read_yaml(b"[" * depth + b"]" * depth, "f.yaml")
     assert str(source.data).count("[") == depth
 
 
@@ -59,37 +59,37 @@ def test_nesting_is_read_up_to_the_bound(depth: int) -> None:
 )  # fmt: skip
 def test_deep_nesting_is_refused_before_it_can_end_the_process(raw: bytes) -> None:
     with pytest.raises(SpecError) as caught:
-        read(raw, "f.yaml")
+        read_yaml(raw, "f.yaml")
     assert [problem.code for problem in caught.value.problems] == ["too-deep"]
 
 
 def test_many_shallow_brackets_are_no_nesting() -> None:
-    [source] = read(b"- [a]\n" * 10_000, "f.yaml")
+    [source] = read_yaml(b"- [a]\n" * 10_000, "f.yaml")
     assert source.data == [["a"]] * 10_000
 
 
 def test_scalars_stay_text() -> None:
-    [source] = read(b"[10:20:30:40:50:59, on, 007, 1e3, 0x10, null, ~, 'null', ]", "f.yaml")
+    [source] = read_yaml(b"[10:20:30:40:50:59, on, 007, 1e3, 0x10, null, ~, 'null', ]", "f.yaml")
     assert source.data == ["10:20:30:40:50:59", "on", "007", "1e3", "0x10", None, None, "null"]
 
 
 def test_a_scalar_knows_its_place() -> None:
-    [source] = read(b"a:\n  b: [x, ~]\n", "f.yaml")
-    written = source.written()["a"]["b"]
+    [source] = read_yaml(b"a:\n  b: [x, ~]\n", "f.yaml")
+    written = source.to_scalars()["a"]["b"]
     assert [(w.text, str(w.place)) for w in written] == [("x", "f.yaml:2:7"), (None, "f.yaml:2:10")]
-    assert all(isinstance(w, Written) for w in written)
+    assert all(isinstance(w, Scalar) for w in written)
 
 
 def test_the_place_of_a_path_that_ends_early_is_its_deepest_part() -> None:
-    [source] = read(b"a:\n  b: [x]\n", "f.yaml")
-    assert str(source.place(("a", "b", 7, "c"))) == "f.yaml:2:6"
-    assert str(source.place(("a", "b"), key=True)) == "f.yaml:2:3"
+    [source] = read_yaml(b"a:\n  b: [x]\n", "f.yaml")
+    assert str(source.find_place(("a", "b", 7, "c"))) == "f.yaml:2:6"
+    assert str(source.find_place(("a", "b"), key=True)) == "f.yaml:2:3"
 
 
 def test_a_byte_order_mark_is_no_text() -> None:
-    [source] = read(b"\xef\xbb\xbfa: b", "f.yaml")
+    [source] = read_yaml(b"\xef\xbb\xbfa: b", "f.yaml")
     assert source.data == {"a": "b"}
 
 
 def test_empty_documents_are_passed_over() -> None:
-    assert [source.data for source in read(b"---\n---\na: b\n---\n# end\n", "f.yaml")] == [{"a": "b"}]
+    assert [source.data for source in read_yaml(b"---\n---\na: b\n---\n# end\n", "f.yaml")] == [{"a": "b"}]

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 
 from tests.fabric.plan.wanted import Wanted, wanted
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 
 SIZES = {
     "shared": ({"scheme": "shared-subnet", "ipv4": "10.0.0.0/23"}, 14),
@@ -29,16 +29,16 @@ SIZES = {
 
 @pytest.mark.parametrize(("addressing", "room"), SIZES.values(), ids=SIZES.keys())
 def test_as_many_nodes_fit_as_the_message_says_and_not_one_more(addressing: dict[str, str], room: int) -> None:
-    assert len(plan(Wanted(addressing, nodes=room).fabric(), {}).nodes) == room
+    assert len(compute_plan(Wanted(addressing, nodes=room).fabric(), {}).nodes) == room
     with pytest.raises(SpecError) as caught:
-        plan(Wanted(addressing, nodes=room + 1).fabric(), {})
+        compute_plan(Wanted(addressing, nodes=room + 1).fabric(), {})
     assert all(f"has room for {room} nodes, {room + 1} are wanted" in p.message for p in caught.value.problems)
 
 
 def too_small(want: Wanted) -> list[str]:
     """The messages about ranges that are too small, if there are any."""
     try:
-        plan(want.fabric(), {})
+        compute_plan(want.fabric(), {})
     except SpecError as error:
         return [problem.message for problem in error.problems if problem.code == "range-too-small"]
     return []
@@ -48,17 +48,17 @@ def too_small(want: Wanted) -> list[str]:
 def test_the_room_of_a_message_is_exact(want: Wanted) -> None:
     rooms = [int(message.partition("has room for ")[2].partition(" ")[0]) for message in too_small(want)]
     assume(rooms and min(rooms) > 0)
-    assert len(plan(want._replace(nodes=min(rooms)).fabric(), {}).nodes) == min(rooms)
+    assert len(compute_plan(want._replace(nodes=min(rooms)).fabric(), {}).nodes) == min(rooms)
     with pytest.raises(SpecError):
-        plan(want._replace(nodes=min(rooms) + 1).fabric(), {})
+        compute_plan(want._replace(nodes=min(rooms) + 1).fabric(), {})
 
 
 def test_a_spectrum_x_fabric_has_room_for_256_units() -> None:
     want = Wanted({"scheme": "point-to-point", "layout": "spectrum-x-2tier"}, nodes=256 * 4, nodes_per_unit=4)
-    last = plan(want.fabric(), {}).nodes[-1]
+    last = compute_plan(want.fabric(), {}).nodes[-1]
     assert [str(port.v4) for port in last.ports] == ["172.16.255.6/31", "172.18.255.6/31"]
     with pytest.raises(SpecError, match="has room for 1024 nodes, 1025 are wanted"):
-        plan(want._replace(nodes=1025).fabric(), {})
+        compute_plan(want._replace(nodes=1025).fabric(), {})
 
 
 EXAMPLES = {
@@ -85,7 +85,7 @@ EXAMPLES = {
 def test_the_second_node_has_these_addresses_on_the_second_rail(
     addressing: dict[str, str], expected: tuple[str, str, str, int, str | None]
 ) -> None:
-    port = plan(Wanted(addressing).fabric(), {}).nodes[1].ports[1]
+    port = compute_plan(Wanted(addressing).fabric(), {}).nodes[1].ports[1]
     assert port.v4 is not None
     gateway, pods = (str(port.v4.with_address(a)).partition("/")[0] for a in (port.v4.gateway, port.v4.pods_first))
     shown6 = str(port.v6) if port.v6 else None
@@ -93,5 +93,5 @@ def test_the_second_node_has_these_addresses_on_the_second_rail(
 
 
 def test_no_addresses_are_planned_where_none_are_wanted() -> None:
-    [node] = plan(Wanted({"scheme": "none"}, nodes=1).fabric(), {}).nodes
+    [node] = compute_plan(Wanted({"scheme": "none"}, nodes=1).fabric(), {}).nodes
     assert [(port.v4, port.v6) for port in node.ports] == [(None, None)] * 2

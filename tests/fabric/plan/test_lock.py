@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.fabric.plan.wanted import Wanted
 from trackbed.fabric.model.fabric import FabricSpec
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.plan.compute import plan
-from trackbed.fabric.plan.lock import assign, updated
+from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.lock import assign_slots, merge_slots
 
 NODES = st.sets(st.integers(0, 30), min_size=1)
 
@@ -27,7 +27,7 @@ def spec(*groups: dict[str, str], nodes_per_unit: int = 4) -> FabricSpec:
 
 
 def slots(lock: dict[str, int], *groups: dict[str, str]) -> dict[str, int]:
-    found, problems = assign(spec(*groups), lock)
+    found, problems = assign_slots(spec(*groups), lock)
     assert problems == []
     return found
 
@@ -35,9 +35,9 @@ def slots(lock: dict[str, int], *groups: dict[str, str]) -> dict[str, int]:
 @given(NODES, NODES)
 def test_addresses_stay_when_others_come_and_go(before: set[int], after: set[int]) -> None:
     want = Wanted({"scheme": "shared-subnet", "ipv4": "10.0.0.0/12"})
-    old = plan(want.fabric(",".join(f"n{n}" for n in before)), {})
-    lock = updated({}, {node.name: node.slot for node in old.nodes})
-    new = plan(want.fabric(",".join(f"n{n}" for n in after)), lock)
+    old = compute_plan(want.fabric(",".join(f"n{n}" for n in before)), {})
+    lock = merge_slots({}, {node.name: node.slot for node in old.nodes})
+    new = compute_plan(want.fabric(",".join(f"n{n}" for n in after)), lock)
     for node in new.nodes:
         known = old.node(node.name)
         assert known is None or known.ports == node.ports
@@ -46,8 +46,8 @@ def test_addresses_stay_when_others_come_and_go(before: set[int], after: set[int
 @given(NODES)
 def test_the_lock_of_a_plan_changes_nothing_about_it(nodes: set[int]) -> None:
     fabric = Wanted({"scheme": "shared-subnet", "ipv4": "10.0.0.0/12"}).fabric(",".join(f"n{n}" for n in nodes))
-    first = plan(fabric, {})
-    assert plan(fabric, {node.name: node.slot for node in first.nodes}) == first
+    first = compute_plan(fabric, {})
+    assert compute_plan(fabric, {node.name: node.slot for node in first.nodes}) == first
 
 
 def test_a_gap_without_owner_is_filled_first() -> None:
@@ -60,16 +60,16 @@ def test_nodes_of_a_unit_get_slots_there_and_others_do_not() -> None:
 
 def test_a_unit_takes_as_many_nodes_as_it_has_places() -> None:
     assert slots({}, {"hosts": "x[0-3]", "unit": "1"}) == {"x0": 4, "x1": 5, "x2": 6, "x3": 7}
-    _, [problem] = assign(spec({"hosts": "x[0-4]", "unit": "1"}), {})
+    _, [problem] = assign_slots(spec({"hosts": "x[0-4]", "unit": "1"}), {})
     assert problem.code == "unit-full"
 
 
 def test_a_node_that_the_lock_has_elsewhere_is_a_problem_not_a_move() -> None:
-    found, [problem] = assign(spec({"hosts": "x0", "unit": "1"}), {"x0": 0})
+    found, [problem] = assign_slots(spec({"hosts": "x0", "unit": "1"}), {"x0": 0})
     assert (found, problem.code) == ({"x0": 0}, "unit-moved")
 
 
 def test_a_lock_beyond_the_range_is_told_as_such() -> None:
     want = Wanted({"scheme": "point-to-point", "ipv4": "10.0.0.0/27"}, nodes=1)
     with pytest.raises(SpecError, match=r"has room for 8 nodes, 1 are wanted \(the lock reaches slot 8\)"):
-        plan(want.fabric(), {"n0": 8})
+        compute_plan(want.fabric(), {"n0": 8})

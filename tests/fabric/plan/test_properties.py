@@ -8,12 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fabric.plan.fabrics import HEAD, fabric, fabrics
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.model.ranges import Range
-from trackbed.fabric.plan.compute import layouts_of, plan
+from trackbed.fabric.plan.compute import build_layouts, compute_plan
 from trackbed.fabric.plan.explain import explain
-from trackbed.fabric.plan.lock import updated
+from trackbed.fabric.plan.lock import merge_slots
 from trackbed.fabric.plan.wire import read_node, write_node
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def _handed_out(own: Addressed) -> list[int]:
 
 @given(fabrics())
 def test_no_address_is_handed_out_twice(wanted: Fabric) -> None:
-    given_out = [(own.version, a) for _, own in _all(plan(wanted, {})) for a in _handed_out(own)]
+    given_out = [(own.version, a) for _, own in _all(compute_plan(wanted, {})) for a in _handed_out(own)]
     assert len(given_out) == len(set(given_out))
 
 
 @given(fabrics())
 def test_every_address_lies_in_its_rails_range_and_its_own_subnet(wanted: Fabric) -> None:
-    planned = plan(wanted, {})
+    planned = compute_plan(wanted, {})
     for port, own in _all(planned):
         rail = planned.common.rails[port.rail]
         cut = rail.v4 if own.version == 4 else rail.v6
@@ -49,7 +49,7 @@ def test_every_address_lies_in_its_rails_range_and_its_own_subnet(wanted: Fabric
 
 @given(fabrics())
 def test_gateways_network_and_broadcast_addresses_are_never_handed_out(wanted: Fabric) -> None:
-    planned = plan(wanted, {})
+    planned = compute_plan(wanted, {})
     gateways = {(own.version, own.gateway) for _, own in _all(planned)}
     for _, own in _all(planned):
         point_to_point = own.subnet.size == 2
@@ -62,7 +62,7 @@ def test_gateways_network_and_broadcast_addresses_are_never_handed_out(wanted: F
 
 @given(fabrics())
 def test_a_gateway_lies_in_the_subnet_of_its_port(wanted: Fabric) -> None:
-    assert all(own.gateway in own.subnet for _, own in _all(plan(wanted, {})) if own.gateway)
+    assert all(own.gateway in own.subnet for _, own in _all(compute_plan(wanted, {})) if own.gateway)
 
 
 @given(st.lists(st.sets(st.integers(0, 30), min_size=1), min_size=1, max_size=8), fabrics())
@@ -74,23 +74,23 @@ def test_adding_and_removing_nodes_never_renumbers_another(steps: list[set[int]]
         document = like.model_dump(by_alias=True, mode="json", exclude_none=True)
         document["spec"]["nodes"] = [{"hosts": hosts}]
         document["spec"]["addressing"] = {"scheme": "point-to-point", "ipv4": "10.0.0.0/8"}
-        planned = plan(type(like).model_validate(document), lock)
+        planned = compute_plan(type(like).model_validate(document), lock)
         for node in planned.nodes:
             addresses = [str(own) for port in node.ports for own in port.addressed]
             assert seen.setdefault(node.name, addresses) == addresses
-        lock = updated(lock, {node.name: node.slot for node in planned.nodes})
+        lock = merge_slots(lock, {node.name: node.slot for node in planned.nodes})
     assert len(set(lock.values())) == len(lock)
 
 
 @given(fabrics())
 def test_a_node_plan_survives_its_document(wanted: Fabric) -> None:
-    for node in plan(wanted, {}).nodes:
+    for node in compute_plan(wanted, {}).nodes:
         assert read_node(write_node(node)) == node
 
 
 @given(fabrics())
 def test_explain_knows_every_address_of_the_plan(wanted: Fabric) -> None:
-    planned = plan(wanted, {})
+    planned = compute_plan(wanted, {})
     for node in planned.nodes:
         for port in node.ports:
             for own in port.addressed:
@@ -108,13 +108,13 @@ def test_the_capacity_that_a_message_names_is_exact(data: st.DataObject) -> None
     def sized(nodes: int) -> Fabric:
         return fabric(nodes=[{"hosts": f"n[1-{nodes}]"}], rails=2, addressing=addressing)
 
-    layout = layouts_of(sized(1).spec, 4)[0][1]
+    layout = build_layouts(sized(1).spec, 4)[0][1]
     assert layout is not None
     fit = layout.slots
     if fit:
-        assert len(plan(sized(fit), {}).nodes) == fit
+        assert len(compute_plan(sized(fit), {}).nodes) == fit
     with pytest.raises(SpecError, match=f"has room for {fit} nodes, {fit + 1} are wanted"):
-        plan(sized(fit + 1), {})
+        compute_plan(sized(fit + 1), {})
 
 
 def _ranges(draw: st.DrawFn) -> dict[str, object]:
@@ -151,7 +151,7 @@ def test_a_range_of_any_length_is_planned_or_refused_in_words(spec: dict[str, ob
     document = json.dumps(HEAD | {"spec": spec})
     found: Plan | tuple[Problem, ...]
     try:
-        found = plan(load(document.encode(), "f.yaml").fabric, {})
+        found = compute_plan(load_fabric(document.encode(), "f.yaml").fabric, {})
     except SpecError as error:
         found = tuple(error.problems)
     told = [problem.message for problem in found] if isinstance(found, tuple) else found.common.rails
@@ -161,7 +161,7 @@ def test_a_range_of_any_length_is_planned_or_refused_in_words(spec: dict[str, ob
 
 def test_a_freed_slot_is_not_given_away_while_the_lock_holds_it() -> None:
     lock = {"n1": 0, "n2": 1}
-    planned = plan(
+    planned = compute_plan(
         fabric(nodes=[{"hosts": "n2,n3"}], rails=1, addressing={"scheme": "point-to-point", "ipv4": "10.0.0.0/8"}), lock
     )
     assert {node.name: node.slot for node in planned.nodes} == {"n2": 1, "n3": 2}
@@ -170,10 +170,10 @@ def test_a_freed_slot_is_not_given_away_while_the_lock_holds_it() -> None:
 def test_nodes_of_a_unit_get_slots_of_that_unit_only() -> None:
     groups = [{"hosts": "a[1-2]"}, {"hosts": "b1", "unit": 0}, {"hosts": "c1", "unit": 5}]
     addressing = {"scheme": "point-to-point", "ipv4": "10.0.0.0/8"}
-    planned = plan(fabric(nodes=groups, rails=1, nodesPerUnit=2, addressing=addressing), {})
+    planned = compute_plan(fabric(nodes=groups, rails=1, nodesPerUnit=2, addressing=addressing), {})
     assert {node.name: node.unit for node in planned.nodes} == {"b1": 0, "a1": 1, "a2": 1, "c1": 5}
 
 
 def test_the_same_input_gives_the_same_plan() -> None:
     wanted = fabric(nodes=[{"hosts": "n[1-9]"}], rails=8, addressing={"scheme": "node-subnet", "ipv4": "10.0.0.0/8"})
-    assert plan(wanted, {}) == plan(wanted, {})
+    assert compute_plan(wanted, {}) == compute_plan(wanted, {})

@@ -4,12 +4,12 @@ import pytest
 
 from tests.fabric.plan.fabrics import fabric
 from trackbed.fabric.model.ranges import text
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.routes import fence, routes, rule
 
 
 def _lines(rail: int, **spec: object) -> list[str]:
-    planned = plan(fabric(nodes=[{"hosts": "n[0-1]", "ports": ["a", "b"]}], rails=2, **spec), {})
+    planned = compute_plan(fabric(nodes=[{"hosts": "n[0-1]", "ports": ["a", "b"]}], rails=2, **spec), {})
     own = planned.nodes[1].ports[rail].v4
     assert own is not None
     found = []

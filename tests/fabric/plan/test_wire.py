@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fabric.plan.wanted import Wanted
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.fabric.plan.wire import is_plan, plan_document, read_node, read_plan, write_node
 
@@ -39,12 +39,12 @@ def test_anything_else_is_refused_with_a_code(raw: bytes) -> None:
     ],
 )
 def test_a_plan_reads_back_as_it_was(addressing: dict[str, str]) -> None:
-    of = plan(Wanted(addressing, nodes=3).fabric(), {})
+    of = compute_plan(Wanted(addressing, nodes=3).fabric(), {})
     assert read_plan(written(of)) == msgspec.structs.replace(of, warnings=())
 
 
 def test_a_plan_is_told_from_a_fabric_however_it_is_indented() -> None:
-    raw = written(plan(Wanted(POINT_TO_POINT, nodes=1).fabric(), {}))
+    raw = written(compute_plan(Wanted(POINT_TO_POINT, nodes=1).fabric(), {}))
     assert is_plan(raw)
     assert is_plan(msgspec.json.format(raw, indent=8))
     assert not is_plan(b'{"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric"}')
@@ -53,12 +53,12 @@ def test_a_plan_is_told_from_a_fabric_however_it_is_indented() -> None:
 
 def test_a_plan_of_one_rail_is_no_plan_of_a_host() -> None:
     with pytest.raises(SpecError, match=r"has rail 1 alone; write it with .* without --rail"):
-        read_plan(written(plan(Wanted(POINT_TO_POINT, nodes=2).fabric(), {}), rail=1))
+        read_plan(written(compute_plan(Wanted(POINT_TO_POINT, nodes=2).fabric(), {}), rail=1))
 
 
 @given(st.data())
 def test_a_plan_with_a_value_of_another_kind_is_refused_or_read(data: st.DataObject) -> None:
-    node = plan(Wanted({"scheme": "point-to-point", "ipv4": "10.0.0.0/24"}, nodes=1).fabric(), {}).nodes[0]
+    node = compute_plan(Wanted({"scheme": "point-to-point", "ipv4": "10.0.0.0/24"}, nodes=1).fabric(), {}).nodes[0]
     document = msgspec.json.decode(write_node(node))
     part = data.draw(st.sampled_from([document["fabric"], document["node"], document["node"]["ports"][0]]))
     part[data.draw(st.sampled_from(sorted(part)))] = data.draw(st.sampled_from([None, -1, "x", [], {}, [[]], {"a": 1}]))
@@ -69,6 +69,6 @@ def test_a_plan_with_a_value_of_another_kind_is_refused_or_read(data: st.DataObj
 
 
 def test_one_rail_can_be_written_alone() -> None:
-    of = plan(Wanted({"scheme": "point-to-point", "ipv4": "10.0.0.0/24"}, nodes=2).fabric(), {})
+    of = compute_plan(Wanted({"scheme": "point-to-point", "ipv4": "10.0.0.0/24"}, nodes=2).fabric(), {})
     document = plan_document(of, of.nodes, rail=1)
     assert [[port.rail for port in node.ports] for node in document.nodes] == [[1], [1]]

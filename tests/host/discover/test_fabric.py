@@ -5,8 +5,8 @@ import pytest
 
 from tests.host.discover import machines
 from tests.host.discover.test_rails import DGX_H100_PORTS, dgx_h100
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.host.discover.crosscheck import crosscheck
 from trackbed.host.discover.fabric import Choice, fabric_text
@@ -20,7 +20,7 @@ def named(found: Inventory, host: str) -> Inventory:
 
 
 def planned(text: str) -> Plan:
-    return plan(load(text.encode(), "fabric.yaml").fabric, {})
+    return compute_plan(load_fabric(text.encode(), "fabric.yaml").fabric, {})
 
 
 MI355X = inventory(machines.machine(machines.MI355X))

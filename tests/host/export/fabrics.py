@@ -4,8 +4,8 @@ from typing import Any
 
 import yaml
 
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 
 PCI = ("0000:18:00.0", "0000:2a:00.0")
@@ -35,7 +35,7 @@ def text(more: str = EVERYTHING, nodes: int = 3, ports: str = BY_PCI) -> str:
 
 def planned(more: str = EVERYTHING, nodes: int = 3, ports: str = BY_PCI) -> Plan:
     """The same, planned."""
-    return plan(load(text(more, nodes, ports).encode(), "fabric.yaml").fabric, {})
+    return compute_plan(load_fabric(text(more, nodes, ports).encode(), "fabric.yaml").fabric, {})
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,7 +1,7 @@
 """Small Fabrics that the tests of the chain and the hosts plan."""
 
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan
 
 P2P = "{scheme: point-to-point, layout: spectrum-x-2tier, ipv6: 'fd00:10::/48'}"
@@ -24,4 +24,4 @@ spec:
   rails: 2
   addressing: {addressing}
 {more}"""
-    return plan(load(text.encode(), "fabric.yaml").fabric, {}).nodes[1]
+    return compute_plan(load_fabric(text.encode(), "fabric.yaml").fabric, {}).nodes[1]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.kernel.netlink import addresses, links, netns, routes, rules
@@ -37,8 +37,8 @@ CALL_SECONDS = 30.0
 
 def planned(text: str = FABRIC, node: str = "gpu-1") -> NodePlan:
     """The plan of one node of a Fabric."""
-    loaded = load(text.encode(), "fabric.yaml")
-    found = plan(loaded.fabric, {}).node(node)
+    loaded = load_fabric(text.encode(), "fabric.yaml")
+    found = compute_plan(loaded.fabric, {}).node(node)
     assert found is not None
     return found
 

@@ -18,8 +18,8 @@ from trackbed.cluster.api.errors import UnreachableError
 from trackbed.cluster.api.live import Live
 from trackbed.cluster.resources.conditions import find
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.fleet.outcome import Outcome
@@ -40,7 +40,7 @@ def kubeconfig(api_server: Path) -> str:
 
 
 def node() -> NodePlan:
-    return plan(load(FABRIC.read_bytes(), "x").fabric, {}).nodes[0]
+    return compute_plan(load_fabric(FABRIC.read_bytes(), "x").fabric, {}).nodes[0]
 
 
 class Scripted(Host):

@@ -29,9 +29,9 @@ from trackbed.doctor.inspection import Subject, inspect_node, link_peers, parse_
 from trackbed.doctor.lint import lint
 from trackbed.doctor.probes import Timeouts
 from trackbed.doctor.view import SwitchView
-from trackbed.fabric.model.load import load
+from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS
@@ -81,8 +81,8 @@ class Lab:
     @cached_property
     def plan(self) -> Plan:
         """The plan of the Fabric the lab was made from."""
-        loaded = load((self.files / "original.yaml").read_bytes(), "fabric.yaml")
-        return _without_vfs(plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {}))
+        loaded = load_fabric((self.files / "original.yaml").read_bytes(), "fabric.yaml")
+        return _without_vfs(compute_plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {}))
 
     @cached_property
     def topology(self) -> Topology:
@@ -328,8 +328,8 @@ class Lab:
 
     def _lint(self) -> list[Finding]:
         try:
-            loaded = load(self.fabric_file.read_bytes(), "fabric.yaml")
-            plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
+            loaded = load_fabric(self.fabric_file.read_bytes(), "fabric.yaml")
+            compute_plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
         except SpecError as error:
             return lint(error.problems)
         return []

@@ -15,10 +15,10 @@ from trackbed.cluster.resources.railnode import API_VERSION
 from trackbed.cluster.stacks import MODULES, stack
 from trackbed.cluster.stacks.refusals import refusals
 from trackbed.fabric.model.fabric import Fabric as Model
-from trackbed.fabric.model.load import fabric_of_resource
-from trackbed.fabric.model.rollout import FirmwareWave, nodes_of
-from trackbed.fabric.plan.compute import plan
-from trackbed.fabric.plan.lock import updated
+from trackbed.fabric.model.load import build_fabric_from_resource
+from trackbed.fabric.model.rollout import FirmwareWave, count_nodes
+from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.lock import merge_slots
 from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.fabric.plan.wire import write_node
 
@@ -47,17 +47,17 @@ class Slices(msgspec.Struct, frozen=True):
 def model_of(fabric: Fabric) -> Model:
     """The Fabric as a model. Raises SpecError."""
     spec = msgspec.json.decode(fabric.spec)
-    return fabric_of_resource(
+    return build_fabric_from_resource(
         {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": fabric.metadata.name}, "spec": spec}
     )
 
 
 def slices(model: Model, lock: Mapping[str, int]) -> Slices:
     """Plan every node. Raises SpecError where the Fabric cannot be planned."""
-    planned = plan(model, lock)
+    planned = compute_plan(model, lock)
     plans = {node.name: node for node in planned.nodes}
     found = {name: _slice(node) for name, node in plans.items()}
-    lock = updated(lock, {name: one.slot for name, one in found.items()})
+    lock = merge_slots(lock, {name: one.slot for name, one in found.items()})
     return Slices(planned, found, plans, lock, _resources(model.spec.kubernetes.stack, planned))
 
 
@@ -80,13 +80,13 @@ def _slice(node: NodePlan) -> Slice:
 def rules(fabric: Fabric, model: Model, nodes: int) -> Rules:
     """What a Fabric of so many nodes says about roll-outs."""
     told = model.spec.rollout
-    unavailable = nodes_of(told.max_unavailable, nodes)
+    unavailable = count_nodes(told.max_unavailable, nodes)
     return Rules(
         fabric.metadata.name,
         fabric.metadata.generation,
         unavailable=unavailable,
         canary=min(told.canary, nodes),
-        failures=nodes_of(told.max_failures, nodes),
+        failures=count_nodes(told.max_failures, nodes),
         reboots=told.reboots,
         drain_seconds=told.drain_minutes * _MINUTE,
         node_seconds=told.node_minutes * _MINUTE,
@@ -97,5 +97,5 @@ def rules(fabric: Fabric, model: Model, nodes: int) -> Rules:
 
 
 def _wave(told: FirmwareWave, unavailable: int, nodes: int) -> Wave:
-    own = unavailable if told.max_unavailable is None else nodes_of(told.max_unavailable, nodes)
+    own = unavailable if told.max_unavailable is None else count_nodes(told.max_unavailable, nodes)
     return Wave(min(own, unavailable), min(told.canary, nodes), told.paused)

@@ -19,7 +19,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 
 from trackbed.cluster.jobs.template import plain
 from trackbed.fabric.model.problems import Place, Problem, SpecError
-from trackbed.fabric.model.source import read as check
+from trackbed.fabric.model.source import read_yaml as check
 from trackbed.fabric.yaml_text import render_documents
 
 MAX_BYTES = 1024 * 1024

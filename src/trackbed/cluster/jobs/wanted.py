@@ -8,7 +8,7 @@ import msgspec
 
 from trackbed.cluster.stacks import groups, nccl
 from trackbed.cluster.stacks.access import Access
-from trackbed.fabric.plan.narrow import narrow
+from trackbed.fabric.plan.narrow import narrow_plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,7 +38,7 @@ def wanted(stack: Stack, plan: Plan, rails: Collection[int] | None = None) -> Wa
 
     `rails` are those that a pod gets, None for all. ValueError if there are none, or one is no rail of the plan.
     """
-    part = plan if rails is None else narrow(plan, rails)
+    part = plan if rails is None else narrow_plan(plan, rails)
     access = stack.access(part)
     where = {"bootstrap": nccl.off_rails(plan)} if access.host_network else {}
     nodes = tuple(groups.selector(plan).items()) if stack.labels_nodes else ()

@@ -16,10 +16,10 @@ from trackbed.cluster.webhook import review
 from trackbed.cluster.webhook.known import Known, Planned, Ranges
 from trackbed.cluster.webhook.review import Request, Verdict
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.model.load import fabric_of_resource
+from trackbed.fabric.model.load import build_fabric_from_resource
 from trackbed.fabric.model.problems import Problem, SpecError
 from trackbed.fabric.model.ranges import text
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan, Plan
 
 RENUMBER = "trackbed.dev/renumber"
@@ -51,7 +51,7 @@ def decide(request: Request, known: Known) -> Verdict:
 def prepared(one: Mapping[str, Any], slots: Mapping[str, int], ranges: Ranges) -> Planned:
     """A Fabric object as pods may ask for it. Raises SpecError with all that is wrong, places not filled in."""
     fabric, name = _modelled(one)
-    planned = plan(_beside(fabric, ranges), slots)
+    planned = compute_plan(_beside(fabric, ranges), slots)
     if name not in MODULES:
         message = f"no stack is called {name!r}; there are {', '.join(MODULES)}"
         raise SpecError([Problem("stack-unknown", message, ("spec", "kubernetes", _OWN))])
@@ -63,7 +63,7 @@ def prepared(one: Mapping[str, Any], slots: Mapping[str, int], ranges: Ranges) -
 
 def _modelled(one: Mapping[str, Any]) -> tuple[Fabric, str]:
     """The Fabric and the name of its stack."""
-    fabric = fabric_of_resource(one)
+    fabric = build_fabric_from_resource(one)
     return fabric, fabric.spec.kubernetes.stack
 
 
@@ -97,7 +97,7 @@ def _before(one: Mapping[str, Any], slots: Mapping[str, int]) -> Plan | None:
     if not one:
         return None
     try:
-        return plan(_modelled(one)[0], slots)
+        return compute_plan(_modelled(one)[0], slots)
     except SpecError:
         return None
 

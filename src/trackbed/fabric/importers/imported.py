@@ -19,27 +19,27 @@ NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportResult:
     """A Fabric with the slots that give its nodes their addresses, and what there is to say about the files."""
 
     fabric: Fabric
     lock: Mapping[str, int]
     """Slot of each node, in order of slot."""
-    findings: tuple[Problem, ...]
+    problems: tuple[Problem, ...]
     document: Mapping[str, Any]
     """The Fabric as it is written: plain values, defaults left out."""
     summary: str
     """One sentence: how much there is, and whether the plan gives it back."""
 
     @property
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether there is nothing to look into."""
-        return all(finding.severity == NOTE for finding in self.findings)
+        return all(finding.severity == NOTE for finding in self.problems)
 
     def render_fabric(self) -> str:
         """Render the Fabric document, headed by what was imported."""
         head = f"# Imported from {self.summary}.\n"
-        findings = sum(finding.severity in {"error", "warning"} for finding in self.findings)
+        findings = sum(finding.severity in {"error", "warning"} for finding in self.problems)
         if findings:
             head += f"# {findings} findings were reported: look into them before this is applied.\n"
         return head + render_mapping(self.document, FABRIC_LAYOUT)
@@ -49,7 +49,7 @@ class Imported:
         return render_lock(self.fabric.metadata.name, self.lock)
 
 
-class Remark(NamedTuple):
+class HostProblem(NamedTuple):
     """One thing to say about one host; the same `message` about several hosts becomes one finding."""
 
     code: str
@@ -59,10 +59,10 @@ class Remark(NamedTuple):
     severity: str = "warning"
 
 
-def folded(remarks: Iterable[Remark]) -> list[Problem]:
+def merge_problems(host_problems: Iterable[HostProblem]) -> list[Problem]:
     """One finding for each message, with the place of the first host; names the hosts unless one place says it."""
-    groups: dict[tuple[str, str, str], list[Remark]] = {}
-    for remark in remarks:
+    groups: dict[tuple[str, str, str], list[HostProblem]] = {}
+    for remark in host_problems:
         groups.setdefault((remark.severity, remark.code, remark.message), []).append(remark)
     return [
         Problem(code, message + _hosts(same), place=same[0].place, severity=severity)
@@ -70,19 +70,19 @@ def folded(remarks: Iterable[Remark]) -> list[Problem]:
     ]
 
 
-def _hosts(same: list[Remark]) -> str:
+def _hosts(same: list[HostProblem]) -> str:
     hosts = dict.fromkeys(remark.host for remark in same)
     if len(hosts) > 1:
-        return f" ({len(hosts)} hosts: {host_range(hosts)})"
+        return f" ({len(hosts)} hosts: {fold_hosts(hosts)})"
     return "" if same[0].place else f" ({same[0].host})"
 
 
-def counted(count: int, word: str) -> str:
+def format_count(count: int, word: str) -> str:
     """A number with its noun: 1 host, 2 hosts."""
     return f"{count} {word}{'s' if count != 1 else ''}"
 
 
-def host_range(hosts: Iterable[str]) -> str:
+def fold_hosts(hosts: Iterable[str]) -> str:
     """Host names folded: gpu-[0-63]."""
     from ClusterShell.NodeSet import NodeSet  # noqa: PLC0415 - 30 ms that --help must not pay
 

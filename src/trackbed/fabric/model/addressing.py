@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from trackbed.fabric.model.model import Model, RangeV4, RangeV6
+from trackbed.fabric.model.model import FabricModel, RangeV4, RangeV6
 from trackbed.fabric.model.ranges import Range
 
 SPECTRUM_X_SUPERNET = Range(4, 172 << 24 | 16 << 16, 12)
@@ -32,7 +32,7 @@ SPECTRUM_X_SUPERNET = Range(4, 172 << 24 | 16 << 16, 12)
 SPECTRUM_X_RAIL_PREFIX = 15
 
 
-class _Supernet(Model):
+class _Supernet(FabricModel):
     """What the three schemes with addresses have in common."""
 
     ipv4: RangeV4 | None = None
@@ -87,7 +87,7 @@ class PointToPoint(_Supernet):
         return {"ipv4": str(SPECTRUM_X_SUPERNET), "ipv4RailPrefix": SPECTRUM_X_RAIL_PREFIX} | value
 
 
-class NoAddresses(Model):
+class NoAddresses(FabricModel):
     """No addresses are planned: InfiniBand without IPoIB, clouds."""
 
     scheme: Literal["none"]

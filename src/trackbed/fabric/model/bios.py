@@ -7,14 +7,14 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from trackbed.fabric.model.model import Model, fail
+from trackbed.fabric.model.model import FabricModel, make_error
 
 _ADDRESS = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 
 Switch = Literal["enabled", "disabled", "leave"]
 
 
-class Bios(Model):
+class BiosSpec(FabricModel):
     """Attributes of the firmware setup, read and staged through each host's BMC by `trackbed bios`."""
 
     bmc: str | None = None
@@ -40,12 +40,12 @@ class Bios(Model):
     @classmethod
     def _template(cls, value: str | None) -> str | None:
         if value is not None and not _ADDRESS.fullmatch(value.replace("{host}", "h")):
-            raise fail(
+            raise make_error(
                 "bad-bmc", f"{value!r} is no address of a BMC; write a name such as bmc-{{host}}, without https://"
             )
         return value
 
-    def wanted(self) -> dict[str, str]:
+    def list_attributes(self) -> dict[str, str]:
         """Wanted attribute -> value, what is left alone left out."""
         fields = self.model_dump(by_alias=True, exclude={"bmc", "vendor"})
         return {name: value for name, value in fields.items() if value not in {None, "leave"}}

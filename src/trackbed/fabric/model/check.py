@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.model import IFNAMSIZ_BYTES
-from trackbed.fabric.model.nodes import PortSelector, duplicates
+from trackbed.fabric.model.nodes import PortSelector, find_duplicates
 from trackbed.fabric.model.problems import Path, Problem
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ The kernel takes 96 off (iboe_get_mtu in include/rdma/ib_addr.h) and picks the n
 IPV6_MIN_MTU_BYTES = 1280
 
 
-def check(spec: FabricSpec) -> Iterator[Problem]:
+def check_fabric(spec: FabricSpec) -> Iterator[Problem]:
     """Yield everything wrong with a Fabric whose fields are each right by themselves."""
     yield from _nodes(spec)
     yield from _mtu(spec)
@@ -47,7 +47,7 @@ def check(spec: FabricSpec) -> Iterator[Problem]:
 
 
 def _nodes(spec: FabricSpec) -> Iterator[Problem]:
-    for name, (first, second) in duplicates(spec.nodes).items():
+    for name, (first, second) in find_duplicates(spec.nodes).items():
         message = f"node {name!r} is already in group {first + 1}; a node belongs to one group"
         yield Problem("duplicate-node", message, ("spec", "nodes", second, "hosts"))
     for index, group in enumerate(spec.nodes):
@@ -68,12 +68,12 @@ def _group(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Problem]:
         yield from _repeated(where, ports)
     if group.ports and (rail := next((rail for rail, _ in _macs(group.ports)), None)) is not None:
         yield from _shared_mac(group, (*path, "ports", rail))
-    names = set(group.names()) if group.host_ports else set()
+    names = set(group.list_names()) if group.host_ports else set()
     for host in group.host_ports.keys() - names:
         yield Problem("unknown-node", f"{host!r} is not among hosts {group.hosts!r}", (*path, "hostPorts", host))
     if group.ports is not None and len(group.ports) != rails:
         return
-    here = len(group.rails_here(rails))
+    here = len(group.list_rails(rails))
     if not here:
         yield Problem("no-ports", "these hosts have a port on no rail; leave the group out", (*path, "ports"))
     elif group.gpus and group.gpus % here and here % group.gpus:
@@ -83,7 +83,7 @@ def _group(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Problem]:
 
 def _shared_mac(group: NodeGroup, path: Path) -> Iterator[Problem]:
     """A MAC address given to all hosts of a group; right only where there is one."""
-    count = len(group.names())
+    count = len(group.list_names())
     if count > 1:
         message = f"one MAC address for {count} hosts; write it under hostPorts, for the host that it belongs to"
         yield Problem("shared-mac", message, path)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from trackbed.fabric.model.model import Model, fail, text_schema
+from trackbed.fabric.model.model import FabricModel, build_text_schema, make_error
 from trackbed.fabric.model.ranges import Range, parse_range
 
 
@@ -19,17 +19,19 @@ def _any_range(value: object) -> object:
         reason = str(error)
         if reason.startswith("host bits:"):
             text = f"{value} has host bits set, write {reason.removeprefix('host bits:')}"
-            raise fail("host-bits", text) from error
-        raise fail("bad-range", f"{value!r} is no address range ({reason})") from error
+            raise make_error("host-bits", text) from error
+        raise make_error("bad-range", f"{value!r} is no address range ({reason})") from error
 
 
 _RULE = "isCIDR(self) && cidr(self) == cidr(self).masked()"
 _WRITE = "write a range without host bits, for example 10.244.0.0/16"
 
-AnyRange = Annotated[Range, BeforeValidator(_any_range), PlainSerializer(str), text_schema((_RULE, _WRITE), longest=43)]
+AnyRange = Annotated[
+    Range, BeforeValidator(_any_range), PlainSerializer(str), build_text_schema((_RULE, _WRITE), longest=43)
+]
 
 
-class OtherRanges(Model):
+class OtherRanges(FabricModel):
     """Ranges that others use on these hosts; no planned address may lie in them."""
 
     pods: tuple[AnyRange, ...] = ()
@@ -42,7 +44,7 @@ class OtherRanges(Model):
     """docker0 and its kin; 172.17.0.0/16 is docker's own default. Write [] where no docker runs."""
 
 
-class Pods(Model):
+class PodsSpec(FabricModel):
     """How pods get rails."""
 
     mode: Literal["move", "sriov", "macvlan"] | None = None

@@ -16,26 +16,26 @@ from typing import Literal
 from pydantic import Field
 
 from trackbed.fabric.model.addressing import Addressing
-from trackbed.fabric.model.bios import Bios
-from trackbed.fabric.model.cluster import OtherRanges, Pods
-from trackbed.fabric.model.host import Kernel, Kubelet, Names, Qos, Rdma, Routing, Vfs
-from trackbed.fabric.model.kubernetes import Kubernetes
-from trackbed.fabric.model.model import DnsLabel, Model
+from trackbed.fabric.model.bios import BiosSpec
+from trackbed.fabric.model.cluster import OtherRanges, PodsSpec
+from trackbed.fabric.model.host import KernelSpec, KubeletSpec, NamesSpec, QosSpec, RdmaSpec, RoutingSpec, VfsSpec
+from trackbed.fabric.model.kubernetes import KubernetesSpec
+from trackbed.fabric.model.model import DnsLabel, FabricModel
 from trackbed.fabric.model.nodes import NodeGroup
 from trackbed.fabric.model.rails import Rails
-from trackbed.fabric.model.rollout import Rollout
+from trackbed.fabric.model.rollout import RolloutSpec
 
 API_VERSION = "trackbed.dev/v1alpha1"
 
 
-class Metadata(Model):
+class Metadata(FabricModel):
     """Name of the fabric."""
 
     name: DnsLabel
     """Name of the fabric, a DNS label."""
 
 
-class FabricSpec(Model):
+class FabricSpec(FabricModel):
     """What is wanted."""
 
     link_type: Literal["ethernet", "infiniband"] = "ethernet"
@@ -50,27 +50,27 @@ class FabricSpec(Model):
     """Scheme and ranges of addresses."""
     mtu: int | None = Field(default=None, ge=1280, le=65535)
     """MTU of the ports in bytes. Default: 9000 on Ethernet, 2044 (IPoIB datagram mode) on InfiniBand."""
-    routing: Routing = Routing()
+    routing: RoutingSpec = RoutingSpec()
     """Source routing."""
-    qos: Qos = Qos()
+    qos: QosSpec = QosSpec()
     """Traffic classes."""
-    vfs: Vfs = Vfs()
+    vfs: VfsSpec = VfsSpec()
     """Virtual functions."""
-    rdma: Rdma = Rdma()
+    rdma: RdmaSpec = RdmaSpec()
     """RDMA core."""
-    bios: Bios = Bios()
+    bios: BiosSpec = BiosSpec()
     """Firmware setup of the servers."""
-    kernel: Kernel = Kernel()
+    kernel: KernelSpec = KernelSpec()
     """Kernel arguments."""
-    kubelet: Kubelet = Kubelet()
+    kubelet: KubeletSpec = KubeletSpec()
     """Placement of pods on a node."""
-    pods: Pods = Pods()
+    pods: PodsSpec = PodsSpec()
     """How pods get rails."""
-    kubernetes: Kubernetes = Kubernetes()
+    kubernetes: KubernetesSpec = KubernetesSpec()
     """What stacks on Kubernetes are told about the cluster."""
-    rollout: Rollout = Rollout()
+    rollout: RolloutSpec = RolloutSpec()
     """How a change comes to the nodes of a cluster."""
-    names: Names = Names()
+    names: NamesSpec = NamesSpec()
     """Names of interfaces, devices, resources, switches."""
     other_ranges: OtherRanges = OtherRanges()
     """Ranges that others use on these hosts."""
@@ -95,7 +95,7 @@ class FabricSpec(Model):
         return "sriov" if self.vfs.count else "macvlan"
 
 
-class Fabric(Model):
+class Fabric(FabricModel):
     """A Fabric document."""
 
     api_version: Literal["trackbed.dev/v1alpha1"]
@@ -108,7 +108,7 @@ class Fabric(Model):
     """What is wanted."""
 
 
-class Lock(Model):
+class Lock(FabricModel):
     """The lock document: which slot each node has, so that later changes never renumber one.
 
     A node that leaves the Fabric keeps its slot here until its line is deleted by hand.

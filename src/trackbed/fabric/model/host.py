@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from trackbed.fabric.model.model import DNS_LABEL, Model, fail, interface_name
+from trackbed.fabric.model.model import DNS_LABEL, FabricModel, check_interface_name, make_error
 from trackbed.fabric.model.rails import MAX_RAILS
 
 _RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_]{0,61}[A-Za-z0-9])?")
@@ -21,7 +21,7 @@ MAX_NETWORK_BYTES = 40
 """A network's name leaves room for what stacks append: a group, an IP version, a node."""
 
 
-class Routing(Model):
+class RoutingSpec(FabricModel):
     """Source routing: each rail has a table of its own, so traffic leaves by the rail whose address it carries."""
 
     cross_rail: Literal["routed", "isolated"] | None = None
@@ -32,7 +32,7 @@ class Routing(Model):
     """Rail r's rule has this priority + r; the fence rule comes just before. Must stay below main's 32766."""
 
 
-class Qos(Model):
+class QosSpec(FabricModel):
     """Lossless RoCE: which traffic class it rides in. The same values go to hosts, switches and NCCL."""
 
     dscp: int = Field(default=26, ge=0, le=63)
@@ -47,7 +47,7 @@ class Qos(Model):
     """ECN with DCQCN on `priority`."""
 
 
-class Vfs(Model):
+class VfsSpec(FabricModel):
     """SR-IOV virtual functions of each port."""
 
     count: int = Field(default=0, ge=0, le=256)
@@ -60,7 +60,7 @@ class Vfs(Model):
     """Whether the port drops frames of a VF with a foreign MAC address."""
 
 
-class HugePages(Model):
+class HugePagesSpec(FabricModel):
     """Huge pages that the kernel sets aside at boot."""
 
     size: Literal["2M", "1G"] = "1G"
@@ -69,12 +69,12 @@ class HugePages(Model):
     """Pages on the whole host."""
 
 
-class Kernel(Model):
+class KernelSpec(FabricModel):
     """What the kernel is started with. Arguments that are there already stay; a change needs a reboot."""
 
     iommu: Literal["auto", "passthrough", "leave"] = "auto"
     """passthrough: the IOMMU is on, and the host's own devices bypass it. auto: so where ports have VFs."""
-    hugepages: tuple[HugePages, ...] = ()
+    hugepages: tuple[HugePagesSpec, ...] = ()
     """Huge pages, each size once; the first is the default size."""
     isolated_cpus: str | None = None
     """CPUs, as 4-63,68, that the scheduler, its tick and RCU callbacks leave alone."""
@@ -83,16 +83,16 @@ class Kernel(Model):
 
     @field_validator("hugepages")
     @classmethod
-    def _once(cls, value: tuple[HugePages, ...]) -> tuple[HugePages, ...]:
+    def _once(cls, value: tuple[HugePagesSpec, ...]) -> tuple[HugePagesSpec, ...]:
         if len({pages.size for pages in value}) != len(value):
-            raise fail("bad-hugepages", "each size of huge pages may be named once")
+            raise make_error("bad-hugepages", "each size of huge pages may be named once")
         return value
 
     @field_validator("isolated_cpus")
     @classmethod
     def _list(cls, value: str | None) -> str | None:
         if value is not None and not _CPUS.fullmatch(value):
-            raise fail("bad-cpus", f"{value!r} is no list of CPUs; write it as 4-63,68")
+            raise make_error("bad-cpus", f"{value!r} is no list of CPUs; write it as 4-63,68")
         return value
 
     @field_validator("arguments")
@@ -101,11 +101,11 @@ class Kernel(Model):
         for word in value:
             if not _ARGUMENT.fullmatch(word):
                 message = f"{word!r} is no kernel argument; write one a line, as pci=realloc, without blanks or quotes"
-                raise fail("bad-argument", message)
+                raise make_error("bad-argument", message)
         return value
 
 
-class Kubelet(Model):
+class KubeletSpec(FabricModel):
     """How kubelet places pods beside their NICs. Left out: kubelet stays as it is."""
 
     topology_manager: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = None
@@ -117,11 +117,11 @@ class Kubelet(Model):
     @classmethod
     def _list(cls, value: str | None) -> str | None:
         if value is not None and not _CPUS.fullmatch(value):
-            raise fail("bad-cpus", f"{value!r} is no list of CPUs; write it as 0-3,32")
+            raise make_error("bad-cpus", f"{value!r} is no list of CPUs; write it as 0-3,32")
         return value
 
 
-class Rdma(Model):
+class RdmaSpec(FabricModel):
     """RDMA core settings."""
 
     namespace_mode: Literal["exclusive", "shared"] | None = None
@@ -137,7 +137,7 @@ class Rdma(Model):
         return value
 
 
-class Names(Model):
+class NamesSpec(FabricModel):
     """Name templates; {rail} is the rail's index, {number} the same counted from 1, {unit} the scalable unit."""
 
     netdev: str = "rail{rail}"
@@ -161,16 +161,18 @@ class Names(Model):
         try:
             first, second = (value.format(rail=rail, number=rail + 1, unit=0) for rail in (0, 1))
         except (KeyError, IndexError, ValueError, AttributeError) as error:
-            raise fail("bad-template", f"template {value!r} may use {{rail}}, {{number}} and {{unit}} only") from error
+            raise make_error(
+                "bad-template", f"template {value!r} may use {{rail}}, {{number}} and {{unit}} only"
+            ) from error
         if first == second and value != "keep":
-            raise fail("bad-template", f"template {value!r} gives all rails one name, put {{rail}} in it")
+            raise make_error("bad-template", f"template {value!r} gives all rails one name, put {{rail}} in it")
         return value
 
     @field_validator("pod")
     @classmethod
     def _pod(cls, value: str | None) -> str | None:
         if value is not None:
-            interface_name(value.format(rail=MAX_RAILS - 1, number=MAX_RAILS, unit=0))
+            check_interface_name(value.format(rail=MAX_RAILS - 1, number=MAX_RAILS, unit=0))
         return value
 
     @field_validator("resource")
@@ -182,7 +184,7 @@ class Names(Model):
                 f"resource name {sample!r} is not one that all device plugins take: PREFIX/NAME, the name of letters, "
                 "digits and '_' (the SR-IOV device plugin takes no '-', the SR-IOV operator no '.')"
             )
-            raise fail("bad-resource", message)
+            raise make_error("bad-resource", message)
         return value
 
     @field_validator("network")
@@ -194,5 +196,5 @@ class Names(Model):
                 f"network name {sample!r} is no DNS label of {MAX_NETWORK_BYTES} bytes at most: lower case letters, "
                 "digits and '-' (RFC 1123)"
             )
-            raise fail("bad-network", message)
+            raise make_error("bad-network", message)
         return value

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trackbed.fabric.model.model import NUMBER_OR_TEXT, DnsLabel, Model, fail
+from trackbed.fabric.model.model import NUMBER_OR_TEXT, DnsLabel, FabricModel, make_error
 
 _PKEY = re.compile(r"0[xX][0-9a-fA-F]{1,4}|[1-9][0-9]{0,4}")
 
@@ -23,7 +23,9 @@ def _pkey(value: object) -> object:
     text = str(value)
     number = int(text, 0) if _PKEY.fullmatch(text) else -1
     if number & 0x7FFF == 0 or not 0 < number <= 0xFFFF:  # noqa: PLR2004 - a PKey has 16 bits, the highest says full member
-        raise fail("bad-pkey", f"{value!r} is no partition key: 0x0001 to 0x7fff, or with the member bit to 0xffff")
+        raise make_error(
+            "bad-pkey", f"{value!r} is no partition key: 0x0001 to 0x7fff, or with the member bit to 0xffff"
+        )
     return number
 
 
@@ -31,7 +33,7 @@ PKey = Annotated[int, BeforeValidator(_pkey), NUMBER_OR_TEXT]
 """InfiniBand partition key (IBTA 10.9.2): 15 bits and the membership bit; the base key 0 names no partition."""
 
 
-class Kubernetes(Model):
+class KubernetesSpec(FabricModel):
     """What the stacks are told about the cluster."""
 
     stack: DnsLabel = "native"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from trackbed.fabric.model.source import Source
+    from trackbed.fabric.model.source import YamlDocument
 
 _CODES = {
     "missing": "missing-field",
@@ -32,13 +32,13 @@ _CODES = {
 }
 
 
-def problem(error: ErrorDetails, model: type[BaseModel], source: Source | None) -> Problem:
+def translate_error(error: ErrorDetails, model: type[BaseModel], source: YamlDocument | None) -> Problem:
     """Translate one pydantic error of `model`, read from `source`; without place where there is no text."""
     path, owner = _resolve(error["loc"], model)
     known = error["type"] in _CODES or error["type"] in _SHAPES
     code = _CODES.get(error["type"], "wrong-shape" if error["type"] in _SHAPES else error["type"])
     message = _text(error, path, owner) if known else error["msg"]
-    place = source.place(path, key=error["type"] == "extra_forbidden") if source else None
+    place = source.find_place(path, key=error["type"] == "extra_forbidden") if source else None
     return Problem(code, message, path, place)
 
 

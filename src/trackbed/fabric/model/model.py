@@ -18,7 +18,7 @@ IFNAMSIZ_BYTES = 15
 """Longest interface name: IFNAMSIZ of include/uapi/linux/if.h is 16 with the closing NUL."""
 
 
-class Model(BaseModel):
+class FabricModel(BaseModel):
     """A strict, frozen piece of the Fabric file; keys are camelCase, attribute docstrings are the reference."""
 
     model_config = ConfigDict(
@@ -30,7 +30,7 @@ class Model(BaseModel):
     )
 
 
-def fail(code: str, message: str, /, **context: Any) -> PydanticCustomError:  # noqa: ANN401 - any value may be shown
+def make_error(code: str, message: str, /, **context: Any) -> PydanticCustomError:  # noqa: ANN401 - any value may be shown
     """Make the error that pydantic collects: a stable code and the whole message."""
     return PydanticCustomError(code, "{message}", {"message": message, **context})
 
@@ -44,7 +44,7 @@ def _range_of(version: int) -> BeforeValidator:
         except ValueError as error:
             raise _bad_range(str(value), str(error), version) from error
         if found.version != version:
-            raise fail("wrong-ip-version", f"{value} is IPv{found.version}; this field wants IPv{version}")
+            raise make_error("wrong-ip-version", f"{value} is IPv{found.version}; this field wants IPv{version}")
         return found
 
     return BeforeValidator(check)
@@ -53,8 +53,8 @@ def _range_of(version: int) -> BeforeValidator:
 def _bad_range(value: str, reason: str, version: int) -> PydanticCustomError:
     example = "10.0.0.0/16" if version == V4 else "fd00:10::/40"
     if reason.startswith("host bits:"):
-        return fail("host-bits", f"{value} has host bits set, write {reason.removeprefix('host bits:')}")
-    return fail("bad-range", f"{value!r} is no IPv{version} range ({reason}), write for example {example}")
+        return make_error("host-bits", f"{value} has host bits set, write {reason.removeprefix('host bits:')}")
+    return make_error("bad-range", f"{value!r} is no IPv{version} range ({reason}), write for example {example}")
 
 
 def _address_of(version: int) -> BeforeValidator:
@@ -64,21 +64,23 @@ def _address_of(version: int) -> BeforeValidator:
         try:
             found, address = parse_address(str(value))
         except ValueError as error:
-            raise fail("bad-address", f"{value!r} is no IPv{version} address") from error
+            raise make_error("bad-address", f"{value!r} is no IPv{version} address") from error
         if found != version:
-            raise fail("wrong-ip-version", f"{value} is IPv{found}; this field wants IPv{version}")
+            raise make_error("wrong-ip-version", f"{value} is IPv{found}; this field wants IPv{version}")
         return address
 
     return BeforeValidator(check)
 
 
-def interface_name(value: str) -> str:
+def check_interface_name(value: str) -> str:
     """Accept a name that the kernel accepts (dev_valid_name in net/core/dev.c), at most 15 bytes."""
     length = len(value.encode())
     if length > IFNAMSIZ_BYTES:
-        raise fail("name-too-long", f"interface name {value!r} has {length} bytes, the kernel allows {IFNAMSIZ_BYTES}")
+        raise make_error(
+            "name-too-long", f"interface name {value!r} has {length} bytes, the kernel allows {IFNAMSIZ_BYTES}"
+        )
     if value in {"", ".", ".."} or re.search(r"[\s/:]", value):
-        raise fail(
+        raise make_error(
             "bad-name", f"interface name {value!r} is not one the kernel accepts: no blank, '/', ':', '.' or '..'"
         )
     return value
@@ -97,13 +99,15 @@ PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 def _pattern(pattern: re.Pattern[str], code: str, hint: str) -> BeforeValidator:
     def check(value: object) -> object:
         if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise fail(code, f"{value!r} {hint}")
+            raise make_error(code, f"{value!r} {hint}")
         return value
 
     return BeforeValidator(check)
 
 
-def text_schema(*rules: tuple[str, str], longest: int | None = None, pattern: str | None = None) -> WithJsonSchema:
+def build_text_schema(
+    *rules: tuple[str, str], longest: int | None = None, pattern: str | None = None
+) -> WithJsonSchema:
     """How a custom resource's schema describes a scalar that is text: rules are (CEL expression, message)."""
     checks = [{"rule": rule, "message": message} for rule, message in rules]
     parts = {"maxLength": longest, "pattern": pattern, "x-kubernetes-validations": checks or None}
@@ -118,7 +122,7 @@ NUMBER_OR_TEXT = WithJsonSchema({"x-kubernetes-int-or-string": True})
 def _range_schema(version: int) -> WithJsonSchema:
     example = "10.0.0.0/16" if version == V4 else "fd00:10::/40"
     is_one = f"isCIDR(self) && cidr(self).ip().family() == {version}"
-    return text_schema(
+    return build_text_schema(
         (is_one, f"write an IPv{version} range, for example {example}"),
         (
             f"!({is_one}) || cidr(self) == cidr(self).masked()",
@@ -130,7 +134,7 @@ def _range_schema(version: int) -> WithJsonSchema:
 
 def _address_schema(version: int) -> WithJsonSchema:
     rule = f"isIP(self) && ip(self).family() == {version}"
-    return text_schema((rule, f"write an IPv{version} address"), longest=_RANGE_CHARACTERS)
+    return build_text_schema((rule, f"write an IPv{version} address"), longest=_RANGE_CHARACTERS)
 
 
 _RANGE_CHARACTERS = 43
@@ -143,7 +147,9 @@ RangeV6 = Annotated[Range, _range_of(6), PlainSerializer(str), _range_schema(6)]
 AddressV4 = Annotated[int, _address_of(4), _address_schema(4)]
 AddressV6 = Annotated[int, _address_of(6), _address_schema(6)]
 InterfaceName = Annotated[
-    str, BeforeValidator(lambda v: interface_name(str(v))), text_schema(longest=IFNAMSIZ_BYTES, pattern=r"^[^\s/:]+$")
+    str,
+    BeforeValidator(lambda v: check_interface_name(str(v))),
+    build_text_schema(longest=IFNAMSIZ_BYTES, pattern=r"^[^\s/:]+$"),
 ]
 Mac = Annotated[
     str,
@@ -163,5 +169,5 @@ PciId = Annotated[
 DnsLabel = Annotated[
     str,
     _pattern(DNS_LABEL, "bad-label", "is no DNS label: lower case letters, digits and '-', at most 63 (RFC 1123)"),
-    text_schema(longest=63, pattern=f"^{DNS_LABEL.pattern}$"),
+    build_text_schema(longest=63, pattern=f"^{DNS_LABEL.pattern}$"),
 ]

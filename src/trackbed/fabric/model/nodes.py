@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from trackbed.fabric.model.model import ANYTHING, MAC, PCI, InterfaceName, Mac, Model, Pci, PciId, fail
+from trackbed.fabric.model.model import ANYTHING, MAC, PCI, FabricModel, InterfaceName, Mac, Pci, PciId, make_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ MAX_NODES = 100_000
 """A range that names more hosts is a slip of the pen, and would only eat memory."""
 
 
-class PortSelector(Model):
+class PortSelector(FabricModel):
     """How to recognise one PF on a host; the first of pci, mac, netdev that is given decides."""
 
     pci: Pci | None = None
@@ -50,10 +50,10 @@ class PortSelector(Model):
     @model_validator(mode="after")
     def _something_given(self) -> PortSelector:
         if not (self.pci or self.mac or self.netdev):
-            raise fail("empty-port", "a port needs one of pci, mac, netdev")
+            raise make_error("empty-port", "a port needs one of pci, mac, netdev")
         return self
 
-    def merged(self, other: PortSelector | None) -> PortSelector:
+    def merge(self, other: PortSelector | None) -> PortSelector:
         """This selector, completed by what only `other` knows."""
         if other is None:
             return self
@@ -65,7 +65,7 @@ class PortSelector(Model):
 Ports = tuple[Annotated[PortSelector | None, ANYTHING], ...]
 
 
-class NodeGroup(Model):
+class NodeGroup(FabricModel):
     """Hosts with the same hardware."""
 
     hosts: str
@@ -93,39 +93,41 @@ class NodeGroup(Model):
     @field_validator("hosts")
     @classmethod
     def _readable(cls, value: str) -> str:
-        for name in expand(value):
+        for name in expand_hosts(value):
             if not HOST_NAME.fullmatch(name):
-                raise fail("bad-hosts", f"{name!r} is no host name: letters, digits, '-', '_' and '.', 253 at most")
+                raise make_error(
+                    "bad-hosts", f"{name!r} is no host name: letters, digits, '-', '_' and '.', 253 at most"
+                )
         return value
 
-    def names(self) -> tuple[str, ...]:
+    def list_names(self) -> tuple[str, ...]:
         """All host names, in ClusterShell's order (numbers count as numbers)."""
-        return tuple(expand(self.hosts))
+        return tuple(expand_hosts(self.hosts))
 
-    def rails_here(self, rails: int) -> list[int]:
+    def list_rails(self, rails: int) -> list[int]:
         """The rails on which these hosts have a port."""
         return [rail for rail in range(rails) if self.ports is None or self.ports[rail] is not None]
 
-    def ports_of(self, host: str, rails: int) -> Ports:
+    def select_ports(self, host: str, rails: int) -> Ports:
         """The selectors of one host, one for each rail."""
         group = self.ports if self.ports is not None else (None,) * rails
         own = self.host_ports.get(host)
         if own is None:
             return group
-        return tuple(mine.merged(theirs) if mine else None for mine, theirs in zip(own, group, strict=True))
+        return tuple(mine.merge(theirs) if mine else None for mine, theirs in zip(own, group, strict=True))
 
 
 def _published(name: str, written: Mapping[str, object]) -> dict[str, object]:
     """Fields of a group that the catalogue knows of a server."""
-    from trackbed.fabric.model.servers import servers  # noqa: PLC0415 - the catalogue is read only for a Fabric that names one
+    from trackbed.fabric.model.servers import load_servers  # noqa: PLC0415 - the catalogue is read only for a Fabric that names one
 
-    found = servers().get(name)
+    found = load_servers().get(name)
     if found is None:
-        close = get_close_matches(name, servers(), n=1)
+        close = get_close_matches(name, load_servers(), n=1)
         hint = f"did you mean {close[0]!r}?" if close else "`trackbed servers` lists all"
-        raise fail("unknown-server", f"the catalogue has no server {name!r}; {hint}")
+        raise make_error("unknown-server", f"the catalogue has no server {name!r}; {hint}")
     if found.ports is None and not (written.get("ports") or written.get("hostPorts")):
-        raise fail(
+        raise make_error(
             "server-without-ports",
             f"nobody has published the PCI addresses of {name}; write its ports (`trackbed init` on one finds them)",
         )
@@ -133,7 +135,7 @@ def _published(name: str, written: Mapping[str, object]) -> dict[str, object]:
     return {field: value for field, value in known.items() if value}
 
 
-def expand(hosts: str) -> Iterator[str]:
+def expand_hosts(hosts: str) -> Iterator[str]:
     """Expand ClusterShell syntax, its @groups left out: looking them up would start the programs of its configuration.
 
     Raises the collected error `bad-hosts` on text it cannot read.
@@ -142,11 +144,11 @@ def expand(hosts: str) -> Iterator[str]:
 
     count = sum(_at_most(term, hosts) for term in _TERMS.split(hosts) if term.strip())
     if not 0 < count <= MAX_NODES:
-        raise fail("bad-hosts", f"{hosts!r} names {count} hosts, it must be 1 to {MAX_NODES}")
+        raise make_error("bad-hosts", f"{hosts!r} names {count} hosts, it must be 1 to {MAX_NODES}")
     try:
         found = NodeSet(hosts, resolver=RESOLVER_NOGROUP)
     except NodeSetException as error:
-        raise fail("bad-hosts", f"{hosts!r} is no host range ({error}), write for example gpu-[0-63]") from error
+        raise make_error("bad-hosts", f"{hosts!r} is no host range ({error}), write for example gpu-[0-63]") from error
     return iter(found)
 
 
@@ -162,17 +164,19 @@ def _at_most(term: str, hosts: str) -> int:
     for ranges in _BRACKETS.findall(term):
         spans = [_SPAN.fullmatch(part) for part in ranges.split(",")]
         if None in spans:
-            raise fail("bad-hosts", f"{hosts!r} is no host range ([{ranges}] cannot be read), write gpu-[0-63,70]")
+            raise make_error(
+                "bad-hosts", f"{hosts!r} is no host range ([{ranges}] cannot be read), write gpu-[0-63,70]"
+            )
         count *= sum(max(1, int(s[2] or s[1]) - int(s[1]) + 1) for s in spans if s)
     return count
 
 
-def duplicates(groups: tuple[NodeGroup, ...]) -> Mapping[str, tuple[int, int]]:
+def find_duplicates(groups: tuple[NodeGroup, ...]) -> Mapping[str, tuple[int, int]]:
     """Hosts that stand in two groups: name -> indexes of the groups."""
     seen: dict[str, int] = {}
     found: dict[str, tuple[int, int]] = {}
     for index, group in enumerate(groups):
-        for name in group.names():
+        for name in group.list_names():
             if seen.setdefault(name, index) != index:
                 found[name] = (seen[name], index)
     return found

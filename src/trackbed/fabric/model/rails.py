@@ -15,13 +15,22 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
 
-from trackbed.fabric.model.model import ANYTHING, AddressV4, AddressV6, InterfaceName, Model, RangeV4, RangeV6, fail
+from trackbed.fabric.model.model import (
+    ANYTHING,
+    AddressV4,
+    AddressV6,
+    FabricModel,
+    InterfaceName,
+    RangeV4,
+    RangeV6,
+    make_error,
+)
 
 MAX_RAILS = 64
 """Two NICs with two ports for each of 16 GPUs; more is a slip of the pen."""
 
 
-class Rail(Model):
+class RailSpec(FabricModel):
     """One rail; everything left out is computed from `addressing` and `names`."""
 
     name: InterfaceName | None = None
@@ -41,14 +50,14 @@ def _from_count(value: object) -> object:
         return value
     text = str(value)
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_RAILS):
-        raise fail("bad-rails", f"rails is {text!r}; write a number from 1 to {MAX_RAILS}, or a list of rails")
-    return tuple(Rail() for _ in range(int(text)))
+        raise make_error("bad-rails", f"rails is {text!r}; write a number from 1 to {MAX_RAILS}, or a list of rails")
+    return tuple(RailSpec() for _ in range(int(text)))
 
 
-def _enough(value: tuple[Rail, ...]) -> tuple[Rail, ...]:
+def _enough(value: tuple[RailSpec, ...]) -> tuple[RailSpec, ...]:
     if not 1 <= len(value) <= MAX_RAILS:
-        raise fail("bad-rails", f"rails lists {len(value)}; it must be 1 to {MAX_RAILS}")
+        raise make_error("bad-rails", f"rails lists {len(value)}; it must be 1 to {MAX_RAILS}")
     return value
 
 
-Rails = Annotated[tuple[Rail, ...], BeforeValidator(_from_count), AfterValidator(_enough), ANYTHING]
+Rails = Annotated[tuple[RailSpec, ...], BeforeValidator(_from_count), AfterValidator(_enough), ANYTHING]

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from trackbed.fabric.model.model import NUMBER_OR_TEXT, Model, fail
+from trackbed.fabric.model.model import NUMBER_OR_TEXT, FabricModel, make_error
 
 _AMOUNT = re.compile(r"(?P<share>[0-9]{1,3})%|(?P<number>[0-9]{1,6})")
 _WHOLE = 100
@@ -22,7 +22,7 @@ _WHOLE = 100
 def _amount(value: object) -> object:
     found = _AMOUNT.fullmatch(str(value))
     if not found or int(found["share"] or 0) > _WHOLE:
-        raise fail("bad-amount", f"{value!r} is no number of nodes; write one as 2, or a share of all as 5%")
+        raise make_error("bad-amount", f"{value!r} is no number of nodes; write one as 2, or a share of all as 5%")
     return str(value)
 
 
@@ -30,7 +30,7 @@ Amount = Annotated[str, BeforeValidator(_amount), NUMBER_OR_TEXT]
 """A number of nodes, or a share of all: 2, 5%."""
 
 
-def nodes_of(amount: str, nodes: int) -> int:
+def count_nodes(amount: str, nodes: int) -> int:
     """How many of so many nodes an amount is; a share is rounded down, and one above 0 % is a node at least."""
     found = _AMOUNT.fullmatch(amount)
     assert found is not None  # noqa: S101 - an Amount was read by the same pattern
@@ -40,7 +40,7 @@ def nodes_of(amount: str, nodes: int) -> int:
     return max(nodes * share // _WHOLE, 1 if share else 0)
 
 
-class FirmwareWave(Model):
+class FirmwareWave(FabricModel):
     """Nodes whose NICs' firmware differs change after all others, in a wave that its first failure halts."""
 
     max_unavailable: Amount | None = None
@@ -51,7 +51,7 @@ class FirmwareWave(Model):
     """Not now: the nodes of this wave wait, with all that differs there; others go on."""
 
 
-class Rollout(Model):
+class RolloutSpec(FabricModel):
     """How a change comes to the nodes of a cluster; used by `trackbed controller` alone."""
 
     max_unavailable: Amount = "5%"

@@ -27,14 +27,14 @@ _BRACKETS = 500
 """With fewer opening brackets no text nests deep enough to hurt."""
 
 
-class Written(NamedTuple):
+class Scalar(NamedTuple):
     """A scalar and where it stands; `text` is None for null."""
 
     text: str | None
     place: Place
 
 
-class Source:
+class YamlDocument:
     """One YAML document: `data` holds its values, `place` finds where a path was written."""
 
     def __init__(self, file: str, node: yaml.Node) -> None:
@@ -44,7 +44,7 @@ class Source:
         _bound(node, file)
         self.data: Any = self._value(node, ())
 
-    def place(self, path: Path, *, key: bool = False) -> Place:
+    def find_place(self, path: Path, *, key: bool = False) -> Place:
         """Where `path` stands, or the deepest part of it that exists; with `key`, where its last key stands."""
         node, mark = self._root, self._root.start_mark
         for depth, part in enumerate(path):
@@ -55,7 +55,7 @@ class Source:
             mark = name.start_mark if key and depth == len(path) - 1 else node.start_mark
         return Place(self.file, mark.line + 1, mark.column + 1)
 
-    def written(self) -> Any:  # noqa: ANN401 - YAML holds anything
+    def to_scalars(self) -> Any:  # noqa: ANN401 - YAML holds anything
         """The values once more, each scalar as Written; of a key that stands twice the first."""
         return self._written(self._root)
 
@@ -69,7 +69,7 @@ class Source:
                     found[key.value] = self._written(item)
             return found
         mark = node.start_mark
-        return Written(None if _empty(node) else node.value, Place(self.file, mark.line + 1, mark.column + 1))
+        return Scalar(None if _empty(node) else node.value, Place(self.file, mark.line + 1, mark.column + 1))
 
     def _value(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401 - YAML holds anything
         if isinstance(node, yaml.ScalarNode):
@@ -126,7 +126,7 @@ def _refused(file: str, mark: Any, code: str, what: str) -> SpecError:  # noqa: 
     return SpecError([Problem(code, f"this {what}", place=Place(file, mark.line + 1, mark.column + 1))])
 
 
-def read(raw: bytes, file: str, max_bytes: int = MAX_BYTES) -> list[Source]:
+def read_yaml(raw: bytes, file: str, max_bytes: int = MAX_BYTES) -> list[YamlDocument]:
     """Read every document of a YAML file; SpecError when it is too large, not UTF-8 or not YAML."""
     if len(raw) > max_bytes:
         message = f"the file is larger than {max_bytes >> 20} MB, the most that is read"
@@ -135,7 +135,7 @@ def read(raw: bytes, file: str, max_bytes: int = MAX_BYTES) -> list[Source]:
     try:
         _shallow(text, file)
         nodes = list(yaml.compose_all(text, Loader=yaml.CBaseLoader))
-        return [Source(file, node) for node in nodes if not _empty(node)]
+        return [YamlDocument(file, node) for node in nodes if not _empty(node)]
     except yaml.YAMLError as error:
         raise SpecError([_syntax(error, text, file)]) from error
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.model.fabric import FabricSpec
-    from trackbed.fabric.plan.schemes import Layout
+    from trackbed.fabric.plan.schemes import RangeLayout
 
 
-def fits(cut: Range, rail: int, layout: Layout, slots: int, nodes: int) -> Problem | None:
+def check_capacity(cut: Range, rail: int, layout: RangeLayout, slots: int, nodes: int) -> Problem | None:
     """Whether `slots` slots fit into the rail's range; the message says how many nodes would."""
     if slots <= layout.slots:
         return None
@@ -23,7 +23,7 @@ def fits(cut: Range, rail: int, layout: Layout, slots: int, nodes: int) -> Probl
     return Problem("range-too-small", message, ("spec", "addressing", f"ipv{cut.version}"))
 
 
-def gateway(cut: Range, rail: int, address: int) -> Problem | None:
+def check_gateway(cut: Range, rail: int, address: int) -> Problem | None:
     """Whether a rail's gateway is a usable address of its subnet."""
     field = "gateway" if cut.version == V4 else "gateway6"
     path = ("spec", "rails", rail, field)
@@ -36,7 +36,7 @@ def gateway(cut: Range, rail: int, address: int) -> Problem | None:
     return None
 
 
-def others(spec: FabricSpec, cut: Range, rail: int, used: tuple[int, int]) -> Iterator[Problem]:
+def check_other_ranges(spec: FabricSpec, cut: Range, rail: int, used: tuple[int, int]) -> Iterator[Problem]:
     """Ranges of others that hold a planned address (error) or only lie in the rail's range (warning).
 
     `used` is the first and last address that the plan really gives out on this rail. In scheme shared-subnet the whole

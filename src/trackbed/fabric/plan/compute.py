@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.addressing import SharedSubnet
 from trackbed.fabric.model.problems import Problem, SpecError
-from trackbed.fabric.plan.capacity import fits, gateway, others
-from trackbed.fabric.plan.lock import assign
+from trackbed.fabric.plan.capacity import check_capacity, check_gateway, check_other_ranges
+from trackbed.fabric.plan.lock import assign_slots
 from trackbed.fabric.plan.plan import (
     Addressed,
     Common,
@@ -20,9 +20,9 @@ from trackbed.fabric.plan.plan import (
     QosPlan,
     RailPlan,
 )
-from trackbed.fabric.plan.railranges import rail_ranges, supernet_of
-from trackbed.fabric.plan.schemes import Layout, scheme
-from trackbed.fabric.plan.schemes.shared_subnet import gateway_of
+from trackbed.fabric.plan.railranges import compute_rail_ranges, find_supernet
+from trackbed.fabric.plan.schemes import RangeLayout, load_scheme
+from trackbed.fabric.plan.schemes.shared_subnet import find_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     At = Callable[[int], Addressed]
 
 
-def plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
+def compute_plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
     """Plan everything.
 
     `lock` maps nodes to slots; nodes that are not in it get free slots. Raises SpecError with every problem found
     (their places not filled in: `Loaded.located` does that).
     """
     spec = fabric.spec
-    slots, problems = assign(spec, lock)
-    ranges = {version: rail_ranges(spec, version, problems) for version in (4, 6)}
+    slots, problems = assign_slots(spec, lock)
+    ranges = {version: compute_rail_ranges(spec, version, problems) for version in (4, 6)}
     layouts = {version: _layouts(spec, ranges[version]) for version in (4, 6)}
     problems += [p for v in (4, 6) for p in _arithmetic(spec, ranges[v], layouts[v], slots)]
     if errors := [problem for problem in problems if problem.severity == "error"]:
@@ -52,16 +52,16 @@ def plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
     return Plan(common, nodes, _kubernetes(spec), tuple(problems))
 
 
-def layouts_of(spec: FabricSpec, version: int) -> list[tuple[Range | None, Layout | None]]:
+def build_layouts(spec: FabricSpec, version: int) -> list[tuple[Range | None, RangeLayout | None]]:
     """The range of each rail in one IP version, and how it is dealt out."""
-    ranges = rail_ranges(spec, version, [])
+    ranges = compute_rail_ranges(spec, version, [])
     return list(zip(ranges, _layouts(spec, ranges), strict=True))
 
 
-def _layouts(spec: FabricSpec, ranges: list[Range | None]) -> list[Layout | None]:
+def _layouts(spec: FabricSpec, ranges: list[Range | None]) -> list[RangeLayout | None]:
     if spec.addressing.scheme == "none":
         return [None] * len(ranges)
-    deal = scheme(spec.addressing.scheme).layout
+    deal = load_scheme(spec.addressing.scheme).build_layout
     return [
         deal(spec.addressing, entry, cut, spec.nodes_per_unit) if cut else None
         for entry, cut in zip(spec.rails, ranges, strict=True)
@@ -69,31 +69,31 @@ def _layouts(spec: FabricSpec, ranges: list[Range | None]) -> list[Layout | None
 
 
 def _arithmetic(
-    spec: FabricSpec, ranges: list[Range | None], layouts: list[Layout | None], slots: Mapping[str, int]
+    spec: FabricSpec, ranges: list[Range | None], layouts: list[RangeLayout | None], slots: Mapping[str, int]
 ) -> Iterator[Problem]:
     highest = max(slots.values(), default=0)
     for rail, (cut, layout) in enumerate(zip(ranges, layouts, strict=True)):
         if cut is None or layout is None:
             continue
-        wrong = _gateway(spec, cut, rail) or fits(cut, rail, layout, highest + 1, len(slots))
+        wrong = _gateway(spec, cut, rail) or check_capacity(cut, rail, layout, highest + 1, len(slots))
         if wrong:
             yield wrong
             continue
-        low, high = layout.at(min(slots.values(), default=0)), layout.at(highest)
+        low, high = layout.compute_address(min(slots.values(), default=0)), layout.compute_address(highest)
         last = max(high.gateway, high.address, high.pods_first + high.pods_count - 1)
-        yield from others(spec, cut, rail, (low.subnet.base, last))
+        yield from check_other_ranges(spec, cut, rail, (low.subnet.base, last))
 
 
 def _gateway(spec: FabricSpec, cut: Range, rail: int) -> Problem | None:
     if not isinstance(spec.addressing, SharedSubnet):
         return None
-    address = gateway_of(spec.addressing, spec.rails[rail], cut)
-    return gateway(cut, rail, address) if address else None
+    address = find_gateway(spec.addressing, spec.rails[rail], cut)
+    return check_gateway(cut, rail, address) if address else None
 
 
 def _common(fabric: Fabric, ranges: dict[int, list[Range | None]], nodes: int) -> Common:
     spec = fabric.spec
-    supernets = {version: supernet_of(spec, version, ranges[version]) for version in (4, 6)}
+    supernets = {version: find_supernet(spec, version, ranges[version]) for version in (4, 6)}
     return Common(
         fabric=fabric.metadata.name,
         link_type=spec.link_type,
@@ -176,12 +176,12 @@ def _wanted_name(spec: FabricSpec, rail: int) -> str:
 
 
 def _nodes(
-    spec: FabricSpec, common: Common, slots: Mapping[str, int], layouts: dict[int, list[Layout | None]]
+    spec: FabricSpec, common: Common, slots: Mapping[str, int], layouts: dict[int, list[RangeLayout | None]]
 ) -> Iterator[NodePlan]:
     makers = [_port_maker(spec, common.rails[r].netdev, r, layouts) for r in range(len(spec.rails))]
     for group in spec.nodes:
         gpus = _gpus_by_rail(group, len(spec.rails))
-        for name in group.names():
+        for name in group.list_names():
             slot = slots[name]
             selectors = zip(makers, _selectors(group, name, spec), gpus, strict=True)
             ports = tuple(make(slot, chosen, mine) for make, chosen, mine in selectors if chosen is not _ABSENT)
@@ -195,11 +195,11 @@ _ABSENT = "absent"
 def _selectors(group: NodeGroup, name: str, spec: FabricSpec) -> list[PortSelector | str | None]:
     if group.ports is None and name not in group.host_ports:
         return [None] * len(spec.rails)
-    return [selector or _ABSENT for selector in group.ports_of(name, len(spec.rails))]
+    return [selector or _ABSENT for selector in group.select_ports(name, len(spec.rails))]
 
 
 def _port_maker(
-    spec: FabricSpec, netdev: str, rail: int, layouts: dict[int, list[Layout | None]]
+    spec: FabricSpec, netdev: str, rail: int, layouts: dict[int, list[RangeLayout | None]]
 ) -> Callable[[int, PortSelector | str | None, tuple[int, ...]], PortPlan]:
     """A function that makes the PortPlan of (slot, selector, gpus) on one rail: the innermost loop of the plan."""
     at4, at6 = (_at(layouts[version][rail]) for version in (4, 6))
@@ -219,13 +219,13 @@ def _port_maker(
     return make
 
 
-def _at(layout: Layout | None) -> At | None:
-    return layout.at if layout else None
+def _at(layout: RangeLayout | None) -> At | None:
+    return layout.compute_address if layout else None
 
 
 def _gpus_by_rail(group: NodeGroup, rails: int) -> list[tuple[int, ...]]:
     """GPUs of each rail; a rail on which the group has no port has none."""
-    here = group.rails_here(rails)
+    here = group.list_rails(rails)
     found: list[tuple[int, ...]] = [()] * rails
     for rail, gpus in zip(here, _gpus(group.gpus or len(here), len(here)), strict=True):
         found[rail] = gpus

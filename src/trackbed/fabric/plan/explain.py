@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trackbed.fabric.model.ranges import V4, Range, text
-from trackbed.fabric.plan.compute import layouts_of
+from trackbed.fabric.plan.compute import build_layouts
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.fabric import Fabric
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan
-    from trackbed.fabric.plan.schemes import Layout
+    from trackbed.fabric.plan.schemes import RangeLayout
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,7 +29,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 def explain(fabric: Fabric, plan: Plan, version: int, address: int) -> Explanation:
     """Say what `address` is in this plan; never raises, an address of no rail is `outside`."""
     shown = text(version, address)
-    for rail, (cut, layout) in enumerate(layouts_of(fabric.spec, version)):
+    for rail, (cut, layout) in enumerate(build_layouts(fabric.spec, version)):
         if cut is not None and layout is not None and address in cut:
             return _in_rail(plan, rail, cut, layout, address)
     supernet = plan.common.supernet(version)
@@ -37,19 +37,19 @@ def explain(fabric: Fabric, plan: Plan, version: int, address: int) -> Explanati
     return Explanation(shown, "outside", f"{shown} belongs to no rail of fabric {plan.common.fabric}{where}")
 
 
-def _in_rail(plan: Plan, rail: int, cut: Range, layout: Layout, address: int) -> Explanation:
+def _in_rail(plan: Plan, rail: int, cut: Range, layout: RangeLayout, address: int) -> Explanation:
     scheme = plan.common.scheme
     shown = text(cut.version, address)
     if address == cut.base and not _is_port(layout, address):
         return Explanation(shown, "network", f"{shown} is the network address of rail {rail}'s {cut}; nobody's", rail)
-    if scheme == "shared-subnet" and layout.slots and address == layout.at(0).gateway:
+    if scheme == "shared-subnet" and layout.slots and address == layout.compute_address(0).gateway:
         return Explanation(shown, "gateway", f"{shown} is the gateway of rail {rail} ({cut})", rail)
     if cut.version == V4 and address == cut.last and scheme == "shared-subnet":
         return Explanation(
             shown, "broadcast", f"{shown} is the broadcast address of rail {rail}'s {cut}; nobody's", rail
         )
     slot = _slot(layout, address, scheme)
-    own = layout.at(slot) if slot is not None else None
+    own = layout.compute_address(slot) if slot is not None else None
     role = _role(own, address) if own else None
     if slot is None or own is None or role is None:
         return Explanation(
@@ -58,16 +58,16 @@ def _in_rail(plan: Plan, rail: int, cut: Range, layout: Layout, address: int) ->
     return _of_slot(plan, rail, slot, shown, role)
 
 
-def _is_port(layout: Layout, address: int) -> bool:
-    return layout.slots > 0 and layout.at(0).address == address
+def _is_port(layout: RangeLayout, address: int) -> bool:
+    return layout.slots > 0 and layout.compute_address(0).address == address
 
 
-def _slot(layout: Layout, address: int, scheme: str) -> int | None:
+def _slot(layout: RangeLayout, address: int, scheme: str) -> int | None:
     """The highest slot whose share begins at or below `address`: bisection, since layouts rise with the slot."""
     low, high = 0, layout.slots
     while low < high:
         middle = (low + high) // 2
-        if _first(layout.at(middle), scheme) <= address:
+        if _first(layout.compute_address(middle), scheme) <= address:
             low = middle + 1
         else:
             high = middle

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LAYOUT = FABRIC_LAYOUT._replace(width=0)
 
 
-def assign(spec: FabricSpec, lock: Mapping[str, int]) -> tuple[dict[str, int], list[Problem]]:
+def assign_slots(spec: FabricSpec, lock: Mapping[str, int]) -> tuple[dict[str, int], list[Problem]]:
     """Slots of all nodes of the Fabric: those of the lock, then the lowest free ones in the order of the groups.
 
     Nodes of a group with `unit` get slots of that unit; other nodes never do.
@@ -34,7 +34,7 @@ def assign(spec: FabricSpec, lock: Mapping[str, int]) -> tuple[dict[str, int], l
     anywhere = (s for s in count() if s not in taken and s // spec.nodes_per_unit not in claimed)
     for index, group in enumerate(spec.nodes):
         free = anywhere if group.unit is None else _of_unit(group.unit, spec.nodes_per_unit, taken)
-        for name in group.names():
+        for name in group.list_names():
             slot = lock[name] if name in lock else next(free, None)
             if slot is None:
                 problems.append(_full(group, spec.nodes_per_unit, index))
@@ -47,7 +47,7 @@ def assign(spec: FabricSpec, lock: Mapping[str, int]) -> tuple[dict[str, int], l
     return slots, problems
 
 
-def updated(lock: Mapping[str, int], slots: Mapping[str, int]) -> dict[str, int]:
+def merge_slots(lock: Mapping[str, int], slots: Mapping[str, int]) -> dict[str, int]:
     """The lock after this plan: what it held, and the new nodes; in order of slot."""
     return dict(sorted({**lock, **slots}.items(), key=lambda item: item[1]))
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
 
 
-def narrow(plan: Plan, rails: Collection[int]) -> Plan:
+def narrow_plan(plan: Plan, rails: Collection[int]) -> Plan:
     """The plan with these rails alone, in rail order; the same plan if they are all.
 
     Raises ValueError if there are none, or one is no rail of the plan.

@@ -17,7 +17,7 @@ IPV6_SUBNET_PREFIX = 64
 """RFC 4291: a subnet with hosts in it has 64 bits of prefix."""
 
 
-def rail_ranges(spec: FabricSpec, version: int, problems: list[Problem]) -> list[Range | None]:
+def compute_rail_ranges(spec: FabricSpec, version: int, problems: list[Problem]) -> list[Range | None]:
     """The range of every rail in one IP version; all None where none is planned. Adds to `problems`."""
     if spec.addressing.scheme == "none":
         return [None] * len(spec.rails)
@@ -35,7 +35,7 @@ def rail_ranges(spec: FabricSpec, version: int, problems: list[Problem]) -> list
     return found
 
 
-def supernet_of(spec: FabricSpec, version: int, ranges: list[Range | None]) -> Range | None:
+def find_supernet(spec: FabricSpec, version: int, ranges: list[Range | None]) -> Range | None:
     """The range that holds all rails: as written, widened where a rail's own range lies outside."""
     known = [r for r in (getattr(spec.addressing, f"ipv{version}", None), *ranges) if r is not None]
     return cover(known) if known else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.model.servers import Server, servers
+from trackbed.fabric.model.servers import CatalogueServer, load_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from trackbed.host.discover.rails import Found
 
 
-def known_as(inventory: Inventory) -> dict[str, Server]:
+def known_as(inventory: Inventory) -> dict[str, CatalogueServer]:
     """Servers of the catalogue that have this product name; several where a maker sells one with several GPUs."""
     product = inventory.product.strip()
-    return {name: server for name, server in servers().items() if product and product in server.products}
+    return {name: server for name, server in load_servers().items() if product and product in server.products}
 
 
 def crosscheck(inventory: Inventory, found: Found) -> tuple[str | None, tuple[str, ...]]:
@@ -31,7 +31,7 @@ def crosscheck(inventory: Inventory, found: Found) -> tuple[str | None, tuple[st
     return name, tuple(f"{name} in the catalogue {what}" for what in candidates[name])
 
 
-def _differences(inventory: Inventory, found: Found, server: Server) -> Iterator[str]:
+def _differences(inventory: Inventory, found: Found, server: CatalogueServer) -> Iterator[str]:
     if len(inventory.gpus) != server.gpus.count:
         yield f"has {server.gpus.count} GPUs, here are {len(inventory.gpus)}"
     ids = {rail.nic.id for rail in found.rails}

@@ -42,7 +42,7 @@ def cluster_scoped(corpus: Corpus) -> Iterator[Hit]:
     for doc in corpus.documents:
         if doc.kind in _CLUSTER and doc.namespace:
             message = f"{doc.kind} is cluster-scoped; the namespace {doc.namespace!r} says nothing"
-            written = doc.tree.source.place((*doc.tree.prefix, "metadata", "namespace"), key=True)
+            written = doc.tree.source.find_place((*doc.tree.prefix, "metadata", "namespace"), key=True)
             line = doc.tree.lines[written.line - 1].strip() if written.line <= len(doc.tree.lines) else ""
             edit = Edit(line, "") if line.startswith("namespace:") else None
             yield Hit("cluster-scoped-namespace", doc.tree, ("metadata", "namespace"), message, key=True, edit=edit)

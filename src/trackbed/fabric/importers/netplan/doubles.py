@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.importers.imported import Remark
+from trackbed.fabric.importers.imported import HostProblem
 from trackbed.fabric.model.ranges import text
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.model.problems import Place
 
 
-def doubled_addresses(interfaces: Iterable[Interface]) -> Iterator[Remark]:
+def iter_duplicate_addresses(interfaces: Iterable[Interface]) -> Iterator[HostProblem]:
     """Static addresses given to two interfaces, each with both places."""
     seen: dict[tuple[int, int], tuple[str, Place]] = {}
     for interface in interfaces:
@@ -24,10 +24,10 @@ def doubled_addresses(interfaces: Iterable[Interface]) -> Iterator[Remark]:
             if place != address.place:
                 shown = text(address.version, address.number)
                 message = f"{mine[0]} has {shown}, which is already at {who} ({place}); an address belongs to one port"
-                yield Remark("duplicate-address", message, interface.host, address.place, "error")
+                yield HostProblem("duplicate-address", message, interface.host, address.place, "error")
 
 
-def doubled_macs(interfaces: Iterable[Interface]) -> tuple[dict[int, str], list[Remark]]:
+def drop_duplicate_macs(interfaces: Iterable[Interface]) -> tuple[dict[int, str], list[HostProblem]]:
     """MAC addresses that count, by id of the interface; of two ports with one MAC the first keeps it."""
     owner: dict[str, Interface] = {}
     kept: dict[int, str] = {}
@@ -44,5 +44,5 @@ def doubled_macs(interfaces: Iterable[Interface]) -> tuple[dict[int, str], list[
             f"{first.host} {first.name}; it is taken for that one only"
         )
         place = interface.addresses[0].place if interface.addresses else None
-        remarks.append(Remark("duplicate-mac", message, interface.host, place, "error"))
+        remarks.append(HostProblem("duplicate-mac", message, interface.host, place, "error"))
     return kept, remarks

@@ -11,12 +11,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from trackbed.fabric.model.problems import Place, Problem, SpecError
-from trackbed.fabric.model.source import Written, read
+from trackbed.fabric.model.source import Scalar, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trackbed.fabric.model.source import Source
+    from trackbed.fabric.model.source import YamlDocument
 
 MAX_FILE_BYTES = 1024 * 1024
 """A netplan file with eight ports has 2 KB."""
@@ -30,7 +30,7 @@ NamedFile = tuple[str, bytes]
 """A file: the name to show in messages, which is its path, and its content."""
 
 
-def network_of(files: Sequence[NamedFile]) -> tuple[Tree, list[Problem]]:
+def merge_network(files: Sequence[NamedFile]) -> tuple[Tree, list[Problem]]:
     """The merged `network` mapping of one host.
 
     Raises SpecError if a file cannot be read at all: what the others say would be half a truth.
@@ -38,7 +38,7 @@ def network_of(files: Sequence[NamedFile]) -> tuple[Tree, list[Problem]]:
     chosen, problems = _chosen(files)
     merged: Tree = {}
     for name, raw in chosen:
-        for source in read(raw, name, MAX_FILE_BYTES):
+        for source in read_yaml(raw, name, MAX_FILE_BYTES):
             problems += source.problems
             merged = _merged(merged, _network(source))
     return merged, problems
@@ -63,17 +63,17 @@ def _precedence(name: str) -> int:
     return max((rank for rank, place in enumerate(_PRECEDENCE) if place in parts), default=-1)
 
 
-def _network(source: Source) -> Tree:
-    found = source.written()
+def _network(source: YamlDocument) -> Tree:
+    found = source.to_scalars()
     if not isinstance(found, dict) or "network" not in found:
         message = "this is no netplan file: it has no mapping `network` at the top"
-        raise SpecError([Problem("no-network", message, place=source.place(()))])
+        raise SpecError([Problem("no-network", message, place=source.find_place(()))])
     network = found["network"]
-    if isinstance(network, Written) and network.text is None:
+    if isinstance(network, Scalar) and network.text is None:
         return {}
     if not isinstance(network, dict):
         message = "network must be a mapping, as in `network: {version: 2, ethernets: {...}}`"
-        raise SpecError([Problem("wrong-shape", message, place=source.place(("network",)))])
+        raise SpecError([Problem("wrong-shape", message, place=source.find_place(("network",)))])
     return network
 
 

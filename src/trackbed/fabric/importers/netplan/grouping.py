@@ -15,7 +15,7 @@ from trackbed.fabric.model.ranges import BITS, Range
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trackbed.fabric.importers.netplan.interfaces import Address, Interface
+    from trackbed.fabric.importers.netplan.interfaces import Interface, StaticAddress
 
 JUMBO_BYTES = 4200
 """RDMA with path MTU 4096 needs this much; storage and management networks mostly have 1500."""
@@ -25,7 +25,7 @@ class Member(NamedTuple):
     """An address of an interface, and the range that says which rail it is on."""
 
     interface: Interface
-    address: Address
+    address: StaticAddress
     key: Range
 
     @property
@@ -37,7 +37,7 @@ class Member(NamedTuple):
 Groups = dict[Range, list[Member]]
 
 
-def members(interfaces: Sequence[Interface], version: int) -> list[Member]:
+def build_members(interfaces: Sequence[Interface], version: int) -> list[Member]:
     """Every address of one IP version with its key."""
     wide, meeting = _wide(interfaces, version), _meeting(interfaces, version)
     return [
@@ -48,7 +48,7 @@ def members(interfaces: Sequence[Interface], version: int) -> list[Member]:
     ]
 
 
-def _key(interface: Interface, address: Address, wide: set[Range]) -> Range:
+def _key(interface: Interface, address: StaticAddress, wide: set[Range]) -> Range:
     routed = (to for to in _routed(interface, address) if to not in wide)
     return max(routed, key=lambda to: to.prefix, default=address.subnet)
 
@@ -65,11 +65,11 @@ def _meeting(interfaces: Iterable[Interface], version: int) -> set[Range]:
     }
 
 
-def _routed(interface: Interface, address: Address) -> set[Range]:
+def _routed(interface: Interface, address: StaticAddress) -> set[Range]:
     """Destinations that hold the address itself and are wider than its subnet."""
     return {
         hop.to
-        for hop in interface.hops
+        for hop in interface.routes
         if hop.to.version == address.version and 0 < hop.to.prefix < address.prefix and address.number in hop.to
     }
 
@@ -88,27 +88,27 @@ def _wide(interfaces: Sequence[Interface], version: int) -> set[Range]:
     return {to for to, count in crowded.items() if count * 2 > hosts[to]}
 
 
-def family(found: Iterable[Member]) -> list[Member]:
+def select_rail_members(members: Iterable[Member]) -> list[Member]:
     """The members that look like rails: of one shape, on the most ports, jumbo frames counting double."""
     shapes: dict[tuple[int, int], list[Member]] = defaultdict(list)
-    for member in found:
+    for member in members:
         shapes[member.address.prefix, member.key.prefix].append(member)
 
     def weight(listed: list[Member]) -> tuple[int, int]:
-        mtu = usual_mtu(member.interface for member in listed) or 0
+        mtu = find_usual_mtu(member.interface for member in listed) or 0
         return len(listed) * (2 if mtu >= JUMBO_BYTES else 1), mtu
 
     return max(shapes.values(), key=weight, default=[])
 
 
-def grouped(found: Sequence[Member]) -> Groups:
+def group_members(members: Sequence[Member]) -> Groups:
     """Members by key; keys that are one host's alone are widened until hosts meet in them."""
-    groups = _by_key(found)
-    hosts = {member.host for member in found}
+    groups = _by_key(members)
+    hosts = {member.host for member in members}
     alone = all(len({member.host for member in listed}) == 1 for listed in groups.values())
-    narrow = any(member.address.prefix >= BITS[member.address.version] - 1 for member in found)
-    if found and alone and (len(hosts) > 1 or narrow) and all(m.key == m.address.subnet for m in found):
-        return _by_key(_widened(found))
+    narrow = any(member.address.prefix >= BITS[member.address.version] - 1 for member in members)
+    if members and alone and (len(hosts) > 1 or narrow) and all(m.key == m.address.subnet for m in members):
+        return _by_key(_widened(members))
     return groups
 
 
@@ -131,7 +131,7 @@ def _widened(found: Sequence[Member]) -> Sequence[Member]:
     return found
 
 
-def without_strays(groups: Groups) -> Groups:
+def drop_strays(groups: Groups) -> Groups:
     """The groups less strays: small ones whose every host lacks a port in some large one, most likely slips."""
     most = max((len(listed) for listed in groups.values()), default=0)
     large = {key for key, listed in groups.items() if len(listed) * 2 > most}
@@ -140,11 +140,11 @@ def without_strays(groups: Groups) -> Groups:
     return {key: listed for key, listed in groups.items() if key in large or hosts_of[key] & everywhere}
 
 
-def odd_ones(groups: Groups) -> set[Range]:
+def find_odd_ranges(groups: Groups) -> set[Range]:
     """Of groups that only share a subnet: those with another MTU, and those off the even spacing of the rest."""
     if len(groups) < 3 or any(m.key != m.address.subnet for listed in groups.values() for m in listed):  # noqa: PLR2004 - two are no pattern
         return set()
-    mtus = {key: usual_mtu(member.interface for member in listed) for key, listed in groups.items()}
+    mtus = {key: find_usual_mtu(member.interface for member in listed) for key, listed in groups.items()}
     usual = Counter(mtus.values()).most_common(1)[0][0]
     odd = {key for key, mtu in mtus.items() if mtu != usual}
     return odd | set(groups) - odd - _evenly_spaced(sorted(set(groups) - odd))
@@ -161,7 +161,7 @@ def _evenly_spaced(ranges: list[Range]) -> set[Range]:
     return set(best) if len(best) * 2 > len(ranges) and len(best) > 2 else set(ranges)  # noqa: PLR2004 - two are no run
 
 
-def usual_mtu(interfaces: Iterable[Interface]) -> int | None:
+def find_usual_mtu(interfaces: Iterable[Interface]) -> int | None:
     """The most common MTU that is written down, in bytes."""
     counts = Counter(i.mtu_bytes for i in interfaces if i.mtu_bytes is not None)
     return counts.most_common(1)[0][0] if counts else None

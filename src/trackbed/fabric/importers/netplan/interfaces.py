@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import PydanticCustomError
 
-from trackbed.fabric.importers.imported import NOTE, Remark
-from trackbed.fabric.model.model import MAC, interface_name
+from trackbed.fabric.importers.imported import NOTE, HostProblem
+from trackbed.fabric.model.model import MAC, check_interface_name
 from trackbed.fabric.model.ranges import BITS, V4, V6, Range, parse_address, text
-from trackbed.fabric.model.source import Written
+from trackbed.fabric.model.source import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ _LINK_LOCAL = Range(V6, 0xFE80 << 112, 10)
 _GLOB = re.compile(r"[*?\[]")
 
 
-class Address(NamedTuple):
+class StaticAddress(NamedTuple):
     """A static address of an interface."""
 
     version: int
@@ -60,7 +60,7 @@ class Address(NamedTuple):
         return f"{text(self.version, self.number)}/{self.prefix}"
 
 
-class Hop(NamedTuple):
+class StaticRoute(NamedTuple):
     """A static route; `via` 0 means on the link, `main` that it stands in the main table."""
 
     to: Range
@@ -79,26 +79,26 @@ class Interface:
     mac: str | None
     mtu_bytes: int | None
     mtu_place: Place | None
-    addresses: tuple[Address, ...]
-    hops: tuple[Hop, ...]
+    addresses: tuple[StaticAddress, ...]
+    routes: tuple[StaticRoute, ...]
     dhcp: bool
     place: Place | None
     """Where its entry begins."""
 
     @property
-    def has_default(self) -> bool:
+    def has_default_route(self) -> bool:
         """Whether the host's default route leaves here."""
-        return any(hop.main and hop.to.prefix == 0 for hop in self.hops)
+        return any(hop.main and hop.to.prefix == 0 for hop in self.routes)
 
 
-class Reader:
+class InterfaceReader:
     """Reads one host; what it stumbles over is in `remarks`."""
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.remarks: list[Remark] = []
+        self.problems: list[HostProblem] = []
 
-    def interfaces(self, network: Tree) -> Iterator[Interface]:
+    def read_interfaces(self, network: Tree) -> Iterator[Interface]:
         """Every Ethernet interface that stands alone; others are remarked upon."""
         members = dict(self._others(network))
         for key, entry in self._mapping(network, "ethernets"):
@@ -106,7 +106,7 @@ class Reader:
                 self._say("set-aside", f"{key} is no rail: it belongs to {members[key]}", None, NOTE)
             elif isinstance(entry, dict):
                 yield self._interface(key, entry)
-            elif not (isinstance(entry, Written) and entry.text is None):
+            elif not (isinstance(entry, Scalar) and entry.text is None):
                 self._say("wrong-shape", f"ethernets.{key} must be a mapping", _place(entry))
 
     def _others(self, network: Tree) -> Iterator[tuple[str, str]]:
@@ -119,7 +119,7 @@ class Reader:
                 place = addresses[0].place if addresses else _place(entry)
                 self._say("set-aside", f"{label} is no rail: rails are Ethernet ports{shown}", place, NOTE)
                 for member in _listed(entry, "interfaces") if isinstance(entry, dict) else []:
-                    if isinstance(member, Written) and member.text:
+                    if isinstance(member, Scalar) and member.text:
                         yield member.text, label
 
     def _interface(self, key: str, entry: Tree) -> Interface:
@@ -133,7 +133,7 @@ class Reader:
             mtu_bytes=self._mtu(mtu),
             mtu_place=mtu.place if mtu else None,
             addresses=tuple(self._addresses(entry)),
-            hops=tuple(self._hops(entry)),
+            routes=tuple(self._hops(entry)),
             dhcp=any(_true(_scalar(entry, field)) for field in ("dhcp4", "dhcp6")),
             place=_place(entry),
         )
@@ -149,7 +149,7 @@ class Reader:
             )
             self._say("vague-match", message, _place(match))
         try:
-            return interface_name(name)
+            return check_interface_name(name)
         except PydanticCustomError as error:
             self._say("bad-name", error.message(), chosen.place if chosen else _place(entry))
             return ""
@@ -166,7 +166,7 @@ class Reader:
         self._say("bad-mac", message, found.place)
         return None
 
-    def _mtu(self, written: Written | None) -> int | None:
+    def _mtu(self, written: Scalar | None) -> int | None:
         if written is None or written.text is None:
             return None
         if written.text.isascii() and written.text.isdigit() and len(written.text) <= len(str(MAX_MTU_BYTES)):
@@ -177,20 +177,20 @@ class Reader:
         self._say("bad-mtu", message, written.place)
         return None
 
-    def _addresses(self, entry: Tree) -> Iterator[Address]:
+    def _addresses(self, entry: Tree) -> Iterator[StaticAddress]:
         seen = set()
         for item in _listed(entry, "addresses"):
             written = item
             if isinstance(item, dict) and len(item) == 1:  # {address: {label: ..., lifetime: ...}}
                 place = _place(item) or _place(entry)
-                written = Written(next(iter(item)), place) if place else item
+                written = Scalar(next(iter(item)), place) if place else item
             found = self._address(written)
             if found and found[:3] not in seen and not (found.version == V6 and found.number in _LINK_LOCAL):
                 seen.add(found[:3])
                 yield found
 
-    def _address(self, written: object) -> Address | None:
-        if not isinstance(written, Written):
+    def _address(self, written: object) -> StaticAddress | None:
+        if not isinstance(written, Scalar):
             self._say("bad-address", "an address must be text, as in 172.16.0.0/31", _place(written))
             return None
         head, _, tail = (written.text or "").partition("/")
@@ -201,9 +201,9 @@ class Reader:
         except ValueError:
             self._say("bad-address", f"{written.text!r} is no address with prefix, as 172.16.0.0/31 is", written.place)
             return None
-        return Address(version, number, int(tail), written.place)
+        return StaticAddress(version, number, int(tail), written.place)
 
-    def _hops(self, entry: Tree) -> Iterator[Hop]:
+    def _hops(self, entry: Tree) -> Iterator[StaticRoute]:
         for field in ("gateway4", "gateway6"):
             gateway = _scalar(entry, field)
             if gateway and gateway.text and (hop := self._hop("default", gateway, main=True)):
@@ -218,11 +218,11 @@ class Reader:
             if hop:
                 yield hop
 
-    def _hop(self, to: str, via: Written, *, main: bool) -> Hop | None:
+    def _hop(self, to: str, via: Scalar, *, main: bool) -> StaticRoute | None:
         """A route; where it has no gateway, `via` is what stands in `to`."""
         try:
             gateway = (0, 0) if via.text == to else parse_address(via.text or "")
-            return Hop(_destination(to, gateway[0]), gateway[1], main, via.place)
+            return StaticRoute(_destination(to, gateway[0]), gateway[1], main, via.place)
         except ValueError:
             self._say("bad-route", f"cannot read the route to {to!r} via {via.text!r}", via.place)
             return None
@@ -231,12 +231,12 @@ class Reader:
         found = network.get(section)
         if isinstance(found, dict):
             return list(found.items())
-        if found is not None and not (isinstance(found, Written) and found.text is None):
+        if found is not None and not (isinstance(found, Scalar) and found.text is None):
             self._say("wrong-shape", f"network.{section} must be a mapping of interfaces", _place(found))
         return []
 
     def _say(self, code: str, message: str, place: Place | None, severity: str = "warning") -> None:
-        self.remarks.append(Remark(code, message, self.host, place, severity))
+        self.problems.append(HostProblem(code, message, self.host, place, severity))
 
 
 def _destination(to: str, version: int) -> Range:
@@ -255,25 +255,25 @@ def _masked(version: int, number: int, prefix: int) -> Range:
     return Range(version, number >> bits << bits, prefix)
 
 
-def _scalar(tree: Tree, key: str) -> Written | None:
+def _scalar(tree: Tree, key: str) -> Scalar | None:
     found = tree.get(key)
-    return found if isinstance(found, Written) else None
+    return found if isinstance(found, Scalar) else None
 
 
 def _listed(tree: Tree, key: str) -> list[Any]:
     found = tree.get(key)
-    if isinstance(found, Written):
+    if isinstance(found, Scalar):
         return [found] if found.text else []
     return found if isinstance(found, list) else []
 
 
-def _true(written: Written | None) -> bool:
+def _true(written: Scalar | None) -> bool:
     return written is not None and (written.text or "").lower() in {"true", "yes", "on", "y"}
 
 
 def _place(tree: object) -> Place | None:
     """Where the first scalar inside stands."""
-    if isinstance(tree, Written):
+    if isinstance(tree, Scalar):
         return tree.place
     inside = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     return next((place for item in inside if (place := _place(item))), None)

@@ -17,8 +17,8 @@ from trackbed.fabric.plan.railranges import IPV6_SUBNET_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trackbed.fabric.importers.netplan.interfaces import Address
-    from trackbed.fabric.importers.netplan.site import Site
+    from trackbed.fabric.importers.netplan.interfaces import StaticAddress
+    from trackbed.fabric.importers.netplan.site import NetplanSite
 
 UNIT_ADDRESSES = 256
 USUAL_NODES_PER_UNIT = 32
@@ -28,7 +28,7 @@ MAX_BLOCK = 65536
 Document = dict[str, Any]
 
 
-def candidates(site: Site) -> Iterator[Document]:
+def iter_candidates(site: NetplanSite) -> Iterator[Document]:
     """Pieces of a Fabric's `spec`, the likeliest first."""
     primary = V4 if V4 in site.ranges else V6
     prefix = Counter(a.prefix for _, a in _addresses(site, primary)).most_common(1)[0][0]
@@ -40,15 +40,15 @@ def candidates(site: Site) -> Iterator[Document]:
         yield _with_ranges(site, _node_subnet(site))
 
 
-def _addresses(site: Site, version: int) -> list[tuple[int, Address]]:
+def _addresses(site: NetplanSite, version: int) -> list[tuple[int, StaticAddress]]:
     """(rail, address) of every port."""
-    every = ((rail, site.address(host, rail, version)) for host, own in site.ports.items() for rail in own)
+    every = ((rail, site.find_address(host, rail, version)) for host, own in site.ports.items() for rail in own)
     return [(rail, address) for rail, address in every if address is not None]
 
 
-def _point_to_point(site: Site) -> Iterator[Document]:
+def _point_to_point(site: NetplanSite) -> Iterator[Document]:
     spectrum_x = [SPECTRUM_X_SUPERNET.subnet(rail, SPECTRUM_X_RAIL_PREFIX) for rail in range(8)]
-    if list(site.ranges.get(V4, ())) == spectrum_x[: site.rails]:
+    if list(site.ranges.get(V4, ())) == spectrum_x[: site.rail_count]:
         hosts = [(a.number - site.ranges[V4][rail].base) % UNIT_ADDRESSES // 2 for rail, a in _addresses(site, V4)]
         unit = max(USUAL_NODES_PER_UNIT, 1 << max(hosts).bit_length())
         addressing = {"scheme": "point-to-point", "layout": "spectrum-x-2tier"}
@@ -56,16 +56,16 @@ def _point_to_point(site: Site) -> Iterator[Document]:
     yield _with_ranges(site, {"addressing": {"scheme": "point-to-point"}})
 
 
-def _shared(site: Site, version: int) -> bool:
+def _shared(site: NetplanSite, version: int) -> bool:
     """Whether a rail's hosts share one subnet; a host alone does if its port is not second to a gateway."""
-    for rail in range(site.rails):
+    for rail in range(site.rail_count):
         subnets = Counter(a.subnet for r, a in _addresses(site, version) if r == rail)
         if len(subnets) > 1:
             return subnets.most_common(1)[0][1] * 2 > subnets.total()
     return all(site.ranges[version][rail] == a.subnet for rail, a in _addresses(site, version))
 
 
-def _node_subnet(site: Site) -> Document:
+def _node_subnet(site: NetplanSite) -> Document:
     addressing = {"scheme": "node-subnet"}
     for version in site.ranges:
         prefix = Counter(a.prefix for _, a in _addresses(site, version)).most_common(1)[0][0]
@@ -73,10 +73,10 @@ def _node_subnet(site: Site) -> Document:
     return {"addressing": addressing}
 
 
-def _shared_subnet(site: Site, primary: int) -> Document:
+def _shared_subnet(site: NetplanSite, primary: int) -> Document:
     gateways = {version: _gateways(site, version) for version in site.ranges}
     addressing: Document = {"scheme": "shared-subnet"}
-    rails: list[Document] = [{} for _ in range(site.rails)]
+    rails: list[Document] = [{} for _ in range(site.rail_count)]
     words = {word for version, found in gateways.items() if (word := _word(site.ranges[version], found))}
     if len(words) == 1 and all(_word(site.ranges[v], found) for v, found in gateways.items()):
         addressing |= {} if words == {"none"} else {"gateway": words.pop()}
@@ -90,11 +90,11 @@ def _shared_subnet(site: Site, primary: int) -> Document:
     return {"addressing": addressing, "rails": rails if any(rails) else None}
 
 
-def _gateways(site: Site, version: int) -> list[int | None]:
-    counts: list[Counter[int]] = [Counter() for _ in range(site.rails)]
+def _gateways(site: NetplanSite, version: int) -> list[int | None]:
+    counts: list[Counter[int]] = [Counter() for _ in range(site.rail_count)]
     for host, own in site.ports.items():
         for rail in own:
-            gateway = site.gateway(host, rail, version)
+            gateway = site.find_gateway(host, rail, version)
             if gateway is not None:
                 counts[rail][gateway] += 1
     return [found.most_common(1)[0][0] if found else None for found in counts]
@@ -110,7 +110,7 @@ def _word(ranges: Sequence[Range], gateways: list[int | None]) -> str | None:
     return "last" if gateways == last else None
 
 
-def _block(site: Site, version: int, gateways: list[int | None]) -> int:
+def _block(site: NetplanSite, version: int, gateways: list[int | None]) -> int:
     """The largest block, 1 + podAddresses, at whose beginnings all ports stand and that holds nothing reserved."""
     cuts = site.ranges[version]
     own = [(a.number - cuts[rail].base, rail) for rail, a in _addresses(site, version) if a.number in cuts[rail]]
@@ -127,13 +127,13 @@ def _reserved(cut: Range, gateway: int | None, block: int) -> set[int]:
     return {0, (cut.last - cut.base) // block} | ({(gateway - cut.base) // block} if gateway is not None else set())
 
 
-def _with_ranges(site: Site, document: Document, given: int | None = None) -> Document:
+def _with_ranges(site: NetplanSite, document: Document, given: int | None = None) -> Document:
     """Write the rails' ranges: as one supernet where it gives the same, else rail by rail.
 
     `given` is the IP version whose ranges the layout says already.
     """
     addressing = dict(document["addressing"])
-    rails: list[Document] = [dict(rail) for rail in document.get("rails") or [{}] * site.rails]
+    rails: list[Document] = [dict(rail) for rail in document.get("rails") or [{}] * site.rail_count]
     for version, cuts in site.ranges.items():
         if version == given:
             continue
@@ -144,10 +144,10 @@ def _with_ranges(site: Site, document: Document, given: int | None = None) -> Do
         addressing[f"ipv{version}"] = str(site.supernets[version])
         for rail, cut in enumerate(cuts):
             rails[rail] = {f"ipv{version}": str(cut)} | rails[rail]
-    return {"rails": rails if any(rails) else str(site.rails), "addressing": addressing}
+    return {"rails": rails if any(rails) else str(site.rail_count), "addressing": addressing}
 
 
-def _supernet(site: Site, version: int, *, shared: bool) -> Document | None:
+def _supernet(site: NetplanSite, version: int, *, shared: bool) -> Document | None:
     """The supernet whose equal shares are the rails' ranges, and the shares' length unless it is the default."""
     cuts, key = site.ranges[version], f"ipv{version}"
     prefix, base = cuts[0].prefix, cuts[0].base

@@ -6,55 +6,61 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.importers.imported import NOTE, Remark
-from trackbed.fabric.importers.netplan.grouping import family, grouped, members, odd_ones, without_strays
+from trackbed.fabric.importers.imported import NOTE, HostProblem
+from trackbed.fabric.importers.netplan.grouping import (
+    build_members,
+    drop_strays,
+    find_odd_ranges,
+    group_members,
+    select_rail_members,
+)
 from trackbed.fabric.model.ranges import BITS, V4, V6, Range, cover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from trackbed.fabric.importers.netplan.interfaces import Address, Interface
+    from trackbed.fabric.importers.netplan.interfaces import Interface, StaticAddress
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class NetplanSite:
     """Ports by host and rail; ranges and supernet of each IP version that is in use."""
 
     ports: Mapping[str, Mapping[int, Interface]]
     ranges: Mapping[int, Sequence[Range]]
     supernets: Mapping[int, Range]
-    others: tuple[Range, ...]
+    other_subnets: tuple[Range, ...]
     """Subnets of interfaces that are no rails."""
 
     @property
-    def rails(self) -> int:
+    def rail_count(self) -> int:
         """How many there are."""
         return len(next(iter(self.ranges.values())))
 
-    def address(self, host: str, rail: int, version: int) -> Address | None:
+    def find_address(self, host: str, rail: int, version: int) -> StaticAddress | None:
         """The address of a port that counts: the one in the rail's range, else its first."""
         port = self.ports[host].get(rail)
         own = [a for a in port.addresses if a.version == version] if port else []
         return next((a for a in own if a.number in self.ranges[version][rail]), own[0] if own else None)
 
-    def gateway(self, host: str, rail: int, version: int) -> int | None:
+    def find_gateway(self, host: str, rail: int, version: int) -> int | None:
         """What a port's routes go by, if it lies in the port's subnet; None where no route says."""
-        own, port = self.address(host, rail, version), self.ports[host].get(rail)
+        own, port = self.find_address(host, rail, version), self.ports[host].get(rail)
         if own is None or port is None:
             return None
-        found = Counter(h.via for h in port.hops if h.via and h.to.version == version and h.via in own.subnet)
+        found = Counter(h.via for h in port.routes if h.via and h.to.version == version and h.via in own.subnet)
         return found.most_common(1)[0][0] if found else None
 
 
-class Finder:
+class SiteFinder:
     """Finds the site in all interfaces of all hosts; what it could not place is in `remarks`."""
 
     def __init__(self, hosts: Mapping[str, Sequence[Interface]]) -> None:
         self._hosts = hosts
-        self.remarks: list[Remark] = []
+        self.problems: list[HostProblem] = []
         self._left: list[Interface] = []
 
-    def site(self) -> Site | None:
+    def find_site(self) -> NetplanSite | None:
         """The site, or None where nothing looks like a rail."""
         candidates = [i for own in self._hosts.values() for i in self._static(own)]
         for version in (V4, V6):
@@ -66,7 +72,7 @@ class Finder:
 
     def _static(self, own: Sequence[Interface]) -> Iterator[Interface]:
         """Interfaces with static addresses, management left out."""
-        defaults = [interface for interface in own if interface.has_default]
+        defaults = [interface for interface in own if interface.has_default_route]
         for interface in own:
             sole = len(defaults) == 1 and interface in defaults and len(own) > 1
             if not interface.addresses:
@@ -78,7 +84,7 @@ class Finder:
             else:
                 yield interface
 
-    def _with(self, ranges: list[Range], candidates: list[Interface], version: int) -> Site:
+    def _with(self, ranges: list[Range], candidates: list[Interface], version: int) -> NetplanSite:
         ports: dict[str, dict[int, Interface]] = {}
         rest = []
         for interface in candidates:
@@ -94,7 +100,7 @@ class Finder:
         self._missing(ports, ranges)
         ports = {host: own for host, own in ports.items() if own}
         found = {version: ranges, **self._other_version(ports, len(ranges), V4 + V6 - version)}
-        return Site(ports, found, _supernets(ports, found), _apart(self._left, found))
+        return NetplanSite(ports, found, _supernets(ports, found), _apart(self._left, found))
 
     def _second(self, interface: Interface, first: Interface, rail: int) -> None:
         message = f"{interface.name} is a second port on rail {rail} beside {first.name}; only {first.name} is taken"
@@ -127,25 +133,25 @@ class Finder:
             place = next((a.place for i in self._hosts[host] for a in i.addresses), None)
             if not own:
                 message = "no port on any rail; the host is left out"
-                self.remarks.append(Remark("no-port", message, host, place))
+                self.problems.append(HostProblem("no-port", message, host, place))
                 continue
             for rail in sorted(set(range(len(ranges))) - own.keys()):
                 message = (
                     f"no port on rail {rail} ({ranges[rail]}): null in hostPorts; if the port exists, complete the "
                     "host's file"
                 )
-                self.remarks.append(Remark("rail-missing", message, host, place))
+                self.problems.append(HostProblem("rail-missing", message, host, place))
 
     def _other_version(
         self, ports: dict[str, dict[int, Interface]], rails: int, version: int
     ) -> dict[int, list[Range]]:
         """The rails' ranges in the other IP version, if the ports have addresses there."""
         on_rail = {id(port): rail for own in ports.values() for rail, port in own.items()}
-        found = members([port for own in ports.values() for port in own.values()], version)
+        found = build_members([port for own in ports.values() for port in own.values()], version)
         if not found:
             return {}
         keys = [Counter[Range]() for _ in range(rails)]
-        for key, listed in grouped(found).items():
+        for key, listed in group_members(found).items():
             for member in listed:
                 keys[on_rail[id(member.interface)]][key] += 1
         chosen = [counts.most_common(1)[0][0] if counts else None for counts in keys]
@@ -160,13 +166,13 @@ class Finder:
 
     def _say(self, code: str, message: str, interface: Interface, severity: str = "warning") -> None:
         place = interface.addresses[0].place if interface.addresses else interface.place
-        self.remarks.append(Remark(code, message, interface.host, place, severity))
+        self.problems.append(HostProblem(code, message, interface.host, place, severity))
 
 
 def _rails(candidates: list[Interface], version: int) -> set[Range]:
     """The ranges that are rails."""
-    groups = without_strays(grouped(family(members(candidates, version))))
-    return groups.keys() - odd_ones(groups)
+    groups = drop_strays(group_members(select_rail_members(build_members(candidates, version))))
+    return groups.keys() - find_odd_ranges(groups)
 
 
 def _rail_of(interface: Interface, ranges: list[Range]) -> int | None:
@@ -184,7 +190,7 @@ def _supernets(ports: dict[str, dict[int, Interface]], ranges: Mapping[int, Sequ
     found = {}
     for version, cuts in ranges.items():
         whole = cover(list(cuts))
-        routed = {hop.to for own in ports.values() for port in own.values() for hop in port.hops}
+        routed = {hop.to for own in ports.values() for port in own.values() for hop in port.routes}
         wide = [to for to in routed if to.version == version and 0 < to.prefix <= whole.prefix and whole.base in to]
         found[version] = min(wide, key=lambda to: to.prefix, default=whole)
     return found

@@ -43,7 +43,7 @@ class AsideNic(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str | None = None
 
 
-class Server(msgspec.Struct, frozen=True, omit_defaults=True):
+class CatalogueServer(msgspec.Struct, frozen=True, omit_defaults=True):
     """One server."""
 
     model: str
@@ -59,10 +59,10 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @cache
-def servers() -> dict[str, Server]:
+def load_servers() -> dict[str, CatalogueServer]:
     """All servers by name."""
-    found: dict[str, Server] = {}
+    found: dict[str, CatalogueServer] = {}
     for name in FILES:
         raw = files("trackbed.fabric.model.servers").joinpath(name).read_bytes()
-        found |= msgspec.convert(yaml.load(raw, yaml.CSafeLoader), dict[str, Server])
+        found |= msgspec.convert(yaml.load(raw, yaml.CSafeLoader), dict[str, CatalogueServer])
     return found

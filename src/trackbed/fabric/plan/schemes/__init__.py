@@ -1,7 +1,7 @@
-"""Addressing schemes: what happens inside a rail's range. One module each; a scheme knows nothing of the others.
+"""Addressing schemes, one module each: how a rail's range is divided among nodes.
 
-A module offers `layout(addressing, entry, cut, nodes_per_unit)`: given the scheme's part of the Fabric, the rail's own
-entry and the rail's range, it answers with a Layout.
+Each module has a function `build_layout(addressing, entry, rail_range, nodes_per_unit)`. It takes the scheme's section
+of the Fabric, the rail's entry and the rail's range, and returns a RangeLayout.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed.fabric.model.rails import Rail
+    from trackbed.fabric.model.rails import RailSpec
     from trackbed.fabric.model.ranges import Range
     from trackbed.fabric.plan.plan import Addressed
 
 
-class Layout(NamedTuple):
-    """How a rail's range is dealt out."""
+class RangeLayout(NamedTuple):
+    """Division of a rail's range among nodes."""
 
     slots: int
-    """How many nodes fit."""
-    at: Callable[[int], Addressed]
-    """Addressing of the node with this slot; strictly increasing in the slot. Only for 0 <= slot < slots."""
+    """Nodes that fit into the range."""
+    compute_address: Callable[[int], Addressed]
+    """Addressing of the node with a slot, 0 <= slot < slots; strictly increasing in the slot."""
 
 
 class Scheme(Protocol):
-    """What a scheme's module offers."""
+    """Interface of a scheme's module."""
 
-    def layout(self, addressing: Any, entry: Rail, cut: Range, nodes_per_unit: int) -> Layout:  # noqa: ANN401 - each its own
-        """Deal out the range `cut` of one rail."""
+    def build_layout(self, addressing: Any, entry: RailSpec, rail_range: Range, nodes_per_unit: int) -> RangeLayout:  # noqa: ANN401 - each its own
+        """Divide the range of one rail."""
 
 
-def scheme(name: str) -> Scheme:
-    """The scheme of that name."""
+def load_scheme(name: str) -> Scheme:
+    """Return the module of a scheme."""
     from trackbed.fabric.plan.schemes import node_subnet, point_to_point, shared_subnet  # noqa: PLC0415 - they import Layout
 
     return {"shared-subnet": shared_subnet, "node-subnet": node_subnet, "point-to-point": point_to_point}[name]

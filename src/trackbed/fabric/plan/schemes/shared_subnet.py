@@ -1,9 +1,9 @@
-"""Scheme shared-subnet: a rail's range is one subnet that ports and pods of all nodes share.
+"""Scheme shared-subnet: the range of a rail is one subnet shared by the ports and pods of all nodes.
 
-The subnet is cut into blocks of 1 + podAddresses addresses. A node has one block: its first address is the port's, the
-rest are for pods. Block 0 (it holds the network address), the block of the gateway and the block of the broadcast
-address are nobody's, so none of the three can be handed out. Example: 10.0.0.0/16 with 15 pod addresses gives slot 0
-the port 10.0.0.16 and pods 10.0.0.17 to 10.0.0.31.
+The subnet is divided into blocks of 1 + podAddresses addresses. Each node has one block: the first address is the
+port's, the others are for pods. Three blocks are left unused: block 0 (network address), the gateway's, and that of the
+broadcast address. Example: 10.0.0.0/16 with 15 pod addresses gives slot 0 the port 10.0.0.16 and the pods 10.0.0.17 to
+10.0.0.31.
 """
 
 from __future__ import annotations
@@ -12,40 +12,42 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4
 from trackbed.fabric.plan.plan import Addressed
-from trackbed.fabric.plan.schemes import Layout
+from trackbed.fabric.plan.schemes import RangeLayout
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.addressing import SharedSubnet
-    from trackbed.fabric.model.rails import Rail
+    from trackbed.fabric.model.rails import RailSpec
     from trackbed.fabric.model.ranges import Range
 
 
-def layout(addressing: SharedSubnet, entry: Rail, cut: Range, nodes_per_unit: int) -> Layout:  # noqa: ARG001 - the protocol's
-    """Deal out one subnet in blocks; `slots` is 0 or more."""
-    block, gateway = 1 + addressing.pod_addresses, gateway_of(addressing, entry, cut)
-    reserved = sorted({0, *((a - cut.base) // block for a in _nobodys(cut, gateway))})
-    blocks = cut.size // block
-    inside = [number for number in reserved if number < blocks]
+def build_layout(addressing: SharedSubnet, entry: RailSpec, rail_range: Range, nodes_per_unit: int) -> RangeLayout:  # noqa: ARG001 - the protocol's
+    """Divide a subnet into blocks; `slots` is 0 or more."""
+    block, gateway = 1 + addressing.pod_addresses, find_gateway(addressing, entry, rail_range)
+    reserved = sorted({0, *((address - rail_range.base) // block for address in _list_reserved(rail_range, gateway))})
+    block_count = rail_range.size // block
+    reserved_blocks = [block_number for block_number in reserved if block_number < block_count]
 
-    def at(slot: int) -> Addressed:
-        number = slot
-        for taken in inside:
-            number += number >= taken
-        first = cut.base + number * block
-        return Addressed(cut.version, first, cut.prefix, gateway, first + 1 if block > 1 else 0, block - 1)
+    def compute_address(slot: int) -> Addressed:
+        block_number = slot
+        for reserved_block in reserved_blocks:
+            block_number += block_number >= reserved_block
+        first = rail_range.base + block_number * block
+        return Addressed(
+            rail_range.version, first, rail_range.prefix, gateway, first + 1 if block > 1 else 0, block - 1
+        )
 
-    return Layout(blocks - len(inside), at)
-
-
-def gateway_of(addressing: SharedSubnet, entry: Rail, cut: Range) -> int:
-    """The rail's gateway: its own entry, else the first or last usable address, else 0 for none."""
-    own = entry.gateway if cut.version == V4 else entry.gateway6
-    if own is not None:
-        return own
-    last = cut.last - (cut.version == V4)
-    return {"none": 0, "first": cut.base + 1, "last": last}[addressing.gateway]
+    return RangeLayout(block_count - len(reserved_blocks), compute_address)
 
 
-def _nobodys(cut: Range, gateway: int) -> list[int]:
-    broadcast = [cut.last] if cut.version == V4 else []
-    return broadcast + ([gateway] if gateway in cut else [])
+def find_gateway(addressing: SharedSubnet, entry: RailSpec, rail_range: Range) -> int:
+    """Return the gateway of a rail: its own entry, else the first or last usable address, else 0 for none."""
+    configured = entry.gateway if rail_range.version == V4 else entry.gateway6
+    if configured is not None:
+        return configured
+    last = rail_range.last - (rail_range.version == V4)
+    return {"none": 0, "first": rail_range.base + 1, "last": last}[addressing.gateway]
+
+
+def _list_reserved(rail_range: Range, gateway: int) -> list[int]:
+    broadcast = [rail_range.last] if rail_range.version == V4 else []
+    return broadcast + ([gateway] if gateway in rail_range else [])

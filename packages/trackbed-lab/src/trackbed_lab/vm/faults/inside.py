@@ -21,8 +21,8 @@ from trackbed.doctor.diagnosis import diagnose
 from trackbed.doctor.finding import BROKEN
 from trackbed.doctor.inspection import Subject, inspect_node
 from trackbed.doctor.probes import Timeouts
-from trackbed.fabric.model.load import load
-from trackbed.fabric.plan.compute import plan
+from trackbed.fabric.model.load import load_fabric
+from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.transaction import carriers, record
@@ -59,7 +59,7 @@ class Trial(msgspec.Struct, frozen=True):
 def main(words: Sequence[str]) -> int:
     """Do what was asked for; 0 if it went well."""
     fabric, name, what, *ids = words
-    planned = plan(load(Path(fabric).read_bytes(), fabric).fabric, {})
+    planned = compute_plan(load_fabric(Path(fabric).read_bytes(), fabric).fabric, {})
     node = next(one for one in planned.nodes if one.name == name)
     server = Server(node, node.ports[min(RAIL, len(node.ports) - 1)])
     chosen = [fault for fault in FAULTS if not ids or fault.id in ids]
