@@ -107,13 +107,6 @@ def test_no_file_is_longer_than_600_lines() -> None:
     assert {str(path): lines for path, lines in lengths.items() if lines > 600} == {}
 
 
-@pytest.mark.parametrize("script", ["bench", "check", "docs", "lab", "lab-vm", "test"])
-def test_a_script_can_be_run_and_says_how(script: str) -> None:
-    path = ROOT / "scripts" / script
-    assert os.access(path, os.X_OK)
-    assert path.read_text().splitlines()[2].startswith(f"# Use: scripts/{script}")
-
-
 def test_a_changelog_fragment_is_one_sentence_named_by_issue_and_kind() -> None:
     fragments = [path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"]
     wrong = [

@@ -75,11 +75,11 @@ def _put(value: Any, path: tuple[Any, ...], junk: object) -> None:
 
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
 def test_each_part_of_a_bad_example_may_be_anything(rule: Rule) -> None:
+    documents = _loaded(rule)
     for junk in _JUNK:
-        documents = _loaded(rule)
         for number, doc in enumerate(documents):
             for path in _paths(doc)[1:]:
-                changed = _loaded(rule)
+                changed = deepcopy(documents)
                 _put(changed[number], path, deepcopy(junk))
                 assert isinstance(_findings(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
 
@@ -95,11 +95,12 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
 
 @pytest.mark.parametrize("rule", _WITH_JSON, ids=lambda rule: rule.id)
 def test_each_part_of_the_json_inside_may_be_anything(rule: Rule) -> None:
-    for number, doc in enumerate(_loaded(rule)):
+    documents = _loaded(rule)
+    for number, doc in enumerate(documents):
         for place in _paths(doc)[1:]:
             for inner in _paths(_json_of(_at(doc, place)))[1:]:
                 for junk in _JUNK:
-                    changed = _loaded(rule)
+                    changed = deepcopy(documents)
                     parsed = _json_of(_at(changed[number], place))
                     _put(parsed, inner, deepcopy(junk))
                     _put(changed[number], place, json.dumps(parsed))
