@@ -69,7 +69,7 @@ def nothing_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("this host was asked")
 
     monkeypatch.setattr(subprocess, "run", refused)
-    monkeypatch.setattr(sockets, "_opened", refused)
+    monkeypatch.setattr(sockets, "_open_socket", refused)
 
 
 def asked(command: str, tmp_path: Path, root: Path, *more: str) -> Result:

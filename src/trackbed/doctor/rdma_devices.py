@@ -22,7 +22,7 @@ READS = Wanted(
 )
 
 
-class RdmaDevice(NamedTuple):
+class SysfsRdmaDevice(NamedTuple):
     """One RDMA device with its folder in sysfs."""
 
     name: str
@@ -30,11 +30,11 @@ class RdmaDevice(NamedTuple):
     is_soft: bool
 
 
-def list_rdma_devices(host: Snapshot, netdev: str) -> tuple[RdmaDevice, ...]:
+def list_rdma_devices(host: Snapshot, netdev: str) -> tuple[SysfsRdmaDevice, ...]:
     """Return the port's RDMA devices; empty where it has none or they are in another namespace."""
     below = BELOW.format(netdev=netdev)
-    hardware = [RdmaDevice(name, f"{below}/{name}", is_soft=False) for name in host.folders.get(below, ())]
-    software = [RdmaDevice(name, f"{VIRTUAL}/{name}", is_soft=True) for name in host.folders.get(VIRTUAL, ())]
+    hardware = [SysfsRdmaDevice(name, f"{below}/{name}", is_soft=False) for name in host.folders.get(below, ())]
+    software = [SysfsRdmaDevice(name, f"{VIRTUAL}/{name}", is_soft=True) for name in host.folders.get(VIRTUAL, ())]
     return tuple(hardware) or tuple(device for device in software if _read_netdev(host, device.folder) == netdev)
 
 

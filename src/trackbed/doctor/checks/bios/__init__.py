@@ -1,11 +1,11 @@
-"""Step bios: what the firmware of the server hands to the kernel: its PCI functions, their room, links and places.
+"""Step bios: what the server's firmware sets up for the kernel: PCI functions, memory windows, links, placement.
 
-    presence   ports and GPUs that are not on the bus; tables and memory windows that the firmware left out
-    pcie       links that trained with fewer lanes or slower, errors on them, slots without enough power
-    placement  NUMA nodes, NICs beside their GPU, ACS between the two
+    presence   ports and GPUs that are not on the bus; ACPI tables and memory windows that the firmware left out
+    pcie       links that trained with fewer lanes or slower, their errors, slots without enough power
+    placement  NUMA nodes, NICs near their GPU, ACS between the two
     power      CPU governor; kernel lockdown, which Secure Boot turns on
 
-What makes no sense in a virtual machine (its PCI tree is somebody's drawing) is not judged there.
+Checks of the physical PCI tree are skipped in a virtual machine, whose PCI tree is emulated.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
 
 READS = hardware.READS | presence.READS | pcie.READS | placement.READS | power.READS
+"""What these checks read of a host."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge what the firmware of the server gave; nothing to say where the host is not this machine's own."""
+    """Check what the server's firmware set up; skipped where the node shares its host."""
     host = view.host
     if host is None:
         return
-    for part in (presence, pcie, placement, power):
-        yield from part.check(view, host)
+    for module in (presence, pcie, placement, power):
+        yield from module.check(view, host)

@@ -1,4 +1,4 @@
-"""PCIe links of the ports: lanes, speed, errors, power of the slot."""
+"""PCIe links of the ports: lanes, speed, errors, slot power."""
 
 from __future__ import annotations
 
@@ -40,65 +40,72 @@ READS = Wanted(
 CORRECTABLE_PER_HOUR = 10
 """A good link corrects a few errors a day, most of them while it trains; a marginal one thousands an hour."""
 _TRAINING = 100
-"""Correctable errors that nobody wonders about, however young the host is."""
+"""Correctable errors that are accepted at any uptime."""
 _TOTAL = re.compile(r"^TOTAL_ERR_\w+ (\d+)$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _POWER = r"(?:Detected insufficient power on the PCIe slot|powered down due to insufficient)"
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge each port's link."""
+    """Check each port's link."""
     for port, pci in iter_functions(view, host):
-        for fault_id, what in (("bios-pcie-width-reduced", "width"), ("bios-pcie-speed-reduced", "speed")):
-            told = _trained(host, pci, what)
-            if told is not None:
-                yield judge(fault_id, view.node, port, ok=told[0], evidence=told[1])
-        errors = _counted(host, pci)
+        for fault_id, quantity in (("bios-pcie-width-reduced", "width"), ("bios-pcie-speed-reduced", "speed")):
+            comparison = _compare_link(host, pci, quantity)
+            if comparison is not None:
+                ok, evidence = comparison
+                yield judge(fault_id, view.node, port, ok=ok, evidence=evidence)
+        errors = _describe_errors(host, pci)
         if errors is not None:
             yield judge("bios-pcie-errors", view.node, port, ok=not errors, evidence=errors)
         log = read_kernel_log(host)
         if log is not None and uses_mlx5(host, pci):
-            said = find_log_line(log, rf"mlx5_core {re.escape(pci)}.*{_POWER}")
-            yield judge(
-                "bios-slot-power-insufficient", view.node, port, ok=not said, evidence=said or describe_log_reach(log)
-            )
+            line = find_log_line(log, rf"mlx5_core {re.escape(pci)}.*{_POWER}")
+            evidence = line or describe_log_reach(log)
+            yield judge("bios-slot-power-insufficient", view.node, port, ok=not line, evidence=evidence)
 
 
-def _trained(host: Snapshot, pci: str, what: str) -> tuple[bool, str] | None:
-    """(as good as both ends can, what was read); None where there is no link to speak of (emulated, or `Unknown`)."""
-    now, most = (read_attribute(host, pci, f"{when}_link_{what}") for when in ("current", "max"))
-    above = host.text(to_bridge_path(pci, f"max_link_{what}"))
-    have, can = _value(now), [value for value in map(_value, (most, above)) if value]
-    if not have or not can:
+def _compare_link(host: Snapshot, pci: str, quantity: str) -> tuple[bool, str] | None:
+    """Return whether a link's width or speed is what both ends support, with the evidence.
+
+    None where the function has no real link: it is emulated, or the kernel reports `Unknown`.
+    """
+    current, maximum = (read_attribute(host, pci, f"{prefix}_link_{quantity}") for prefix in ("current", "max"))
+    bridge_maximum = host.text(to_bridge_path(pci, f"max_link_{quantity}"))
+    value, limits = _parse_value(current), [limit for limit in map(_parse_value, (maximum, bridge_maximum)) if limit]
+    if not value or not limits:
         return None
-    return have >= min(can), f"{what} {now} of {most}; the slot can {above or 'not say'}"
+    return value >= min(
+        limits
+    ), f"{quantity} {current} of {maximum}; the slot supports {bridge_maximum or 'an unknown value'}"
 
 
-def _value(text: str | None) -> float:
-    """`32.0 GT/s PCIe` and `16` as numbers; 0 for `Unknown`, for nothing, and for the 255 of a port without link."""
-    found = _NUMBER.match(text or "")
-    value = float(found[0]) if found else 0.0
+def _parse_value(text: str | None) -> float:
+    """Parse `32.0 GT/s PCIe` or `16`; 0 for `Unknown`, for None, and for 255, the width of a port without link."""
+    match = _NUMBER.match(text or "")
+    value = float(match[0]) if match else 0.0
     return 0.0 if value == 255 else value  # noqa: PLR2004 - PCIE_LNK_WIDTH_UNKNOWN, include/linux/pci.h
 
 
-def _counted(host: Snapshot, pci: str) -> str | None:
-    """What is too much on both ends of the link, empty for nothing; None where the kernel does not count."""
-    places = {pci: f"{DEVICES}/{pci}/", "the port above": to_bridge_path(pci, "")}
-    counts = {(who, name): _total(host, path + name) for who, path in places.items() for name in _ERRORS}
-    known = {key: count for key, count in counts.items() if count is not None}
+def _describe_errors(host: Snapshot, pci: str) -> str | None:
+    """Return the error counters of both ends that are too high; None where the kernel has no counters."""
+    folders = {pci: f"{DEVICES}/{pci}/", "the port above": to_bridge_path(pci, "")}
+    totals = {(end, name): _read_total(host, path + name) for end, path in folders.items() for name in _ERRORS}
+    known = {key: total for key, total in totals.items() if total is not None}
     if not known:
         return None
-    bad = [f"{who}: {name} {count}" for (who, name), count in known.items() if count > _allowed(host, name)]
-    return "; ".join(bad)
+    return "; ".join(
+        f"{end}: {name} {total}" for (end, name), total in known.items() if total > _compute_limit(host, name)
+    )
 
 
-def _total(host: Snapshot, path: str) -> int | None:
-    found = _TOTAL.search(host.text(path) or "")
-    return int(found[1]) if found else None
+def _read_total(host: Snapshot, path: str) -> int | None:
+    match = _TOTAL.search(host.text(path) or "")
+    return int(match[1]) if match else None
 
 
-def _allowed(host: Snapshot, name: str) -> float:
+def _compute_limit(host: Snapshot, name: str) -> float:
+    """Return how many errors of a kind are accepted: none but correctable ones, by uptime."""
     if name != "aer_dev_correctable":
         return 0
-    seconds = _value((host.text(UPTIME) or "").partition(" ")[0])
+    seconds = _parse_value((host.text(UPTIME) or "").partition(" ")[0])
     return max(_TRAINING, CORRECTABLE_PER_HOUR * seconds / 3600)

@@ -1,4 +1,4 @@
-"""Where ports sit: their NUMA node, their GPU, and ACS on the way between the two."""
+"""Placement of the ports: their NUMA node, their distance to the GPU, and ACS on the path between the two."""
 
 from __future__ import annotations
 
@@ -31,51 +31,59 @@ ONLINE = "/sys/devices/system/node/online"
 READS = Wanted(files=(f"{DEVICES}/{{pci}}/numa_node", ONLINE, f"{BUSES}/*/device/config"))
 
 _DATA_DIRECT = {(NVIDIA_NIC, "0x1023")}
-"""ConnectX-8: the function that moves GPU data is not the one that the port is known by."""
+"""(vendor, device) of ConnectX-8, which moves GPU data through another PCI function than the port's."""
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge each port's place."""
-    several = (host.text(ONLINE) or "0") != "0"
-    paired = is_x86(host) and not is_virtual(host)
+    """Check each port's placement."""
+    has_numa = (host.text(ONLINE) or "0") != "0"
+    is_physical = is_x86(host) and not is_virtual(host)
     for port, pci in iter_functions(view, host):
-        if several:
-            yield from _numa(view, host, port, pci)
-        if paired and _kind(host, pci) not in _DATA_DIRECT:
-            yield from _beside(view, host, port, pci)
+        if has_numa:
+            yield from check_numa_node(view, host, port, pci)
+        if is_physical and _read_device_id(host, pci) not in _DATA_DIRECT:
+            yield from check_gpu_distance(view, host, port, pci)
 
 
-def _kind(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
+def _read_device_id(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
     return read_attribute(host, pci, "vendor"), read_attribute(host, pci, "device")
 
 
-def _numa(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+def check_numa_node(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    """Check that the firmware assigned the port to a NUMA node."""
     node = read_attribute(host, pci, "numa_node")
     if node is not None:
         evidence = f"{DEVICES}/{pci}/numa_node is {node}, nodes {host.text(ONLINE)} are online"
         yield judge("bios-numa-node-unknown", view.node, port, ok=not node.startswith("-"), evidence=evidence)
 
 
-def _beside(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    here = list_accelerators(host)
-    gpus = [here[gpu] for gpu in port.gpus if gpu < len(here)]
+def check_gpu_distance(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    """Check that the port shares a PCIe switch with its GPUs, and that no bridge between them redirects (ACS)."""
+    accelerators = list_accelerators(host)
+    gpus = [accelerators[gpu] for gpu in port.gpus if gpu < len(accelerators)]
     if not gpus:
         return
-    own, above = list_bridges(host, pci), {gpu: list_bridges(host, gpu) for gpu in gpus}
-    far = [gpu for gpu, theirs in above.items() if not set(own) & set(theirs)]
+    port_bridges, gpu_bridges = set(list_bridges(host, pci)), {gpu: set(list_bridges(host, gpu)) for gpu in gpus}
+    far = [gpu for gpu, bridges in gpu_bridges.items() if not port_bridges & bridges]
     evidence = f"no PCIe switch joins {pci} and GPU {', '.join(far)}" if far else f"{pci} and GPU {', '.join(gpus)}"
     yield judge("bios-nic-not-beside-gpu", view.node, port, ok=not far, evidence=evidence)
-    between = sorted({one for theirs in above.values() for one in set(own) ^ set(theirs)})
-    control = {one: registers.acs(_config(host, one)) for one in between}
-    if any(registers.readable(_config(host, one)) for one in between):
-        on = [f"{one} ACSCtl {value:#06x}" for one, value in control.items() if value and value & registers.REDIRECTS]
-        yield judge("bios-acs-redirect-on", view.node, port, ok=not on, evidence=", ".join(on))
+    between = sorted({bridge for bridges in gpu_bridges.values() for bridge in port_bridges ^ bridges})
+    configs = {bridge: _read_config_space(host, bridge) for bridge in between}
+    if any(registers.readable(config) for config in configs.values()):
+        controls = {bridge: registers.acs(config) for bridge, config in configs.items()}
+        redirecting = [
+            f"{bridge} ACSCtl {control:#06x}"
+            for bridge, control in controls.items()
+            if control and control & registers.REDIRECTS
+        ]
+        evidence = ", ".join(redirecting)
+        yield judge("bios-acs-redirect-on", view.node, port, ok=not redirecting, evidence=evidence)
     elif between:
         yield judge("bios-acs-redirect-on", view.node, port, ok=None, evidence="config space can be read by root only")
 
 
-def _config(host: Snapshot, bridge: str) -> bytes:
-    """A bridge's configuration space, found by a bus below it; empty where it could not be read."""
+def _read_config_space(host: Snapshot, bridge: str) -> bytes:
+    """Return a bridge's configuration space, read through a bus below it; empty where it could not be read."""
     below = next((link for link in host.glob(f"{BUSES}/*/device") if host.target(link) == bridge), None)
     content = host.content(f"{below}/config") if below else None
     return content if isinstance(content, bytes) else b""

@@ -1,4 +1,4 @@
-"""What the firmware setup decides beside PCI: how the CPU saves power, and lockdown by Secure Boot."""
+"""Settings of the firmware setup besides PCI: CPU power saving, and kernel lockdown by Secure Boot."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ READS = Wanted(files=(_GOVERNORS, LOCKDOWN))
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge governor and lockdown; a host without either has nothing to set."""
+    """Check the CPU governor and kernel lockdown, where the host has them."""
     governors = Counter(host.text(path) for path in host.glob(_GOVERNORS))
     if governors:
-        told = ", ".join(f"{count} CPUs {name}" for name, count in governors.most_common())
-        yield judge("bios-cpu-governor-powersave", view.node, None, ok=set(governors) == {"performance"}, evidence=told)
+        evidence = ", ".join(f"{count} CPUs {name}" for name, count in governors.most_common())
+        ok = set(governors) == {"performance"}
+        yield judge("bios-cpu-governor-powersave", view.node, None, ok=ok, evidence=evidence)
     mode = re.search(r"\[(\w+)\]", host.text(LOCKDOWN) or "")
     if mode:
-        wrong = [
-            text for port, pci in iter_functions(view, host) for text in list_unmet_settings(view, host, port, pci)
+        unmet = [
+            setting
+            for port, pci in iter_functions(view, host)
+            for setting in list_unmet_settings(view, host, port, pci)
         ]
-        told = f"{LOCKDOWN} is {mode[1]}"
-        told += f", and to be set in the NIC: {', '.join(wrong)}" if wrong else ", and nothing is to be set in the NIC"
-        ok = mode[1] == "none" or not wrong
-        yield judge("bios-lockdown-blocks-firmware-tools", view.node, None, ok=ok, evidence=told)
+        evidence = f"{LOCKDOWN} is {mode[1]}"
+        evidence += f", and to be set in the NIC: {', '.join(unmet)}" if unmet else ", and the NIC needs no settings"
+        ok = mode[1] == "none" or not unmet
+        yield judge("bios-lockdown-blocks-firmware-tools", view.node, None, ok=ok, evidence=evidence)

@@ -1,4 +1,4 @@
-"""Whether ports and GPUs are on the bus, and whether the firmware left tables and memory windows for them."""
+"""Presence of ports and GPUs on the bus, and of the ACPI tables and memory windows that they need."""
 
 from __future__ import annotations
 
@@ -37,52 +37,56 @@ READS = Wanted(
 )
 
 _IOMMU_TABLES = {"DMAR", "IVRS"}
-"""Of VT-d and of AMD-Vi; Arm's IORT is never left out because of a switch in the firmware setup."""
+"""ACPI tables of VT-d and AMD-Vi; no setting of the firmware setup removes Arm's IORT."""
 _VF_BARS = slice(7, 13)
 """Lines of `resource`: six BARs, the ROM, six BARs of the VFs (PCI_IOV_RESOURCES of include/linux/pci.h)."""
 _WINDOW = re.compile(r"^([0-9a-f]+)-[0-9a-f]+ : PCI Bus ([0-9a-f]{4,}:[0-9a-f]{2})$", re.MULTILINE)
 _FOUR_GIB = 1 << 32
-_NO_ROOM = "Some PCI device resources are unassigned"
+_UNASSIGNED = "Some PCI device resources are unassigned"
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge what is there at all."""
-    yield from _ports(view, host)
-    yield from _gpus(view, host)
-    yield from _iommu_table(view, host)
-    yield from _windows(view, host)
-    yield from _vf_bars(view, host)
+    """Check ports, GPUs, the IOMMU's table, and memory windows."""
+    yield from check_ports(view, host)
+    yield from check_gpus(view, host)
+    yield from check_iommu_table(view, host)
+    yield from check_high_windows(view, host)
+    yield from check_vf_bars(view, host)
 
 
-def _ports(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    present = host.folders.get(DEVICES)
+def check_ports(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that every port with a planned PCI address is on the bus."""
+    devices = host.folders.get(DEVICES)
     for port in view.node.ports:
         if port.pci is None:
             continue
-        ok = None if present is None else port.pci in present
-        evidence = (
-            f"{DEVICES} cannot be read" if present is None else f"{port.pci} {'is there' if ok else 'is not there'}"
-        )
+        ok = None if devices is None else port.pci in devices
+        state = "is there" if ok else "is not there"
+        evidence = f"{DEVICES} cannot be read" if devices is None else f"{port.pci} {state}"
         yield judge("bios-port-pci-absent", view.node, port, ok=ok, evidence=evidence)
 
 
-def _gpus(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """A host without any GPU is judged by none: the plan numbers GPUs whether there are any or not."""
-    here, log = list_accelerators(host), read_kernel_log(host) or ""
-    if not here:
+def check_gpus(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that all planned GPUs are on the bus and have their driver.
+
+    A host without any GPU is skipped, because the plan numbers GPUs on every host.
+    """
+    accelerators, log = list_accelerators(host), read_kernel_log(host) or ""
+    if not accelerators:
         return
     planned = len({gpu for port in view.node.ports for gpu in port.gpus})
     driven = host.folders.get(DRIVER_GPUS)
-    nvidia = [pci for pci in here if read_attribute(host, pci, "vendor") == NVIDIA]
-    fallen = find_log_line(log, r"NVRM: Xid .*: 79\b")
-    lost = driven is not None and len(driven) < len(nvidia)
-    evidence = f"{len(here)} GPUs on the bus, {planned} planned"
+    nvidia = [pci for pci in accelerators if read_attribute(host, pci, "vendor") == NVIDIA]
+    xid = find_log_line(log, r"NVRM: Xid .*: 79\b")
+    has_lost = driven is not None and len(driven) < len(nvidia)
+    evidence = f"{len(accelerators)} GPUs on the bus, {planned} planned"
     evidence += f", {len(driven)} of {len(nvidia)} with their driver" if driven is not None else ""
-    ok = len(here) >= planned and not lost and not fallen
-    yield judge("bios-gpu-missing", view.node, None, ok=ok, evidence="; ".join(filter(None, (evidence, fallen))))
+    ok = len(accelerators) >= planned and not has_lost and not xid
+    yield judge("bios-gpu-missing", view.node, None, ok=ok, evidence="; ".join(filter(None, (evidence, xid))))
 
 
-def _iommu_table(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+def check_iommu_table(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that the firmware has the ACPI table of the IOMMU, where the plan uses one on x86."""
     kernel = view.node.common.kernel
     if kernel is None or not kernel.iommu or not is_x86(host):
         return
@@ -90,49 +94,46 @@ def _iommu_table(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     if tables is None:
         yield judge("bios-iommu-table-missing", view.node, None, ok=None, evidence=f"{ACPI} cannot be read")
         return
-    found = sorted(_IOMMU_TABLES.intersection(tables))
-    evidence = f"{', '.join(found)} is there" if found else f"neither DMAR nor IVRS in {ACPI}"
-    yield judge("bios-iommu-table-missing", view.node, None, ok=bool(found), evidence=evidence)
+    present = sorted(_IOMMU_TABLES.intersection(tables))
+    evidence = f"{', '.join(present)} is there" if present else f"neither DMAR nor IVRS in {ACPI}"
+    yield judge("bios-iommu-table-missing", view.node, None, ok=bool(present), evidence=evidence)
 
 
-def _windows(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """A GPU's memory is far larger than what fits below 4 GiB, so its root bus needs a window above."""
-    log, high = read_kernel_log(host), _high_windows(host)
+def check_high_windows(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that buses with GPUs have a memory window above 4 GiB, since a GPU's memory does not fit below."""
+    log, high = read_kernel_log(host), _find_high_buses(host)
     if log is None and high is None:
         yield judge("bios-above-4g-off", view.node, None, ok=None, evidence=describe_log_error(host))
         return
-    said = find_log_line(log or "", _NO_ROOM)
+    line = find_log_line(log or "", _UNASSIGNED)
     low = sorted({find_root_bus(host, gpu) for gpu in list_accelerators(host)} - high) if high is not None else []
-    told = [said] if said else []
-    told += [f"no window above 4 GiB on bus {bus}, which has GPUs" for bus in low]
-    yield judge(
-        "bios-above-4g-off", view.node, None, ok=not told, evidence="; ".join(told) or describe_log_reach(log or "")
-    )
+    problems = [line] if line else []
+    problems += [f"no window above 4 GiB on bus {bus}, which has GPUs" for bus in low]
+    evidence = "; ".join(problems) or describe_log_reach(log or "")
+    yield judge("bios-above-4g-off", view.node, None, ok=not problems, evidence=evidence)
 
 
-def _high_windows(host: Snapshot) -> set[str] | None:
-    """Buses with a window above 4 GiB; None where the addresses are hidden (zeros, for who is not root)."""
+def _find_high_buses(host: Snapshot) -> set[str] | None:
+    """Return the buses with a window above 4 GiB; None where addresses are hidden (zeros for unprivileged users)."""
     windows = [(int(start, 16), bus) for start, bus in _WINDOW.findall(host.text(IOMEM) or "")]
     if not any(start for start, _ in windows):
         return None
     return {bus for start, bus in windows if start >= _FOUR_GIB}
 
 
-def _vf_bars(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+def check_vf_bars(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that the firmware assigned memory to the ports' VFs."""
     if not view.node.common.vfs:
         return
     for port, pci in iter_functions(view, host):
-        lines = (read_attribute(host, pci, "resource") or "").splitlines()[_VF_BARS]
-        if not lines or not host.number(f"{DEVICES}/{pci}/sriov_totalvfs"):
+        bars = (read_attribute(host, pci, "resource") or "").splitlines()[_VF_BARS]
+        if not bars or not host.number(f"{DEVICES}/{pci}/sriov_totalvfs"):
             continue
-        placed = [line for line in lines if all(int(word, 16) for word in line.split()[:2])]
-        evidence = (
-            f"VF memory at {placed[0].split()[0]}" if placed else f"{DEVICES}/{pci}/resource: all VF BARs are zero"
-        )
-        said = (
-            ""
-            if placed
-            else find_log_line(read_kernel_log(host) or "", rf"{re.escape(pci)}: not enough MMIO resources for SR-IOV")
-        )
-        told = "; ".join(filter(None, (evidence, said)))
-        yield judge("bios-vf-bars-unassigned", view.node, port, ok=bool(placed), evidence=told)
+        assigned = [bar for bar in bars if all(int(address, 16) for address in bar.split()[:2])]
+        if assigned:
+            evidence = f"VF memory at {assigned[0].split()[0]}"
+        else:
+            shortage = rf"{re.escape(pci)}: not enough MMIO resources for SR-IOV"
+            line = find_log_line(read_kernel_log(host) or "", shortage)
+            evidence = "; ".join(filter(None, (f"{DEVICES}/{pci}/resource: all VF BARs are zero", line)))
+        yield judge("bios-vf-bars-unassigned", view.node, port, ok=bool(assigned), evidence=evidence)

@@ -1,8 +1,8 @@
-"""Step drivers: the ports' driver, its modules, the GPU's driver beside it.
+"""Step drivers: the ports' driver and its modules, and the GPU's driver.
 
-modules  who has the port, which modules there are for this kernel and from which tree, what Secure Boot refused
-gpu      the NVIDIA driver: its library, its fabric manager, the way by which a NIC reaches GPU memory
-faults   what happened since: a driver that was loaded anew, accesses that the IOMMU refused
+modules  the driver bound to a port; modules present for this kernel, from one tree, accepted by Secure Boot
+gpu      the NVIDIA driver: its library, its fabric manager, and the path from NIC to GPU memory
+faults   events since boot: a reloaded driver, accesses that the IOMMU refused
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
 
 READS = hardware.READS | modules.READS | gpu.READS | faults.READS
+"""What these checks read of a host."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the drivers; nothing to say where the host is not this machine's own."""
+    """Check the drivers; skipped where the node shares its host."""
     host = view.host
     if host is None:
         return
-    for part in (modules, gpu, faults):
-        yield from part.check(view, host)
+    for module in (modules, gpu, faults):
+        yield from module.check(view, host)

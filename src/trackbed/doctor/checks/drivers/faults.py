@@ -1,4 +1,4 @@
-"""What happened to a port since it was set up: its driver was loaded anew, or the IOMMU refused its accesses."""
+"""Events that happened to a port after its setup: its driver was reloaded, or the IOMMU refused its accesses."""
 
 from __future__ import annotations
 
@@ -31,56 +31,60 @@ READS = Wanted(files=(f"{DEVICES}/{{pci}}/sriov_numvfs",))
 
 _ANY_BLOCKED = r"(?:DMAR: \[|AMD-Vi: Event logged)"
 _BLOCKED = (
-    r"(?:DMAR: \[[^\]]* NO_PASID\] Request device \[{place}\]|"
-    r"AMD-Vi: Event logged \[IO_PAGE_FAULT .*device=\S*{place})"
+    r"(?:DMAR: \[[^\]]* NO_PASID\] Request device \[{address}\]|"
+    r"AMD-Vi: Event logged \[IO_PAGE_FAULT .*device=\S*{address})"
 )
-"""drivers/iommu/intel/dmar.c and amd/iommu.c; the first names bus, device and function only."""
+"""Formats of drivers/iommu/intel/dmar.c and amd/iommu.c; the first has bus, device and function only."""
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge each port; GPUs, which belong to no one rail, together."""
+    """Check each port, and all GPUs together, since they belong to no single rail."""
     for port, pci in iter_functions(view, host):
         if port.rail not in view.rails_in_pods and find_driver(host, pci) is not None:
-            yield from _reloaded(view, host, port, pci)
+            yield from check_reload(view, host, port, pci)
     log = read_kernel_log(host)
     if log is None:
         yield judge("driver-iommu-page-faults", view.node, None, ok=None, evidence=describe_log_error(host))
         return
     for port, pci in iter_functions(view, host):
-        said = _blocked(log, pci)
-        yield judge("driver-iommu-page-faults", view.node, port, ok=not said, evidence=said or describe_log_reach(log))
-    told = [said for gpu in list_accelerators(host) if (said := _blocked(log, gpu))]
-    if told:
-        yield judge("driver-iommu-page-faults", view.node, None, ok=False, evidence=told[0])
+        line = _find_page_fault(log, pci)
+        evidence = line or describe_log_reach(log)
+        yield judge("driver-iommu-page-faults", view.node, port, ok=not line, evidence=evidence)
+    lines = [line for gpu in list_accelerators(host) if (line := _find_page_fault(log, gpu))]
+    if lines:
+        yield judge("driver-iommu-page-faults", view.node, None, ok=False, evidence=lines[0])
 
 
-def _blocked(log: str, pci: str) -> str:
-    place = re.escape(pci.partition(":")[2])
-    return find_log_line(log, _BLOCKED.format(place=place)) if re.search(_ANY_BLOCKED, log) else ""
+def _find_page_fault(log: str, pci: str) -> str:
+    """Return the last line of the log about a refused access of a function; empty where there is none."""
+    address = re.escape(pci.partition(":")[2])
+    return find_log_line(log, _BLOCKED.format(address=address)) if re.search(_ANY_BLOCKED, log) else ""
 
 
-def _reloaded(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    """All that hangs on the interface is gone at once, and what does not hang on it (the rule) is still there.
+def check_reload(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    """Check that the port's driver was not reloaded since the last apply.
 
-    Its carrier counts tell that it is younger than the last apply: they started again. An interface that was only taken
-    down keeps them. The function is what makes it the port's: a new interface may not even have the planned name yet.
+    A reload removes everything that belongs to the interface and leaves the rule, which does not. The carrier counts
+    then start again at 0; an interface that was only set down keeps them. The interface is found by its PCI function,
+    because a new interface may not have the planned name yet.
     """
-    here = [link for link in view.state.links if link.parent_device == pci]
-    link, known = next(iter(here), view.find_link(port)), (view.baseline or {}).get(port.netdev)
-    if link is None or known is None or not port.addressed:
+    links = [link for link in view.state.links if link.parent_device == pci]
+    link, baseline = next(iter(links), view.find_link(port)), (view.baseline or {}).get(port.netdev)
+    if link is None or baseline is None or not port.addressed:
         return
-    young = link.carrier_up_count + link.carrier_down_count < known[0]
+    is_new = link.carrier_up_count + link.carrier_down_count < baseline[0]
     vfs = host.number(f"{DEVICES}/{pci}/sriov_numvfs") if view.node.common.vfs else 0
-    lost = young and not vfs and _bare(view, port, link)
+    has_lost = is_new and not vfs and _has_only_rule(view, port, link)
     table = view.node.common.rails[port.rail].table
-    told = f"is new: no address, no route in table {table}, {vfs or 0} VFs; the rule for table {table} stayed"
-    evidence = f"{link.name} {told if lost else 'has been there since it was set up'}"
-    yield judge("driver-reload-lost-config", view.node, port, ok=not lost, evidence=evidence)
+    loss = f"is new: no address, no route in table {table}, {vfs or 0} VFs; the rule for table {table} remained"
+    evidence = f"{link.name} {loss if has_lost else 'has existed since it was set up'}"
+    yield judge("driver-reload-lost-config", view.node, port, ok=not has_lost, evidence=evidence)
 
 
-def _bare(view: NodeView, port: PortPlan, link: Link) -> bool:
-    table, own = view.node.common.rails[port.rail].table, {address.address for address in port.addressed}
-    ruled = any(rule.table == table for rule in view.state.rules)
-    held = any(address.index == link.index and address.address in own for address in view.state.addresses)
-    routed = any(route.table == table and route.oif == link.index for route in view.state.routes)
-    return ruled and not held and not routed
+def _has_only_rule(view: NodeView, port: PortPlan, link: Link) -> bool:
+    """Return whether the port has its rule but neither its addresses nor its routes."""
+    table, planned = view.node.common.rails[port.rail].table, {address.address for address in port.addressed}
+    has_rule = any(rule.table == table for rule in view.state.rules)
+    has_address = any(address.index == link.index and address.address in planned for address in view.state.addresses)
+    has_route = any(route.table == table and route.oif == link.index for route in view.state.routes)
+    return has_rule and not has_address and not has_route

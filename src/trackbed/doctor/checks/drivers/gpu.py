@@ -1,7 +1,7 @@
-"""The NVIDIA driver, as far as rails need it: GPUDirect's way, one version, the fabric manager of NVSwitch systems.
+"""The NVIDIA driver: GPUDirect, matching versions, and the fabric manager of NVSwitch systems.
 
-A NIC reaches GPU memory by nvidia-peermem (/sys/module/nvidia_peermem, or nv_mem of older stacks), or by DMA-BUF, which
-takes the open kernel modules and Linux 5.12.
+A NIC reaches GPU memory through nvidia-peermem (/sys/module/nvidia_peermem, or nv_mem of older stacks) or through
+DMA-BUF, which needs the open kernel modules and Linux 5.12.
 """
 
 from __future__ import annotations
@@ -36,38 +36,43 @@ READS = Wanted(files=(DRIVER, MODULE, RELEASE, *_PEERMEM), links=_LIBRARIES, com
 _DMABUF_SINCE = (5, 12)
 _BRIDGE_OTHER = "0x0680"
 """PCI class of an NVSwitch of HGX A100, H100 and H200."""
-_SYMBOL = r"Unknown symbol ib_register_peer_memory_client"
+_UNKNOWN_SYMBOL = r"Unknown symbol ib_register_peer_memory_client"
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge the driver where it is loaded; a host without it has nothing to judge."""
-    said = host.text(DRIVER)
-    if said is None:
+    """Check the driver where it is loaded."""
+    driver = host.text(DRIVER)
+    if driver is None:
         return
-    yield from _library(view, host)
-    yield from _manager(view, host)
+    yield from check_library(view, host)
+    yield from check_fabric_manager(view, host)
     if any(port.gpus for port in view.node.ports):
-        yield from _gpudirect(view, host, said)
+        yield from check_gpudirect(view, host, driver)
 
 
-def _gpudirect(view: NodeView, host: Snapshot, said: str) -> Iterator[Finding]:
+def check_gpudirect(view: NodeView, host: Snapshot, driver: str) -> Iterator[Finding]:
+    """Check that NICs can reach GPU memory; `driver` is the version text of the loaded driver."""
     peermem = [path for path in _PEERMEM if path in host.files]
-    dmabuf = "Open Kernel Module" in said and _release(host) >= _DMABUF_SINCE
-    refused = find_log_line(read_kernel_log(host) or "", _SYMBOL) if not peermem else ""
-    ways = [*peermem, *(["DMA-BUF: open kernel modules"] if dmabuf else [])]
-    evidence = ", ".join(ways) or "no nvidia-peermem, and no DMA-BUF (it takes the open kernel modules and Linux 5.12)"
-    if peermem or not dmabuf:
-        yield judge("driver-peermem-unknown-symbol", view.node, None, ok=not refused, evidence=refused or evidence)
-    yield judge("driver-gpudirect-path-missing", view.node, None, ok=bool(ways), evidence=evidence)
+    has_dmabuf = "Open Kernel Module" in driver and _read_kernel_release(host) >= _DMABUF_SINCE
+    refusal = find_log_line(read_kernel_log(host) or "", _UNKNOWN_SYMBOL) if not peermem else ""
+    paths = [*peermem, *(["DMA-BUF: open kernel modules"] if has_dmabuf else [])]
+    evidence = ", ".join(paths)
+    evidence = evidence or "no nvidia-peermem, and no DMA-BUF (it needs the open kernel modules and Linux 5.12)"
+    if peermem or not has_dmabuf:
+        yield judge("driver-peermem-unknown-symbol", view.node, None, ok=not refusal, evidence=refusal or evidence)
+    yield judge("driver-gpudirect-path-missing", view.node, None, ok=bool(paths), evidence=evidence)
 
 
-def _release(host: Snapshot) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", host.text(RELEASE) or "")
-    return tuple(map(int, found.groups())) if found else (0, 0)
+def _read_kernel_release(host: Snapshot) -> tuple[int, ...]:
+    match = re.match(r"(\d+)\.(\d+)", host.text(RELEASE) or "")
+    return tuple(map(int, match.groups())) if match else (0, 0)
 
 
-def _library(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """The library's name says its version: libnvidia-ml.so.1 leads to libnvidia-ml.so.570.86.15."""
+def check_library(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that the library has the version of the loaded module.
+
+    The version is in the library's file name: libnvidia-ml.so.1 links to libnvidia-ml.so.570.86.15.
+    """
     loaded = host.text(MODULE)
     targets = {host.target(path) or "" for pattern in _LIBRARIES for path in host.glob(pattern)}
     versions = {name.partition(".so.")[2] for name in targets if re.search(r"\.so\.\d+\.\d", name)}
@@ -77,17 +82,19 @@ def _library(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     yield judge("driver-nvidia-library-mismatch", view.node, None, ok=loaded in versions, evidence=evidence)
 
 
-def _manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    kinds = [
+def check_fabric_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that nvidia-fabricmanager runs on a host with NVSwitches."""
+    switches = [
         pci
         for pci in host.folders.get(DEVICES, ())
         if read_attribute(host, pci, "vendor") == NVIDIA
         and (read_attribute(host, pci, "class") or "").startswith(_BRIDGE_OTHER)
     ]
-    if not kinds:
+    if not switches:
         return
     ran = host.ran(*MANAGER)
     state = ran.output.strip() if isinstance(ran, Ran) else None
     ok = None if state is None else state == "active"
-    evidence = f"{len(kinds)} NVSwitches; nvidia-fabricmanager is {state or 'not to be asked without systemctl'}"
+    evidence = f"{len(switches)} NVSwitches; "
+    evidence += f"nvidia-fabricmanager is {state}" if state else "the state of nvidia-fabricmanager needs systemctl"
     yield judge("driver-fabric-manager-down", view.node, None, ok=ok, evidence=evidence)

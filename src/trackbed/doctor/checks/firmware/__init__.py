@@ -1,8 +1,8 @@
 """Step firmware: the NIC's own firmware and its settings.
 
-settings   what its flash says: VFs, link layer, ATS, the BlueField's mode, values that wait for a reset
-registers  PCIe settings that the firmware leaves to the host: read requests, ordering; versions on all rails
-health     what driver and sensors report: crashes, commands without answer, heat
+settings   the NIC's flash: VFs, link layer, ATS, the BlueField's mode, values that take effect after a reset
+registers  PCIe settings that the firmware leaves to the host (read requests, ordering); firmware versions of all rails
+health     reports of driver and sensors: crashes, commands without a response, heat
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
 
 READS = hardware.READS | settings.READS | registers.READS | health.READS
+"""What these checks read of a host."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the NICs' firmware; nothing to say where the host is not this machine's own."""
+    """Check the NICs' firmware; skipped where the node shares its host."""
     host = view.host
     if host is None:
         return
-    for part in (settings, registers, health):
-        yield from part.check(view, host)
+    for module in (settings, registers, health):
+        yield from module.check(view, host)

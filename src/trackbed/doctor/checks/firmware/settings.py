@@ -1,7 +1,7 @@
-"""What the NIC's flash says: VFs, link layer, ATS, the BlueField's mode, and values that wait for a reset.
+"""Settings in the NIC's flash: VFs, link layer, ATS, the BlueField's mode, and values that take effect after a reset.
 
-Two sources: what the kernel shows of it in sysfs and devlink, and mlxconfig (or mstconfig), which only NVIDIA's NICs
-answer, and only where somebody installed it. Where it is missing sysfs alone is judged.
+There are two sources: sysfs and devlink, and mlxconfig (or mstconfig), which exists for NVIDIA's NICs only and may not
+be installed. Without it the checks use sysfs alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trackbed.doctor.catalogue import judge
-from trackbed.doctor.hardware import DEVICES, NVIDIA_NIC, is_virtual, iter_functions, list_accelerators, read_attribute
+from trackbed.doctor.hardware import (
+    DEVICES,
+    NVIDIA_NIC,
+    is_virtual,
+    iter_functions,
+    list_accelerators,
+    read_attribute,
+)
 from trackbed.host.kinds.firmware import Value, parse
 from trackbed.host.setting import Firmware
 from trackbed.host.snapshot import pci as registers
@@ -49,62 +56,67 @@ _OFFLOAD = "INTERNAL_CPU_OFFLOAD_ENGINE"
 
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Judge each port's flash."""
+    """Check each port's flash."""
     for port, pci in iter_functions(view, host):
-        have = read_flash(host, pci)
-        yield from _sriov(view, host, port, pci)
-        yield from _link_layer(view, host, port, pci)
-        yield from _pending(view, port, have, _wanted(view, host, port, pci))
-        yield from _bluefield(view, host, port, pci)
-        yield from _ats(view, host, port, pci)
-        yield from _roce(view, host, port, pci)
+        values = read_flash(host, pci)
+        yield from check_sriov(view, host, port, pci)
+        yield from check_link_layer(view, host, port, pci)
+        yield from check_pending(view, port, values, _list_parameters(view, host, port, pci))
+        yield from check_bluefield(view, host, port, pci)
+        yield from check_ats(view, host, port, pci)
+        yield from check_roce(view, host, port, pci)
 
 
 def read_flash(host: Snapshot, pci: str) -> Mapping[str, Value]:
-    """Parameters of the NIC's flash; empty where no tool told."""
-    said = next((text for tool in _TOOLS if (text := host.said(tool, "-d", pci, "-e", "q"))), "")
-    return parse(said)
+    """Return the parameters in the NIC's flash; empty without a tool that reads them."""
+    outputs = (host.said(tool, "-d", pci, "-e", "q") for tool in _TOOLS)
+    return parse(next((output for output in outputs if output), ""))
 
 
 def list_unmet_settings(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> list[str]:
-    """What must be set in the NIC for the plan, as `NAME=VALUE`."""
-    have, wanted = read_flash(host, pci), _wanted(view, host, port, pci)
-    wrong = [one for one in wanted if one.name in have and not _good(one, have[one.name].next)]
-    if not have and (host.number(f"{DEVICES}/{pci}/sriov_totalvfs") or 0) < view.node.common.vfs:
-        wrong = [one for one in wanted if one.name in {"SRIOV_EN", "NUM_OF_VFS"}]
-    return [f"{one.name}={one.value}" for one in wrong]
+    """Return the planned settings that the NIC's flash lacks, as `NAME=VALUE`."""
+    values, parameters = read_flash(host, pci), _list_parameters(view, host, port, pci)
+    unmet = [
+        parameter
+        for parameter in parameters
+        if parameter.name in values and not _is_met(parameter, values[parameter.name].next)
+    ]
+    if not values and (host.number(f"{DEVICES}/{pci}/sriov_totalvfs") or 0) < view.node.common.vfs:
+        unmet = [parameter for parameter in parameters if parameter.name in {"SRIOV_EN", "NUM_OF_VFS"}]
+    return [f"{parameter.name}={parameter.value}" for parameter in unmet]
 
 
-def _wanted(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> tuple[Parameter, ...]:
-    """What the plan wants of this NIC's flash, also where the Fabric does not say whose NIC it is."""
+def _list_parameters(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> tuple[Parameter, ...]:
+    """Return the planned parameters of this NIC's flash, also where the plan has no vendor; empty for other vendors."""
     if read_attribute(host, pci, "vendor") != NVIDIA_NIC:
         return ()
     node = msgspec.structs.replace(view.node, nic="15b3:", ports=(msgspec.structs.replace(port, pci=pci),))
     wants = [setting.want for setting in planned.settings(node)]
-    return tuple(one for want in wants if isinstance(want, Firmware) for one in want.parameters)
+    return tuple(parameter for want in wants if isinstance(want, Firmware) for parameter in want.parameters)
 
 
-def _good(want: Parameter, have: str) -> bool:
-    enough = want.at_least and have.isdigit() and int(have) >= int(want.value)
-    return have == want.value or enough
+def _is_met(parameter: Parameter, value: str) -> bool:
+    is_enough = parameter.at_least and value.isdigit() and int(value) >= int(parameter.value)
+    return value == parameter.value or is_enough
 
 
-def _sriov(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    """Of no interest where the plan takes no VFs."""
-    count, path = view.node.common.vfs, f"{DEVICES}/{pci}/sriov_totalvfs"
-    if not count:
+def check_sriov(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    """Check that SR-IOV is on with enough VFs, where the plan has VFs."""
+    planned_vfs, path = view.node.common.vfs, f"{DEVICES}/{pci}/sriov_totalvfs"
+    if not planned_vfs:
         return
     total, enabled = host.number(path), read_flash(host, pci).get("SRIOV_EN", Value("1", "1"))
-    on = bool(total) and enabled.now != "0"
+    ok = bool(total) and enabled.now != "0"
     evidence = f"{path}: {'absent' if total is None else total}"
     evidence += ", SRIOV_EN is 0" if enabled.now == "0" else ""
-    yield judge("fw-sriov-disabled", view.node, port, ok=on, evidence=evidence)
+    yield judge("fw-sriov-disabled", view.node, port, ok=ok, evidence=evidence)
     if total:
-        evidence = f"{path}: {total}, planned {count}"
-        yield judge("fw-num-of-vfs-too-small", view.node, port, ok=total >= count, evidence=evidence)
+        evidence = f"{path}: {total}, planned {planned_vfs}"
+        yield judge("fw-num-of-vfs-too-small", view.node, port, ok=total >= planned_vfs, evidence=evidence)
 
 
-def _link_layer(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+def check_link_layer(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    """Check that the port is Ethernet or InfiniBand as planned."""
     layers = {
         text.lower(): path
         for path in host.glob(f"{DEVICES}/{pci}/infiniband/*/ports/1/link_layer")
@@ -115,58 +127,69 @@ def _link_layer(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Ite
         for path in host.glob(f"{DEVICES}/{pci}/net/*/type")
         if (text := host.text(path))
     }
-    found = {**types, **layers}
-    if found:
-        evidence = "; ".join(f"{path}: {what}" for what, path in found.items())
-        ok = set(found) == {view.node.common.link_type}
+    sources = {**types, **layers}
+    if sources:
+        evidence = "; ".join(f"{path}: {link_type}" for link_type, path in sources.items())
+        ok = set(sources) == {view.node.common.link_type}
         yield judge("fw-link-type-wrong", view.node, port, ok=ok, evidence=evidence)
 
 
-def _pending(
-    view: NodeView, port: PortPlan, have: Mapping[str, Value], wanted: tuple[Parameter, ...]
+def check_pending(
+    view: NodeView, port: PortPlan, values: Mapping[str, Value], parameters: tuple[Parameter, ...]
 ) -> Iterator[Finding]:
-    """Values that the flash has and the NIC does not use yet; what the flash lacks is for `trackbed apply` to tell."""
-    asked = {one.name: have[one.name] for one in wanted if one.name in have and have[one.name].now is not None}
-    if asked:
-        late = [
+    """Check that no planned parameter waits for a reset; parameters to be written are the concern of `apply`."""
+    known = {
+        parameter.name: values[parameter.name]
+        for parameter in parameters
+        if parameter.name in values and values[parameter.name].now is not None
+    }
+    if known:
+        pending = [
             f"{name} is {value.now}, after a reset {value.next}"
-            for name, value in asked.items()
+            for name, value in known.items()
             if value.now != value.next
         ]
-        yield judge("fw-config-pending", view.node, port, ok=not late, evidence=", ".join(late))
+        yield judge("fw-config-pending", view.node, port, ok=not pending, evidence=", ".join(pending))
 
 
-def _bluefield(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+def check_bluefield(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    """Check that a BlueField is in NIC mode."""
     value = read_flash(host, pci).get(_OFFLOAD)
     if value is not None and read_attribute(host, pci, "device") in _BLUEFIELD:
-        now = value.now or value.next
-        yield judge("fw-bluefield-dpu-mode", view.node, port, ok=now == "1", evidence=f"{_OFFLOAD} is {now}")
+        mode = value.now or value.next
+        yield judge("fw-bluefield-dpu-mode", view.node, port, ok=mode == "1", evidence=f"{_OFFLOAD} is {mode}")
 
 
-def _ats(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    """Only in a virtual machine that has GPUs: on bare metal the IOMMU is passed by, and ATS has nothing to do."""
+def check_ats(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    """Check that ATS is on in a virtual machine with GPUs; on bare metal the IOMMU is in passthrough mode."""
     config = host.content(f"{DEVICES}/{pci}/config")
-    ours = read_attribute(host, pci, "vendor") == NVIDIA_NIC and is_virtual(host) and list_accelerators(host)
-    if not ours or not isinstance(config, bytes) or not registers.readable(config):
+    needs_ats = read_attribute(host, pci, "vendor") == NVIDIA_NIC and is_virtual(host) and list_accelerators(host)
+    if not needs_ats or not isinstance(config, bytes) or not registers.readable(config):
         return
-    on = registers.ats(config)
-    evidence = f"{pci}: {'no ATS capability' if on is None else 'ATSCtl Enable' + ('+' if on else '-')}"
-    yield judge("fw-ats-off-in-vm", view.node, port, ok=bool(on), evidence=evidence)
+    is_on = registers.ats(config)
+    evidence = f"{pci}: {'no ATS capability' if is_on is None else 'ATSCtl Enable' + ('+' if is_on else '-')}"
+    yield judge("fw-ats-off-in-vm", view.node, port, ok=bool(is_on), evidence=evidence)
 
 
-def _roce(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
-    """Judged where the driver has the parameter, and on Ethernet: InfiniBand needs no RoCE."""
-    values = _parameter(host, pci, "enable_roce")
+def check_roce(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
+    """Check that devlink has not disabled RoCE on an Ethernet port."""
+    values = _read_devlink_parameter(host, pci, "enable_roce")
     if values and view.node.common.link_type == "ethernet":
-        on = values.get("driverinit", values.get("runtime"))
-        yield judge("fw-roce-disabled-by-devlink", view.node, port, ok=on is not False, evidence=f"enable_roce is {on}")
+        value = values.get("driverinit", values.get("runtime"))
+        evidence = f"enable_roce is {value}"
+        yield judge("fw-roce-disabled-by-devlink", view.node, port, ok=value is not False, evidence=evidence)
 
 
-def _parameter(host: Snapshot, pci: str, name: str) -> dict[str, object]:
-    """Configuration mode -> value of a devlink parameter (devlink-dev(8), -j)."""
+def _read_devlink_parameter(host: Snapshot, pci: str, name: str) -> dict[str, object]:
+    """Return configuration mode -> value of a devlink parameter (devlink-dev(8), -j)."""
     try:
-        told = json.loads(host.said(*_DEVLINK) or "{}")
-        parameters = told.get("param", {}).get(f"pci/{pci}", ())
-        return {one["cmode"]: one.get("value") for p in parameters if p["name"] == name for one in p["values"]}
+        document = json.loads(host.said(*_DEVLINK) or "{}")
+        parameters = document.get("param", {}).get(f"pci/{pci}", ())
+        return {
+            value["cmode"]: value.get("value")
+            for parameter in parameters
+            if parameter["name"] == name
+            for value in parameter["values"]
+        }
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}

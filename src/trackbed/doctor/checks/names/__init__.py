@@ -1,8 +1,8 @@
 """Step names: every port has its planned name, and keeps it.
 
 ports       the planned name is on the planned hardware (systemd.link(5); IFNAMSIZ of linux/if.h)
-rdma        RDMA devices are called as planned, and rails are in one order on all nodes
-sources     one program gives the name
+rdma        RDMA devices have their planned names, and rails are in the same order on all nodes
+sources     a single program names the port
 managers    no other program configures the port by its name (cloud-init, NetworkManager)
 """
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
 
 READS = ports.READS | rdma.READS | sources.READS | managers.READS
-"""What these checks want to see of a host."""
+"""What these checks read of a host."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge each port. That names fit the kernel is refused before there is a plan (spec.check)."""
+    """Check each port's name; names too long for the kernel are refused before planning (fabric.model.check)."""
     yield from ports.check(view)
     if view.host is None:
         return
-    for part in (sources, rdma, managers):
-        yield from part.check(view)
+    for module in (sources, rdma, managers):
+        yield from module.check(view)

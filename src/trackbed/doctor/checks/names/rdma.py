@@ -1,6 +1,7 @@
-"""Names of RDMA devices, and that rails have one order on all nodes of one kind.
+"""Names of RDMA devices, and the order of rails on nodes with the same NICs.
 
-NCCL sorts devices by their place on PCI, and is told of them by their names: both must mean the same rail everywhere.
+NCCL sorts devices by their PCI address but is configured with their names. Both must lead to the same rail on every
+node.
 """
 
 from __future__ import annotations
@@ -26,53 +27,60 @@ READS = Wanted(links=(_DEVICE,)) | DEVICES
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge each port that has an RDMA device, and the order of all ports against nodes of the same kind."""
+    """Check the name of each port's RDMA device, and the order of all ports against nodes with the same NICs."""
     host = view.host
     if host is None:
         return
     for port in view.iter_ports():
-        have = [device.name for device in list_rdma_devices(host, port.netdev)]
-        if have:
-            want = view.node.common.rails[port.rail].rdma
-            evidence = f"{port.netdev} has {', '.join(have)}, planned {want}"
-            yield judge("names-rdma-device-unexpected", view.node, port, ok=have == [want], evidence=evidence)
-    yield from _order(view, host)
+        names = [device.name for device in list_rdma_devices(host, port.netdev)]
+        if names:
+            planned = view.node.common.rails[port.rail].rdma
+            evidence = f"{port.netdev} has {', '.join(names)}, planned {planned}"
+            yield judge("names-rdma-device-unexpected", view.node, port, ok=names == [planned], evidence=evidence)
+    yield from check_rail_order(view, host)
 
 
 class RailPosition(NamedTuple):
-    """What a rail is on one node: its RDMA device, and which of the node's ports it is by PCI address."""
+    """A rail of one node: its RDMA device, and the position of its port among the node's ports by PCI address."""
 
     rail: int
     rdma: str
     position: int
 
 
-def _order(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    mine, kind = _places(view, host), _kind(view, host)
-    known = [(one, one.host) for one in view.peers or () if one.host is not None]
-    same = [(one.node.name, _places(one, its)) for one, its in known if _kind(one, its) == kind]
-    if not mine or not same:
+def check_rail_order(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that the rails are in the order that most nodes with the same NICs have."""
+    positions, nics = _list_positions(view, host), _identify_nics(view, host)
+    known = [(peer, peer.host) for peer in view.peers or () if peer.host is not None]
+    peers = [
+        (peer.node.name, _list_positions(peer, peer_host))
+        for peer, peer_host in known
+        if _identify_nics(peer, peer_host) == nics
+    ]
+    if not positions or not peers:
         return
-    usual, often = Counter([mine, *(places for _, places in same)]).most_common(1)[0]
-    reference = usual if often > 1 else same[0][1]
-    name = next((name for name, places in same if places == reference), view.node.name)
-    wrong = [(a, b) for a, b in zip(mine, reference, strict=False) if a != b]
-    evidence = "; ".join(f"rail {a.rail}: {_shown(a)}, on {name} {_shown(b)}" for a, b in wrong[:3])
+    usual, count = Counter([positions, *(order for _, order in peers)]).most_common(1)[0]
+    reference = usual if count > 1 else peers[0][1]
+    name = next((name for name, order in peers if order == reference), view.node.name)
+    wrong = [(actual, usual) for actual, usual in zip(positions, reference, strict=False) if actual != usual]
+    evidence = "; ".join(
+        f"rail {actual.rail}: {_describe(actual)}, on {name} {_describe(usual)}" for actual, usual in wrong[:3]
+    )
     yield judge("names-rail-order-differs", view.node, None, ok=not wrong, evidence=evidence)
 
 
-def _shown(place: RailPosition) -> str:
-    return f"{place.rdma or 'no RDMA device'}, port {place.position} by PCI"
+def _describe(position: RailPosition) -> str:
+    return f"{position.rdma or 'no RDMA device'}, port {position.position} by PCI"
 
 
-def _kind(view: NodeView, host: Snapshot) -> tuple[str | None, tuple[str, ...]]:
-    """Nodes with the same NIC in the same slots are of one kind."""
+def _identify_nics(view: NodeView, host: Snapshot) -> tuple[str | None, tuple[str, ...]]:
+    """Return the planned NIC with its slots, which nodes of one model share."""
     return view.node.nic, tuple(sorted(host.pci(port.netdev) or "" for port in view.iter_ports()))
 
 
-def _places(view: NodeView, host: Snapshot) -> tuple[RailPosition, ...]:
+def _list_positions(view: NodeView, host: Snapshot) -> tuple[RailPosition, ...]:
     addresses = {port.rail: pci for port in view.iter_ports() if (pci := host.pci(port.netdev)) is not None}
-    names = {port.rail: [one.name for one in list_rdma_devices(host, port.netdev)] for port in view.iter_ports()}
+    names = {port.rail: [device.name for device in list_rdma_devices(host, port.netdev)] for port in view.iter_ports()}
     ordered = sorted(addresses.values())
     return tuple(
         RailPosition(rail, "+".join(names[rail]), ordered.index(pci)) for rail, pci in sorted(addresses.items())

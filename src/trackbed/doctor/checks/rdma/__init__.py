@@ -1,10 +1,10 @@
-"""Step rdma: the kernel's RDMA stack is there, each port has a device in it, and the device can be used.
+"""Step rdma: the kernel's RDMA stack is loaded, and each port has a usable device.
 
-    stack       modules, device nodes, and which namespace sees a device (rdma-system(8))
+    stack       modules, device nodes, and the namespace mode of devices (rdma-system(8))
     devices     one device for each port, and none lost
-    ports       what the device makes of cable and addresses: state, rate, path MTU, GIDs
+    ports       state, rate, path MTU and GIDs of each device
 
-What is in `ports` follows from the port's addresses and cable, so its faults stand behind those in the catalogue.
+The checks in `ports` depend on the port's addresses and cable, so the catalogue lists their faults after those.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
 
 READS = stack.READS | devices.READS | ports.READS
-"""What these checks want to see of a host."""
+"""What these checks read of a host."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the host's stack, then every port."""
-    for part in (stack, devices, ports):
-        yield from part.check(view)
+    """Check the host's stack, then every port."""
+    for module in (stack, devices, ports):
+        yield from module.check(view)

@@ -1,4 +1,4 @@
-"""One RDMA device for each port, with the nodes that programs open, and no device that nobody has."""
+"""One RDMA device for each port, with the device nodes that programs open, and no lost device."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from trackbed.doctor.checks.vfs import owners
 from trackbed.doctor.checks.vfs.functions import READS as FUNCTIONS
 from trackbed.doctor.checks.vfs.functions import get_device_folder, iter_vfs, summarize
 from trackbed.doctor.rdma_devices import READS as DEVICES
-from trackbed.doctor.rdma_devices import RdmaDevice, list_rdma_devices
+from trackbed.doctor.rdma_devices import SysfsRdmaDevice, list_rdma_devices
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView
@@ -28,76 +28,78 @@ READS = Wanted(files=(_VERBS, _MAD)) | DEVICES | FUNCTIONS | owners.READS
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge each port: hardware that does RDMA, and soft-RoCE where another port has it."""
+    """Check each port with RDMA hardware, and all other ports where one of them has soft-RoCE."""
     host = view.host
     if host is None or "infiniband" not in host.folders.get(CLASSES, ()):
         return
-    found = {port.rail: list_rdma_devices(host, port.netdev) for port in view.iter_ports()}
-    soft = any(one.is_soft for devices in found.values() for one in devices)
-    nodes = {pattern: _by_device(host, pattern) for pattern in (_VERBS, _MAD)}
+    devices = {port.rail: list_rdma_devices(host, port.netdev) for port in view.iter_ports()}
+    has_soft = any(device.is_soft for port_devices in devices.values() for device in port_devices)
+    nodes = _DeviceNodes(_map_nodes(host, _VERBS), _map_nodes(host, _MAD), host.folders.get(NODES, ()))
     for port in view.iter_ports():
         if view.find_link(port) is None:
-            continue  # step names tells of it
-        have, driver = found[port.rail], host.target(f"{get_device_folder(port.netdev)}/driver")
-        if have or soft or driver in RDMA_OF:
-            yield from _device(view, port, have, driver)
-        yield from _nodes(view, port, _Nodes(host, nodes[_VERBS], nodes[_MAD]), have)
-        yield from _lost(view, host, port)
+            continue  # step names reports the missing interface
+        port_devices, driver = devices[port.rail], host.target(f"{get_device_folder(port.netdev)}/driver")
+        if port_devices or has_soft or driver in RDMA_OF:
+            yield check_count(view, port, port_devices, driver)
+        yield from check_device_nodes(view, port, nodes, port_devices)
+        yield from check_lost_devices(view, host, port)
 
 
-def _device(view: NodeView, port: PortPlan, have: tuple[RdmaDevice, ...], driver: str | None) -> Iterator[Finding]:
-    names = ", ".join(one.name for one in have) or "none"
+def check_count(view: NodeView, port: PortPlan, devices: tuple[SysfsRdmaDevice, ...], driver: str | None) -> Finding:
+    """Check that the port has exactly one RDMA device."""
+    names = ", ".join(device.name for device in devices) or "none"
     evidence = f"{port.netdev} (driver {driver}) has RDMA devices: {names}"
-    yield judge("rdma-device-missing-for-port", view.node, port, ok=len(have) == 1, evidence=evidence)
+    return judge("rdma-device-missing-for-port", view.node, port, ok=len(devices) == 1, evidence=evidence)
 
 
-class _Nodes(NamedTuple):
-    """RDMA device -> name of its node, of either kind; whether the node itself is there, `host` tells."""
+class _DeviceNodes(NamedTuple):
+    """Names of device nodes by RDMA device, and the names that exist in /dev/infiniband."""
 
-    host: Snapshot
     verbs: Mapping[str, str]
     mad: Mapping[str, str]
+    present: Collection[str]
 
 
-def _nodes(view: NodeView, port: PortPlan, nodes: _Nodes, have: tuple[RdmaDevice, ...]) -> Iterator[Finding]:
-    """Programs of InfiniBand's management are of use with hardware only."""
-    hard = tuple(one for one in have if not one.is_soft)
-    for fault, known, devices in (
-        ("rdma-uverbs-node-missing", nodes.verbs, have),
-        ("rdma-umad-node-missing", nodes.mad, hard),
+def check_device_nodes(
+    view: NodeView, port: PortPlan, nodes: _DeviceNodes, devices: tuple[SysfsRdmaDevice, ...]
+) -> Iterator[Finding]:
+    """Check the device nodes of verbs and of management datagrams; only hardware needs the latter."""
+    hardware = tuple(device for device in devices if not device.is_soft)
+    for fault_id, names, checked in (
+        ("rdma-uverbs-node-missing", nodes.verbs, devices),
+        ("rdma-umad-node-missing", nodes.mad, hardware),
     ):
-        lacks = [f"{one.name}: {known.get(one.name, 'no node')}" for one in devices if not _there(nodes, known, one)]
-        if devices:
-            evidence = (
-                f"not in {NODES}: {summarize(lacks)}" if lacks else summarize([known[one.name] for one in devices])
-            )
-            yield judge(fault, view.node, port, ok=not lacks, evidence=evidence)
+        missing = [
+            f"{device.name}: {names.get(device.name, 'no node')}"
+            for device in checked
+            if names.get(device.name) not in nodes.present
+        ]
+        if checked:
+            listing = summarize([names[device.name] for device in checked if device.name in names])
+            evidence = f"not in {NODES}: {summarize(missing)}" if missing else listing
+            yield judge(fault_id, view.node, port, ok=not missing, evidence=evidence)
 
 
-def _by_device(host: Snapshot, pattern: str) -> Mapping[str, str]:
-    """RDMA device -> name of its node."""
-    return {name: path.split("/")[-2] for path in host.glob(pattern) if (name := host.text(path)) is not None}
+def _map_nodes(host: Snapshot, pattern: str) -> Mapping[str, str]:
+    """Return RDMA device -> name of its device node."""
+    return {device: path.split("/")[-2] for path in host.glob(pattern) if (device := host.text(path)) is not None}
 
 
-def _there(nodes: _Nodes, known: Mapping[str, str], device: RdmaDevice) -> bool:
-    return known.get(device.name) in nodes.host.folders.get(NODES, ())
+def check_lost_devices(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check that every VF's RDMA device is on the host or in a pod.
 
-
-def _lost(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """In exclusive mode a device goes with its pod, and comes back when the pod's namespace ends."""
-    mine = [vf for vf in iter_vfs(host, port.netdev) if vf.driver in RDMA_OF]
-    if view.node.common.rdma_mode != "exclusive" or not mine:
+    In exclusive mode a device moves into the pod's namespace, and returns when that namespace ends.
+    """
+    vfs = [vf for vf in iter_vfs(host, port.netdev) if vf.driver in RDMA_OF]
+    if view.node.common.rdma_mode != "exclusive" or not vfs:
         return
-    away = [vf.pci for vf in mine if not vf.rdma]
+    away = [vf.pci for vf in vfs if not vf.rdma]
     if away and owners.CHECKPOINT not in host.files:
-        evidence = f"not on the host: devices of {summarize(away)}; nothing here says which pods have them"
+        evidence = f"not on the host: devices of {summarize(away)}; kubelet's record of pods is missing"
         yield judge("rdma-device-lost-in-namespace", view.node, port, ok=None, evidence=evidence)
         return
-    held = {one.pci for one in owners.iter_held_functions(host)}
+    held = {function.pci for function in owners.iter_held_functions(host)}
     lost = [pci for pci in away if pci not in held]
-    evidence = (
-        f"not on the host and in no pod: devices of {summarize(lost)}"
-        if lost
-        else f"in pods: {summarize(away) or 'none'}"
-    )
+    evidence = f"in pods: {summarize(away) or 'none'}"
+    evidence = f"not on the host and in no pod: devices of {summarize(lost)}" if lost else evidence
     yield judge("rdma-device-lost-in-namespace", view.node, port, ok=not lost, evidence=evidence)

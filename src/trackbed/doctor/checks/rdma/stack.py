@@ -1,4 +1,4 @@
-"""The RDMA stack of the kernel: loaded, with its device nodes, in the planned namespace mode now and after a reboot."""
+"""The kernel's RDMA stack: loaded, with its device nodes, in the planned namespace mode now and after a reboot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPTION = re.compile(r"^\s*options\s+ib_core\s(?:.*\s)?netns_mode=(\S+)", re.MUL
 _ARGUMENT = re.compile(r"(?:^|\s)ib_core\.netns_mode=(\S+)")
 _YES = frozenset({"1", "y", "Y", "on"})
 _NAMESPACES = ("/run/netns", "/run/docker/netns")
-"""Where ip(8), container runtimes and Docker keep network namespaces."""
+"""Folders where ip(8), container runtimes and Docker keep network namespaces."""
 
 READS = Wanted(
     files=(MODE, *_OPTIONS, _CMDLINE),
@@ -38,55 +38,63 @@ READS = Wanted(
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the stack as a whole; a host of which nobody listed /sys/class leaves nothing to say."""
+    """Check the stack as a whole; skipped where /sys/class could not be listed."""
     host = view.host
     if host is None or CLASSES not in host.folders:
         return
-    lacks = list(_lacks(view, host))
-    evidence = f"not there: {summarize(lacks)}" if lacks else "ib_core and the ports' RDMA drivers are loaded"
-    yield judge("rdma-stack-not-loaded", view.node, None, ok=not lacks, evidence=evidence)
+    missing = list(_iter_missing_modules(view, host))
+    evidence = f"not there: {summarize(missing)}" if missing else "ib_core and the ports' RDMA drivers are loaded"
+    yield judge("rdma-stack-not-loaded", view.node, None, ok=not missing, evidence=evidence)
     if "infiniband" in host.folders[CLASSES]:
-        yield from _manager(view, host)
-        yield from _mode(view, host)
+        yield check_rdma_cm(view, host)
+        yield from check_netns_mode(view, host)
 
 
-def _lacks(view: NodeView, host: Snapshot) -> Iterator[str]:
-    """A module that is built in shows in what it does only, so a port that has its device lacks nothing."""
+def _iter_missing_modules(view: NodeView, host: Snapshot) -> Iterator[str]:
+    """Yield the modules that are needed and not loaded.
+
+    A module that is built into the kernel is not listed, so ports that have their device are not considered.
+    """
     if "infiniband" not in host.folders[CLASSES]:
         yield "/sys/class/infiniband (ib_core)"
-    bare = [port for port in view.iter_ports() if not list_rdma_devices(host, port.netdev)]
-    drivers = {host.target(f"{get_device_folder(port.netdev)}/driver") or "" for port in bare}
+    ports = [port for port in view.iter_ports() if not list_rdma_devices(host, port.netdev)]
+    drivers = {host.target(f"{get_device_folder(port.netdev)}/driver") or "" for port in ports}
     modules = {RDMA_OF[driver] for driver in drivers if driver in RDMA_OF}
     yield from sorted(modules - set(host.folders.get(MODULES, modules)))
 
 
-def _manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    there = "rdma_cm" in host.folders.get(NODES, ())
-    evidence = f"{NODES}/rdma_cm is {'there' if there else 'not there'}"
-    yield judge("rdma-ucm-node-missing", view.node, None, ok=there, evidence=evidence)
+def check_rdma_cm(view: NodeView, host: Snapshot) -> Finding:
+    """Check for the device node of rdma_cm."""
+    ok = "rdma_cm" in host.folders.get(NODES, ())
+    evidence = f"{NODES}/rdma_cm is {'there' if ok else 'not there'}"
+    return judge("rdma-ucm-node-missing", view.node, None, ok=ok, evidence=evidence)
 
 
-def _mode(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    planned, now = view.node.common.rdma_mode, _MODES.get(host.text(MODE) or "")
-    if now is not None:
-        evidence = f"{MODE}: {now}, planned {planned}"
-        yield judge("rdma-netns-mode-wrong", view.node, None, ok=now == planned, evidence=evidence)
-        others = [
+def check_netns_mode(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check the namespace mode of RDMA devices, now and at the next boot."""
+    planned, mode = view.node.common.rdma_mode, _MODES.get(host.text(MODE) or "")
+    if mode is not None:
+        ok = mode == planned
+        yield judge("rdma-netns-mode-wrong", view.node, None, ok=ok, evidence=f"{MODE}: {mode}, planned {planned}")
+        namespaces = [
             f"{folder}/{name}" for folder in _NAMESPACES for name in host.folders.get(folder, ()) if name != "default"
         ]
-        evidence = f"{now}, planned {planned}; other namespaces: {summarize(others) or 'none'}"
-        yield judge("rdma-netns-mode-change-busy", view.node, None, ok=now == planned or not others, evidence=evidence)
-    later, source = _next_boot(host)
-    evidence = f"at boot {later} by {source}, planned {planned}"
-    yield judge("rdma-netns-mode-not-persistent", view.node, None, ok=later == planned, evidence=evidence)
+        evidence = f"{mode}, planned {planned}; other namespaces: {summarize(namespaces) or 'none'}"
+        yield judge("rdma-netns-mode-change-busy", view.node, None, ok=ok or not namespaces, evidence=evidence)
+    boot_mode, source = _read_boot_mode(host)
+    evidence = f"at boot {boot_mode} by {source}, planned {planned}"
+    yield judge("rdma-netns-mode-not-persistent", view.node, None, ok=boot_mode == planned, evidence=evidence)
 
 
-def _next_boot(host: Snapshot) -> tuple[str, str]:
-    """The mode that ib_core is loaded with, and who says so: modprobe puts its options behind the kernel's own."""
-    found = [("the kernel's default", "1")]
-    found += [(_CMDLINE, value) for value in _ARGUMENT.findall(host.text(_CMDLINE) or "")]
+def _read_boot_mode(host: Snapshot) -> tuple[str, str]:
+    """Return the mode that the next boot loads ib_core with, and its source.
+
+    The last setting wins; modprobe appends its options to the kernel's own.
+    """
+    settings = [("the kernel's default", "1")]
+    settings += [(_CMDLINE, value) for value in _ARGUMENT.findall(host.text(_CMDLINE) or "")]
     paths = {path.rpartition("/")[2]: path for pattern in reversed(_OPTIONS) for path in host.glob(pattern)}
     for _, path in sorted(paths.items()):
-        found += [(path, value) for value in _OPTION.findall(host.text(path) or "")]
-    source, value = found[-1]
+        settings += [(path, value) for value in _OPTION.findall(host.text(path) or "")]
+    source, value = settings[-1]
     return "shared" if value in _YES else "exclusive", source

@@ -1,13 +1,13 @@
-"""Step vfs: each port has the virtual functions that are planned, each usable by a pod.
+"""Step vfs: each port has its planned virtual functions, and pods can use them.
 
-    count       how many there are, and who makes them again after a reboot
-    binding     what drives them, and the port they hang on
-    owners      which pods have them, and what nobody has any more
+    count       their number, and what creates them after a reboot
+    binding     their drivers, and the port that they belong to
+    owners      the pods that have them, and VFs that no pod has any more
     identity    MAC addresses and GUIDs
-    limits      MTU, VLAN, trust and rates, as the port holds its VFs to them
+    limits      MTU, VLAN, trust and rates that the port sets for its VFs
 
-Read from sysfs (Documentation/PCI/pci-iov-howto.rst, Documentation/ABI/testing/sysfs-bus-pci) and from netlink
-(IFLA_VFINFO_LIST). A port whose function offers no VFs is the firmware's fault and none of these.
+Sources: sysfs (Documentation/PCI/pci-iov-howto.rst, Documentation/ABI/testing/sysfs-bus-pci) and netlink
+(IFLA_VFINFO_LIST). A port whose function offers no VFs is a fault of step firmware and is skipped here.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
 
 READS = functions.READS | count.READS | binding.READS | owners.READS | identity.READS
-"""What these checks want to see of a host."""
+"""What these checks read of a host."""
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge every port's VFs; what needs netlink and peers only is judged without the host's files too."""
+    """Check every port's VFs; MAC addresses are checked even without the host's files."""
     yield from identity.check_macs(view)
     if view.host is None:
         return
-    for part in (count, binding, owners, identity, limits):
-        yield from part.check(view)
+    for module in (count, binding, owners, identity, limits):
+        yield from module.check(view)

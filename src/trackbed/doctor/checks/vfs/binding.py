@@ -1,4 +1,4 @@
-"""What drives the virtual functions, and whether the port they hang on lets them speak."""
+"""Drivers of the virtual functions, and settings of their port that cut them off the network."""
 
 from __future__ import annotations
 
@@ -20,61 +20,64 @@ if TYPE_CHECKING:
 VFIO = "vfio-pci"
 _REPRESENTOR = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+")
 """Port names of representors (Documentation/networking/devlink/devlink-port.rst, net/devlink/port.c)."""
-_MERGING = frozenset({"bond", "team"})
+_BONDS = frozenset({"bond", "team"})
 
 READS = Wanted(files=(f"{DEVICE}/net/*/phys_port_name",), folders=(f"{DEVICE}/net",))
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge drivers, e-switch and port of each port with VFs, and that no port is merged with others."""
+    """Check that no port is in a bond, and the e-switch, drivers and state of each port with VFs."""
     host = view.host
     if host is None:
         return
     for port in view.iter_ports():
-        yield from _enslaved(view, port)
+        yield from check_bond(view, port)
         if view.node.common.vfs:
-            yield from _eswitch(view, host, port)
-            yield from _drivers(view, host, port)
-            yield from _up(view, host, port)
+            yield from check_eswitch(view, host, port)
+            yield from check_drivers(view, host, port)
+            yield from check_port_state(view, host, port)
 
 
-def _enslaved(view: NodeView, port: PortPlan) -> Iterator[Finding]:
+def check_bond(view: NodeView, port: PortPlan) -> Iterator[Finding]:
+    """Check that the port is in no bond or team."""
     link = view.find_link(port)
     if link is None:
         return
-    master = next((one for one in view.state.links if link.master and one.index == link.master), None)
-    merged = master is not None and master.kind in _MERGING
-    evidence = f"{port.netdev} is part of {master.kind} {master.name}" if master and merged else "in no bond"
-    yield judge("vfs-pf-enslaved", view.node, port, ok=not merged, evidence=evidence)
+    master = next((other for other in view.state.links if link.master and other.index == link.master), None)
+    is_bonded = master is not None and master.kind in _BONDS
+    evidence = f"{port.netdev} is part of {master.kind} {master.name}" if master and is_bonded else "in no bond"
+    yield judge("vfs-pf-enslaved", view.node, port, ok=not is_bonded, evidence=evidence)
 
 
-def _eswitch(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    """Told by the representors that switchdev mode has below the port; without VFs the mode does no harm."""
+def check_eswitch(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check that the e-switch is not in switchdev mode, by the representors that this mode adds below the port."""
     below = f"{get_device_folder(port.netdev)}/net"
-    read = {name: host.text(f"{below}/{name}/phys_port_name") for name in host.folders.get(below, ())}
-    names = {name: text for name, text in read.items() if text is not None}
-    found = [f"{name} ({text})" for name, text in names.items() if _REPRESENTOR.fullmatch(text)]
-    if names:
-        evidence = f"representors: {summarize(found)}" if found else "no representors"
-        yield judge("vfs-eswitch-mode-wrong", view.node, port, ok=not found, evidence=evidence)
+    names = {netdev: host.text(f"{below}/{netdev}/phys_port_name") for netdev in host.folders.get(below, ())}
+    known = {netdev: name for netdev, name in names.items() if name is not None}
+    representors = [f"{netdev} ({name})" for netdev, name in known.items() if _REPRESENTOR.fullmatch(name)]
+    if known:
+        evidence = f"representors: {summarize(representors)}" if representors else "no representors"
+        yield judge("vfs-eswitch-mode-wrong", view.node, port, ok=not representors, evidence=evidence)
 
 
-def _drivers(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    there = list(iter_vfs(host, port.netdev))
-    if not there:
+def check_drivers(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check that every VF has its network driver."""
+    vfs = list(iter_vfs(host, port.netdev))
+    if not vfs:
         return
-    without = [vf.pci for vf in there if vf.driver is None]
-    probes = host.text(f"{get_device_folder(port.netdev)}/sriov_drivers_autoprobe")
-    evidence = (
-        f"no driver: {summarize(without)}; sriov_drivers_autoprobe {probes}" if without else f"{len(there)} driven"
-    )
-    yield judge("vfs-driver-missing", view.node, port, ok=not without, evidence=evidence)
-    taken = [vf.pci for vf in there if vf.driver == VFIO]
-    yield judge("vfs-bound-to-vfio", view.node, port, ok=not taken, evidence=f"{VFIO}: {summarize(taken) or 'none'}")
+    driverless = [vf.pci for vf in vfs if vf.driver is None]
+    autoprobe = host.text(f"{get_device_folder(port.netdev)}/sriov_drivers_autoprobe")
+    evidence = f"no driver: {summarize(driverless)}; sriov_drivers_autoprobe {autoprobe}"
+    evidence = evidence if driverless else f"{len(vfs)} have a driver"
+    yield judge("vfs-driver-missing", view.node, port, ok=not driverless, evidence=evidence)
+    passed_through = [vf.pci for vf in vfs if vf.driver == VFIO]
+    evidence = f"{VFIO}: {summarize(passed_through) or 'none'}"
+    yield judge("vfs-bound-to-vfio", view.node, port, ok=not passed_through, evidence=evidence)
 
 
-def _up(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
-    link = view.find_link(port)
-    if link is not None and read_vf_count(host, port.netdev):
-        evidence = f"{port.netdev} is {'up' if link.up else 'down'} and has {read_vf_count(host, port.netdev)} VFs"
+def check_port_state(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check that a port with VFs is up."""
+    link, count = view.find_link(port), read_vf_count(host, port.netdev)
+    if link is not None and count:
+        evidence = f"{port.netdev} is {'up' if link.up else 'down'} and has {count} VFs"
         yield judge("vfs-pf-down", view.node, port, ok=link.up, evidence=evidence)

@@ -1,4 +1,4 @@
-"""How many virtual functions a port has, and who makes them at boot."""
+"""The number of virtual functions of a port, and what creates them at boot."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from trackbed.host.snapshot.snapshot import Snapshot
 
 MOST_ON_INFINIBAND = 16
-"""What the release notes of NVIDIA's operator name: more overflow the one netlink message that tells of all VFs."""
+"""Limit from the release notes of NVIDIA's operator: more VFs overflow the single netlink message that lists them."""
 
 _LOG = ("dmesg",)
-_MAKERS = (
+_CREATORS = (
     "/etc/systemd/system/*.service",
     "/etc/udev/rules.d/*.rules",
     "/etc/netplan/*.yaml",
@@ -31,64 +31,69 @@ _MAKERS = (
     "/etc/trackbed/boot.sh",
     "/etc/rc.local",
 )
-_MAKES = re.compile(r"sriov_numvfs|virtual-function-count|^\s*\[SR-IOV\]|^SR-IOVVirtualFunctions=", re.MULTILINE)
-"""What makes VFs: a script or udev rule writes the file, netplan(5) and systemd.link(5), .network(5) have words."""
+_CREATES_VFS = re.compile(r"sriov_numvfs|virtual-function-count|^\s*\[SR-IOV\]|^SR-IOVVirtualFunctions=", re.MULTILINE)
+"""Settings that create VFs: the sysfs file in scripts and udev rules, and keys of netplan(5) and systemd.link(5)."""
 _OPERATOR = "/etc/sriov-operator"
-"""Where the SR-IOV operator's daemon keeps its files on a host."""
-_NO_ROOM = r"{pci}: can't enable \d+ VFs \(bus [0-9a-f]+ out of range of [^)]*\)"
-"""Said by sriov_enable of drivers/pci/iov.c."""
+"""Folder of the SR-IOV operator's daemon on a host."""
+_NO_BUS = r"{pci}: can't enable \d+ VFs \(bus [0-9a-f]+ out of range of [^)]*\)"
+"""Message of sriov_enable in drivers/pci/iov.c."""
 
-READS = Wanted(files=_MAKERS, folders=(_OPERATOR,), commands=(_LOG,))
+READS = Wanted(files=_CREATORS, folders=(_OPERATOR,), commands=(_LOG,))
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the number of VFs of each port that can have some."""
+    """Check the number of VFs of each port that supports VFs."""
     host, planned = view.host, view.node.common.vfs
     if host is None or not planned:
         return
-    maker = _maker(host)
+    creator = _find_creator(host)
     for port in view.iter_ports():
-        have = read_vf_count(host, port.netdev)
-        if have is not None:
-            yield from _count(view, host, port, have)
-            yield from _boot(view, port, have, maker)
-            yield from _room(view, host, port, have)
-            yield from _infiniband(view, port, have)
+        count = read_vf_count(host, port.netdev)
+        if count is not None:
+            yield from check_count(view, host, port, count)
+            yield check_boot(view, port, count, creator)
+            yield from check_bus_numbers(view, host, port, count)
+            yield from check_infiniband_limit(view, port, count)
 
 
-def _count(view: NodeView, host: Snapshot, port: PortPlan, have: int) -> Iterator[Finding]:
+def check_count(view: NodeView, host: Snapshot, port: PortPlan, count: int) -> Iterator[Finding]:
+    """Check that the port has the planned VFs, or none yet: another number needs their removal first."""
     planned, total = view.node.common.vfs, host.number(f"{get_device_folder(port.netdev)}/sriov_totalvfs")
-    there = sum(1 for _ in iter_vfs(host, port.netdev))
-    evidence = f"sriov_numvfs {have}, sriov_totalvfs {total}, {there} present, planned {planned}"
-    yield judge("vfs-count-change-busy", view.node, port, ok=have in {0, planned}, evidence=evidence)
-    yield judge("vfs-count-wrong", view.node, port, ok=have == planned == there, evidence=evidence)
+    present = sum(1 for _ in iter_vfs(host, port.netdev))
+    evidence = f"sriov_numvfs {count}, sriov_totalvfs {total}, {present} present, planned {planned}"
+    yield judge("vfs-count-change-busy", view.node, port, ok=count in {0, planned}, evidence=evidence)
+    yield judge("vfs-count-wrong", view.node, port, ok=count == planned == present, evidence=evidence)
 
 
-def _boot(view: NodeView, port: PortPlan, have: int, maker: str | None) -> Iterator[Finding]:
-    evidence = f"sriov_numvfs {have}, " + (f"made at boot by {maker}" if maker else "nothing makes them at boot")
-    yield judge("vfs-lost-after-reboot", view.node, port, ok=bool(have or maker), evidence=evidence)
+def check_boot(view: NodeView, port: PortPlan, count: int, creator: str | None) -> Finding:
+    """Check that the port has VFs or that something creates them at boot."""
+    evidence = f"sriov_numvfs {count}, " + (
+        f"created at boot by {creator}" if creator else "nothing creates them at boot"
+    )
+    return judge("vfs-lost-after-reboot", view.node, port, ok=bool(count or creator), evidence=evidence)
 
 
-def _maker(host: Snapshot) -> str | None:
-    """The file that has VFs made at boot; the first that is found."""
+def _find_creator(host: Snapshot) -> str | None:
+    """Return the first file that has VFs created at boot."""
     if _OPERATOR in host.folders:
         return _OPERATOR
-    paths = (path for pattern in _MAKERS for path in host.glob(pattern))
-    return next((path for path in paths if _MAKES.search(host.text(path) or "")), None)
+    paths = (path for pattern in _CREATORS for path in host.glob(pattern))
+    return next((path for path in paths if _CREATES_VFS.search(host.text(path) or "")), None)
 
 
-def _room(view: NodeView, host: Snapshot, port: PortPlan, have: int) -> Iterator[Finding]:
-    """Only where VFs are missing: a line of an attempt that was made good since has no meaning."""
+def check_bus_numbers(view: NodeView, host: Snapshot, port: PortPlan, count: int) -> Iterator[Finding]:
+    """Check the log for exhausted bus numbers, where VFs are missing; else its lines are about an earlier attempt."""
     pci, log = port.pci or host.pci(port.netdev), host.ran(*_LOG)
-    if have == view.node.common.vfs or pci is None or not isinstance(log, Ran):
+    if count == view.node.common.vfs or pci is None or not isinstance(log, Ran):
         return
-    line = re.search(_NO_ROOM.format(pci=re.escape(pci)), log.output)
-    ok = not line if log.status == 0 else None
-    evidence = line[0] if line else ("no such line in dmesg" if ok else f"dmesg: {log.output.strip()[:200]}")
+    match = re.search(_NO_BUS.format(pci=re.escape(pci)), log.output)
+    ok = not match if log.status == 0 else None
+    evidence = match[0] if match else ("no such line in dmesg" if ok else f"dmesg: {log.output.strip()[:200]}")
     yield judge("vfs-bus-numbers-exhausted", view.node, port, ok=ok, evidence=evidence)
 
 
-def _infiniband(view: NodeView, port: PortPlan, have: int) -> Iterator[Finding]:
+def check_infiniband_limit(view: NodeView, port: PortPlan, count: int) -> Iterator[Finding]:
+    """Check that an InfiniBand port has no more VFs than its tools support."""
     if view.node.common.link_type == "infiniband":
-        evidence = f"{have} VFs, at most {MOST_ON_INFINIBAND}"
-        yield judge("vfs-too-many-on-infiniband", view.node, port, ok=have <= MOST_ON_INFINIBAND, evidence=evidence)
+        evidence = f"{count} VFs, at most {MOST_ON_INFINIBAND}"
+        yield judge("vfs-too-many-on-infiniband", view.node, port, ok=count <= MOST_ON_INFINIBAND, evidence=evidence)

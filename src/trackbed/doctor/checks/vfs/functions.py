@@ -1,4 +1,4 @@
-"""Virtual functions as sysfs shows them under their port, for all checks of this step."""
+"""Virtual functions of a port, from sysfs, for all checks of this step."""
 
 from __future__ import annotations
 
@@ -37,32 +37,33 @@ class VirtualFunction:
     index: int
     pci: str
     folder: str
-    """Where sysfs has it, under its port."""
+    """Its folder in sysfs, under its port."""
     driver: str | None
     netdevs: tuple[str, ...]
-    """Its interfaces in the host's namespace: none while it is in a pod, or has no driver."""
+    """Its interfaces in the host's namespace; empty while it is in a pod or has no driver."""
     rdma: tuple[str, ...]
+    """Its RDMA devices in the host's namespace."""
 
 
 def get_device_folder(netdev: str) -> str:
-    """The folder of the PCI function behind a port."""
+    """Return the sysfs folder of the PCI function behind a port."""
     return DEVICE.format(netdev=netdev)
 
 
 def read_vf_count(host: Snapshot, netdev: str) -> int | None:
-    """How many VFs the port has; None where its function offers none, or nobody read it."""
+    """Return how many VFs the port has; None where its function offers none or it could not be read."""
     return host.number(f"{get_device_folder(netdev)}/sriov_numvfs")
 
 
 def iter_vfs(host: Snapshot, netdev: str) -> Iterator[VirtualFunction]:
-    """The VFs of a port, in their order."""
-    places = (f"{get_device_folder(netdev)}/virtfn{index}" for index in count())
-    for index, place in enumerate(takewhile(host.links.__contains__, places)):
-        netdevs, rdma = (host.folders.get(f"{place}/{name}", ()) for name in ("net", "infiniband"))
-        yield VirtualFunction(index, host.target(place) or "", place, host.target(f"{place}/driver"), netdevs, rdma)
+    """Yield the VFs of a port by index."""
+    folders = (f"{get_device_folder(netdev)}/virtfn{index}" for index in count())
+    for index, folder in enumerate(takewhile(host.links.__contains__, folders)):
+        netdevs, rdma = (host.folders.get(f"{folder}/{name}", ()) for name in ("net", "infiniband"))
+        yield VirtualFunction(index, host.target(folder) or "", folder, host.target(f"{folder}/driver"), netdevs, rdma)
 
 
-def summarize(these: list[str], most: int = 4) -> str:
-    """A few of them and how many more there are."""
-    more = f" and {len(these) - most} more" if len(these) > most else ""
-    return ", ".join(these[:most]) + more
+def summarize(items: list[str], limit: int = 4) -> str:
+    """Join the first items, followed by the number of omitted ones."""
+    suffix = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + suffix

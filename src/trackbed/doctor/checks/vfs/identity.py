@@ -1,7 +1,7 @@
-"""MAC addresses and GUIDs of virtual functions: there, in effect, and nobody else's.
+"""MAC addresses and GUIDs of virtual functions: set, in effect, and unique.
 
-A leaf learns a MAC address at one port only (IEEE 802.1Q), a subnet manager a GUID. On ConnectX the VF's GUID is made
-of the MAC address that the port gave it when its driver was bound.
+A leaf learns a MAC address on one port only (IEEE 802.1Q), a subnet manager a GUID. On ConnectX the VF's GUID is
+derived from the MAC address that the port had assigned when the VF's driver was bound.
 """
 
 from __future__ import annotations
@@ -24,127 +24,143 @@ if TYPE_CHECKING:
 
 _GUIDS = "/sys/class/infiniband/*/node_guid"
 _NEEDS_MAC = frozenset({"mlx5_core"})
-"""Drivers that make the VF's RDMA GUID of the MAC address the port gave; others are content with one of their own."""
+"""Drivers that derive the VF's GUID from the MAC address that the port assigned; others generate one."""
 
 READS = Wanted(files=(_GUIDS,), links=("/sys/class/infiniband/*/device",))
 
 
 def check_macs(view: NodeView) -> Iterator[Finding]:
-    """Compare each port's MAC addresses with all of the same rail; nothing to say where no node's were collected."""
+    """Check each port's MAC addresses against all of its rail; skipped where no peers were collected."""
     if view.peers is None:
         return
     for port in view.iter_ports():
         link = view.find_link(port)
         if link is None:
             continue
-        mine = {link.mac: "the port", **_given(view, port)}
-        twice = [f"{mac} ({mine[mac]}) is also at {who}" for mac, who in _theirs(view, port) if mac in mine]
-        twice += [f"{mac} is at VFs {', '.join(vfs)}" for mac, vfs in _by_mac(view, port).items() if len(vfs) > 1]
-        twice += [f"{link.mac} is at the port and at a VF"] if link.mac in _given(view, port) else []
-        yield judge("vfs-mac-duplicate", view.node, port, ok=not twice, evidence=summarize(twice))
+        vf_macs = _map_vf_macs(view, port)
+        local = {link.mac: "the port", **vf_macs}
+        duplicates = [
+            f"{mac} ({local[mac]}) is also at {owner}" for mac, owner in _iter_peer_macs(view, port) if mac in local
+        ]
+        duplicates += [
+            f"{mac} is at VFs {', '.join(indexes)}"
+            for mac, indexes in _group_vfs_by_mac(view, port).items()
+            if len(indexes) > 1
+        ]
+        duplicates += [f"{link.mac} is at the port and at a VF"] if link.mac in vf_macs else []
+        evidence = summarize(duplicates)
+        yield judge("vfs-mac-duplicate", view.node, port, ok=not duplicates, evidence=evidence)
 
 
-def _given(view: NodeView, port: PortPlan) -> dict[str, str]:
-    return {mac: f"VF {vfs[0]}" for mac, vfs in _by_mac(view, port).items()}
+def _map_vf_macs(view: NodeView, port: PortPlan) -> dict[str, str]:
+    """Return MAC address -> the first VF that has it, such as `VF 0`."""
+    return {mac: f"VF {indexes[0]}" for mac, indexes in _group_vfs_by_mac(view, port).items()}
 
 
-def _by_mac(view: NodeView, port: PortPlan) -> Mapping[str, list[str]]:
-    """MAC addresses that the port gave its VFs -> numbers of those VFs."""
-    found: dict[str, list[str]] = defaultdict(list)
-    told = view.vfs.get(port.netdev)
-    for vf in told.vfs if told else ():
-        if not _zero(vf.mac):
-            found[vf.mac].append(str(vf.index))
-    return found
+def _group_vfs_by_mac(view: NodeView, port: PortPlan) -> Mapping[str, list[str]]:
+    """Return MAC address -> indexes of the VFs that the port assigned it to."""
+    indexes: dict[str, list[str]] = defaultdict(list)
+    listing = view.vfs.get(port.netdev)
+    for vf in listing.vfs if listing else ():
+        if not _is_zero(vf.mac):
+            indexes[vf.mac].append(str(vf.index))
+    return indexes
 
 
-def _theirs(view: NodeView, port: PortPlan) -> Iterator[tuple[str, str]]:
-    """MAC addresses of the rail on other nodes -> whose."""
+def _iter_peer_macs(view: NodeView, port: PortPlan) -> Iterator[tuple[str, str]]:
+    """Yield the MAC addresses of the rail on other nodes, each with its owner."""
     for peer in view.peers or ():
-        other: PortPlan | None = peer.node.port(port.rail)
-        link = peer.find_link(other) if other and port.rail not in peer.rails_in_pods else None
-        if link is not None and other is not None:
+        peer_port: PortPlan | None = peer.node.port(port.rail)
+        link = peer.find_link(peer_port) if peer_port and port.rail not in peer.rails_in_pods else None
+        if link is not None and peer_port is not None:
             yield link.mac, peer.node.name
-            yield from ((mac, f"{peer.node.name} {vf}") for mac, vf in _given(peer, other).items())
+            yield from ((mac, f"{peer.node.name} {vf}") for mac, vf in _map_vf_macs(peer, peer_port).items())
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the addresses of each port's VFs."""
+    """Check the addresses of each port's VFs."""
     host = view.host
     if host is None:
         return
     if view.node.common.vfs:
         for port in view.iter_ports():
-            there = {vf.index: vf for vf in iter_vfs(host, port.netdev)}
-            yield from _addresses(view, host, port, there)
-            yield from _zero_guids(view, host, port, there)
-    yield from _guids_twice(view, host)
+            vfs = {vf.index: vf for vf in iter_vfs(host, port.netdev)}
+            yield from check_addresses(view, host, port, vfs)
+            yield from check_zero_guids(view, host, port, vfs)
+    yield from check_duplicate_guids(view, host)
 
 
-def _addresses(view: NodeView, host: Snapshot, port: PortPlan, there: dict[int, VirtualFunction]) -> Iterator[Finding]:
-    told = view.vfs.get(port.netdev)
-    pairs = [(vf, there[vf.index]) for vf in (told.vfs if told else ()) if vf.index in there]
+def check_addresses(
+    view: NodeView, host: Snapshot, port: PortPlan, vfs: dict[int, VirtualFunction]
+) -> Iterator[Finding]:
+    """Check that VFs have a MAC address, and use the one that the port assigned."""
+    listing = view.vfs.get(port.netdev)
+    pairs = [(vf, vfs[vf.index]) for vf in (listing.vfs if listing else ()) if vf.index in vfs]
     if not pairs:
         return
-    zero = [f"VF {vf.index} ({one.pci})" for vf, one in pairs if _lacks(host, vf, one)]
+    zero = [f"VF {vf.index} ({function.pci})" for vf, function in pairs if _lacks_mac(host, vf, function)]
     evidence = f"no MAC address: {summarize(zero)}" if zero else f"{len(pairs)} VFs have a MAC address"
     yield judge("vfs-mac-zero", view.node, port, ok=not zero, evidence=evidence)
-    idle = [
-        f"VF {vf.index}: {vf.mac} given, {mac} in use"
-        for vf, one in pairs
-        if not _zero(vf.mac) and (mac := _own(host, one)) is not None and mac != vf.mac
+    ineffective = [
+        f"VF {vf.index}: {vf.mac} assigned, {mac} in use"
+        for vf, function in pairs
+        if not _is_zero(vf.mac) and (mac := _read_mac(host, function)) is not None and mac != vf.mac
     ]
-    evidence = summarize(idle) or "what the port gave is in use"
-    yield judge("vfs-admin-mac-not-effective", view.node, port, ok=not idle, evidence=evidence)
+    evidence = summarize(ineffective) or "the assigned addresses are in use"
+    yield judge("vfs-admin-mac-not-effective", view.node, port, ok=not ineffective, evidence=evidence)
 
 
-def _lacks(host: Snapshot, vf: Vf, one: VirtualFunction) -> bool:
-    own = _own(host, one)
-    return _zero(vf.mac) and (one.driver in _NEEDS_MAC or (own is not None and _zero(own)))
+def _lacks_mac(host: Snapshot, vf: Vf, function: VirtualFunction) -> bool:
+    mac = _read_mac(host, function)
+    return _is_zero(vf.mac) and (function.driver in _NEEDS_MAC or (mac is not None and _is_zero(mac)))
 
 
-def _own(host: Snapshot, one: VirtualFunction) -> str | None:
-    """The MAC address that the VF's interface uses; None where that is not on the host."""
-    return next((host.text(f"{one.folder}/net/{name}/address") for name in one.netdevs), None)
+def _read_mac(host: Snapshot, function: VirtualFunction) -> str | None:
+    """Return the MAC address that the VF's interface uses; None where the interface is not on the host."""
+    return next((host.text(f"{function.folder}/net/{name}/address") for name in function.netdevs), None)
 
 
-def _zero(address: str) -> bool:
+def _is_zero(address: str) -> bool:
     return not address.strip("0:")
 
 
-def _zero_guids(view: NodeView, host: Snapshot, port: PortPlan, there: dict[int, VirtualFunction]) -> Iterator[Finding]:
+def check_zero_guids(
+    view: NodeView, host: Snapshot, port: PortPlan, vfs: dict[int, VirtualFunction]
+) -> Iterator[Finding]:
+    """Check that the VFs' RDMA devices have a GUID."""
     guids = {
         f"{name} (VF {vf.index})": guid
-        for vf in there.values()
+        for vf in vfs.values()
         for name in vf.rdma
         if (guid := host.text(f"{vf.folder}/infiniband/{name}/node_guid")) is not None
     }
     if guids:
-        zero = [name for name, guid in guids.items() if _zero(guid)]
+        zero = [name for name, guid in guids.items() if _is_zero(guid)]
         evidence = f"node_guid 0: {summarize(zero)}" if zero else f"{len(guids)} VFs have a GUID"
         yield judge("vfs-node-guid-zero", view.node, port, ok=not zero, evidence=evidence)
 
 
-def _guids_twice(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Among devices with hardware behind them: soft-RoCE makes its GUID of the interface's MAC address."""
-    mine = list(_guids(host))
-    if not mine:
+def check_duplicate_guids(view: NodeView, host: Snapshot) -> Iterator[Finding]:
+    """Check that hardware devices have unique GUIDs; soft-RoCE derives its own from the interface's MAC address."""
+    local = list(_iter_guids(host))
+    if not local:
         return
-    seen: dict[str, list[str]] = defaultdict(list)
-    for guid, name in mine:
-        seen[guid].append(name)
+    owners: dict[str, list[str]] = defaultdict(list)
+    for guid, name in local:
+        owners[guid].append(name)
     for peer in view.peers or ():
-        for guid, name in _guids(peer.host) if peer.host else ():
-            if guid in seen:
-                seen[guid].append(f"{name} of {peer.node.name}")
-    twice = [f"{guid} is at {' and '.join(names)}" for guid, names in seen.items() if len(names) > 1]
-    ok = False if twice else (True if view.peers is not None else None)
-    if ok is not None:
-        yield judge("vfs-guid-duplicate", view.node, None, ok=ok, evidence=summarize(twice))
+        for guid, name in _iter_guids(peer.host) if peer.host else ():
+            if guid in owners:
+                owners[guid].append(f"{name} of {peer.node.name}")
+    duplicates = [f"{guid} is at {' and '.join(names)}" for guid, names in owners.items() if len(names) > 1]
+    if duplicates or view.peers is not None:
+        evidence = summarize(duplicates)
+        yield judge("vfs-guid-duplicate", view.node, None, ok=not duplicates, evidence=evidence)
 
 
-def _guids(host: Snapshot) -> Iterator[tuple[str, str]]:
+def _iter_guids(host: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield (GUID, name) of the hardware devices on the host."""
     for path in host.glob(_GUIDS):
         name, guid = path.split("/")[-2], host.text(path)
-        if guid and not _zero(guid) and f"/sys/class/infiniband/{name}/device" in host.links:
+        if guid and not _is_zero(guid) and f"/sys/class/infiniband/{name}/device" in host.links:
             yield guid, name

@@ -1,4 +1,4 @@
-"""What a port holds its virtual functions to: link, MTU, VLAN, trust, rates (ip-link(8), IFLA_VF_*)."""
+"""Settings that a port imposes on its virtual functions: link, MTU, VLAN, trust, rates (ip-link(8), IFLA_VF_*)."""
 
 from __future__ import annotations
 
@@ -18,51 +18,58 @@ if TYPE_CHECKING:
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge each port that has VFs; a driver that tells nothing of them leaves nothing to say."""
+    """Check each port whose driver reports VFs."""
     host = view.host
     if host is None or not view.node.common.vfs:
         return
     for port in view.iter_ports():
-        told = view.vfs.get(port.netdev)
-        if told and told.vfs:
-            yield from _held(view, port, told.vfs)
-        yield from _mtu(view, host, port)
+        listing = view.vfs.get(port.netdev)
+        if listing and listing.vfs:
+            yield from check_settings(view, port, listing.vfs)
+        yield from check_mtus(view, host, port)
 
 
-def _held(view: NodeView, port: PortPlan, vfs: tuple[Vf, ...]) -> Iterator[Finding]:
+def check_settings(view: NodeView, port: PortPlan, vfs: tuple[Vf, ...]) -> Iterator[Finding]:
+    """Check link state, VLAN, trust and rate of the VFs."""
     common = view.node.common
-    wanted = {"enable"} if common.link_type == "infiniband" else {"auto", "enable"}
-    states = [f"VF {vf.index}: {vf.link_state}" for vf in vfs if vf.link_state not in wanted]
-    yield _said(view, port, "vfs-link-state-disabled", states)
+    accepted = {"enable"} if common.link_type == "infiniband" else {"auto", "enable"}
+    states = [f"VF {vf.index}: {vf.link_state}" for vf in vfs if vf.link_state not in accepted]
+    yield _judge_problems(view, port, "vfs-link-state-disabled", states)
     vlans = [f"VF {vf.index}: VLAN {vf.vlan}" for vf in vfs if vf.vlan]
-    yield _said(view, port, "vfs-vlan-not-planned", vlans)
-    yield _said(view, port, "vfs-spoofcheck-or-trust", [text for vf in vfs if (text := _trusted(vf, common))])
-    capped = [f"VF {vf.index}: at most {vf.max_tx_rate} Mbit/s" for vf in vfs if vf.max_tx_rate]
-    yield _said(view, port, "vfs-rate-limited", capped)
+    yield _judge_problems(view, port, "vfs-vlan-not-planned", vlans)
+    trust = [problem for vf in vfs if (problem := _describe_trust(vf, common))]
+    yield _judge_problems(view, port, "vfs-spoofcheck-or-trust", trust)
+    limited = [f"VF {vf.index}: at most {vf.max_tx_rate} Mbit/s" for vf in vfs if vf.max_tx_rate]
+    yield _judge_problems(view, port, "vfs-rate-limited", limited)
 
 
-def _trusted(vf: Vf, common: Common) -> str:
-    """What differs from the plan; a setting that the driver does not know is left out."""
-    wanted = (("trust", vf.trust, common.vf_trust), ("spoof checking", vf.spoof_check, common.vf_spoof_check))
-    wrong = [f"{what} {'on' if have else 'off'}" for what, have, want in wanted if have is not None and have != want]
+def _describe_trust(vf: Vf, common: Common) -> str:
+    """Return the trust settings that differ from the plan; settings unknown to the driver are ignored."""
+    settings = (("trust", vf.trust, common.vf_trust), ("spoof checking", vf.spoof_check, common.vf_spoof_check))
+    wrong = [
+        f"{name} {'on' if actual else 'off'}"
+        for name, actual, planned in settings
+        if actual is not None and actual != planned
+    ]
     return f"VF {vf.index}: {', '.join(wrong)}" if wrong else ""
 
 
-def _said(view: NodeView, port: PortPlan, fault: str, wrong: list[str]) -> Finding:
-    return judge(fault, view.node, port, ok=not wrong, evidence=summarize(wrong))
+def _judge_problems(view: NodeView, port: PortPlan, fault_id: str, problems: list[str]) -> Finding:
+    return judge(fault_id, view.node, port, ok=not problems, evidence=summarize(problems))
 
 
-def _mtu(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+def check_mtus(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
+    """Check the MTUs of the VFs' interfaces against the port's and against the plan."""
     link, planned = view.find_link(port), view.node.common.vf_mtu_bytes
-    seen = [
+    mtus = [
         (name, mtu)
         for vf in iter_vfs(host, port.netdev)
         for name in vf.netdevs
         if (mtu := host.number(f"{vf.folder}/net/{name}/mtu")) is not None
     ]
-    if not seen or link is None:
+    if not mtus or link is None:
         return
-    above = [f"{name}: {mtu}, {port.netdev}: {link.mtu}" for name, mtu in seen if mtu > link.mtu]
-    yield _said(view, port, "vfs-mtu-above-pf", above)
-    other = [f"{name}: {mtu}, planned {planned}" for name, mtu in seen if mtu != planned]
-    yield _said(view, port, "vfs-mtu-not-planned", other)
+    above = [f"{name}: {mtu}, {port.netdev}: {link.mtu}" for name, mtu in mtus if mtu > link.mtu]
+    yield _judge_problems(view, port, "vfs-mtu-above-pf", above)
+    unplanned = [f"{name}: {mtu}, planned {planned}" for name, mtu in mtus if mtu != planned]
+    yield _judge_problems(view, port, "vfs-mtu-not-planned", unplanned)

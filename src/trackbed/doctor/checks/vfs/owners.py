@@ -1,10 +1,10 @@
-"""Which pods have which virtual functions, as kubelet and the SR-IOV plugin write it down, and what is left over.
+"""Pods that hold virtual functions, from the records of kubelet and the SR-IOV plugin, and leaked VFs.
 
     /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint   kubelet's allocations: pod -> PCI addresses
-    /var/lib/kubelet/pods                                         a folder for each pod that kubelet still has
-    /var/lib/cni/sriov/pci/ADDRESS                                sriov-cni's record: the namespace a VF was put into
+    /var/lib/kubelet/pods                                         one folder for each pod on the node
+    /var/lib/cni/sriov/pci/ADDRESS                                sriov-cni's record: the namespace that a VF moved to
 
-kubelet's own socket (pod-resources) tells the same, but is no file.
+kubelet's socket (pod-resources) has the same data but is not a file, so it is missing from an archive.
 """
 
 from __future__ import annotations
@@ -40,80 +40,86 @@ READS = Wanted(files=(CHECKPOINT, f"{RECORDS}/*"), folders=(PODS, RECORDS, NAMES
 
 @dataclass(frozen=True, slots=True)
 class HeldFunction:
-    """A PCI function that somebody has, and who says so."""
+    """A PCI function that a pod holds; `holder` names the pod or its namespace."""
 
     pci: str
     holder: str
 
 
 def check(view: NodeView) -> Iterator[Finding]:
-    """Judge the VFs that pods hold and those that nobody holds; nothing to say on a host without either record."""
+    """Check for VFs that were removed under their pods, and for VFs that leaked into a namespace."""
     host = view.host
     if host is None or not view.node.common.vfs:
         return
     held = None if CHECKPOINT in host.unreadable else list(iter_held_functions(host))
     for port in view.iter_ports():
         if read_vf_count(host, port.netdev) is not None:
-            yield from _removed(view, host, port, held)
-            yield from _leaked(view, host, port, held)
+            yield check_removed(view, host, port, held)
+            yield check_leaked(view, host, port, held)
 
 
 def iter_held_functions(host: Snapshot) -> Iterator[HeldFunction]:
-    """Functions that pods hold which are still there."""
-    alive, named = host.folders.get(PODS, ()), host.folders.get(NAMESPACES, ())
-    for entry in _entries(host):
-        if entry.get("PodUID") in alive:
-            for address in _addresses(entry.get("DeviceIDs")):
+    """Yield the functions of pods and namespaces that still exist."""
+    pods, namespaces = host.folders.get(PODS, ()), host.folders.get(NAMESPACES, ())
+    for entry in _parse_checkpoint(host):
+        if entry.get("PodUID") in pods:
+            for address in _iter_addresses(entry.get("DeviceIDs")):
                 yield HeldFunction(address, f"pod {entry['PodUID']}")
     for address in host.folders.get(RECORDS, ()):
         namespace = (host.text(f"{RECORDS}/{address}") or "").rpartition("/")[2]
-        if namespace in named:
+        if namespace in namespaces:
             yield HeldFunction(address, f"namespace {namespace}")
 
 
-def _entries(host: Snapshot) -> list[dict[str, Any]]:
-    """PodDeviceEntries of kubelet's checkpoint (pkg/kubelet/cm/devicemanager/checkpoint)."""
+def _parse_checkpoint(host: Snapshot) -> list[dict[str, Any]]:
+    """Return the PodDeviceEntries of kubelet's checkpoint (pkg/kubelet/cm/devicemanager/checkpoint)."""
     with suppress(ValueError, TypeError, KeyError):
-        found = json.loads(host.text(CHECKPOINT) or "{}")["Data"]["PodDeviceEntries"] or []
-        return [one for one in found if isinstance(one, dict)]
+        entries = json.loads(host.text(CHECKPOINT) or "{}")["Data"]["PodDeviceEntries"] or []
+        return [entry for entry in entries if isinstance(entry, dict)]
     return []
 
 
-def _addresses(devices: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of somebody else
-    """Device ids of an entry: a list for each NUMA node, or (before 1.20) one list."""
+def _iter_addresses(devices: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of another program
+    """Yield the PCI addresses among an entry's device ids: a list for each NUMA node, before 1.20 a single list."""
     lists = devices.values() if isinstance(devices, dict) else [devices]
-    for one in lists:
-        yield from (text for text in one or () if isinstance(text, str) and _ADDRESS.fullmatch(text))
+    for ids in lists:
+        yield from (device for device in ids or () if isinstance(device, str) and _ADDRESS.fullmatch(device))
 
 
-def _removed(view: NodeView, host: Snapshot, port: PortPlan, held: list[HeldFunction] | None) -> Iterator[Finding]:
-    """A VF shares domain and bus with its port, or has one of the next buses; ports differ in theirs."""
+def check_removed(view: NodeView, host: Snapshot, port: PortPlan, held: list[HeldFunction] | None) -> Finding:
+    """Check that all VFs that pods hold still exist."""
     if held is None:
-        why = host.unreadable[CHECKPOINT]
-        yield judge("vfs-removed-under-pods", view.node, port, ok=None, evidence=f"{CHECKPOINT}: {why}")
-        return
-    there = {vf.pci for one in view.iter_ports() for vf in iter_vfs(host, one.netdev)}
-    gone = [f"{one.pci} of {one.holder}" for one in held if one.pci not in there and _of(view, host, port, one.pci)]
-    evidence = f"not on the host: {summarize(gone)}" if gone else "all VFs that pods hold are there"
-    yield judge("vfs-removed-under-pods", view.node, port, ok=not gone, evidence=evidence)
+        evidence = f"{CHECKPOINT}: {host.unreadable[CHECKPOINT]}"
+        return judge("vfs-removed-under-pods", view.node, port, ok=None, evidence=evidence)
+    present = {vf.pci for other in view.iter_ports() for vf in iter_vfs(host, other.netdev)}
+    removed = [
+        f"{function.pci} of {function.holder}"
+        for function in held
+        if function.pci not in present and _belongs_to(view, host, port, function.pci)
+    ]
+    evidence = f"not on the host: {summarize(removed)}" if removed else "all VFs that pods hold are there"
+    return judge("vfs-removed-under-pods", view.node, port, ok=not removed, evidence=evidence)
 
 
-def _of(view: NodeView, host: Snapshot, port: PortPlan, vf: str) -> bool:
-    """Whether a VF that is gone was this port's: the last port whose address is below it."""
-    ports = {one.netdev: host.pci(one.netdev) or one.pci or "" for one in view.iter_ports()}
-    below = [(address, netdev) for netdev, address in ports.items() if address and address < vf]
+def _belongs_to(view: NodeView, host: Snapshot, port: PortPlan, vf: str) -> bool:
+    """Return whether a removed VF was this port's: the port with the highest PCI address below the VF's.
+
+    A VF is on its port's bus or on one of the following buses.
+    """
+    addresses = {other.netdev: host.pci(other.netdev) or other.pci or "" for other in view.iter_ports()}
+    below = [(address, netdev) for netdev, address in addresses.items() if address and address < vf]
     return max(below, default=("", ""))[1] == port.netdev
 
 
-def _leaked(view: NodeView, host: Snapshot, port: PortPlan, held: list[HeldFunction] | None) -> Iterator[Finding]:
+def check_leaked(view: NodeView, host: Snapshot, port: PortPlan, held: list[HeldFunction] | None) -> Finding:
+    """Check that VFs without an interface on the host are in pods."""
     away = [vf.pci for vf in iter_vfs(host, port.netdev) if vf.driver not in {None, VFIO} and not vf.netdevs]
-    known = {one.pci for one in held or ()}
-    lost = [pci for pci in away if pci not in known]
+    known = {function.pci for function in held or ()}
+    leaked = [pci for pci in away if pci not in known]
     if not away:
-        yield judge("vfs-leaked-in-namespace", view.node, port, ok=True, evidence="all VFs are on the host")
-    elif held is None or CHECKPOINT not in host.files:
-        evidence = f"in another namespace: {summarize(away)}; nothing here says which pods have them"
-        yield judge("vfs-leaked-in-namespace", view.node, port, ok=None, evidence=evidence)
-    else:
-        evidence = f"in another namespace and in no pod: {summarize(lost)}" if lost else f"in pods: {summarize(away)}"
-        yield judge("vfs-leaked-in-namespace", view.node, port, ok=not lost, evidence=evidence)
+        return judge("vfs-leaked-in-namespace", view.node, port, ok=True, evidence="all VFs are on the host")
+    if held is None or CHECKPOINT not in host.files:
+        evidence = f"in another namespace: {summarize(away)}; kubelet's record of pods is missing"
+        return judge("vfs-leaked-in-namespace", view.node, port, ok=None, evidence=evidence)
+    evidence = f"in another namespace and in no pod: {summarize(leaked)}" if leaked else f"in pods: {summarize(away)}"
+    return judge("vfs-leaked-in-namespace", view.node, port, ok=not leaked, evidence=evidence)
