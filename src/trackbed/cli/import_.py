@@ -11,7 +11,7 @@ import click
 from trackbed.cli.options import LOCK_NAME, refuse, stop
 
 if TYPE_CHECKING:
-    from trackbed.fabric.importers.imported import ImportResult
+    from trackbed.fabric.importers.result import ImportResult
     from trackbed.fabric.model.problems import Problem
 
 FABRIC_NAME = "fabric.yaml"

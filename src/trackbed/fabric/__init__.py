@@ -1,1 +1,1 @@
-"""What is wanted: the Fabric, the plan that follows from it, and other formats that it is read from. Pure."""
+"""The Fabric, the plan computed from it, and the importers that write it. Nothing here reads a host."""

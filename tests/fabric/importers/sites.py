@@ -15,7 +15,7 @@ from trackbed.host.render.netplan import render
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from trackbed.fabric.importers.imported import ImportResult
+    from trackbed.fabric.importers.result import ImportResult
     from trackbed.fabric.plan.plan import Plan
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "spectrum-x-64"

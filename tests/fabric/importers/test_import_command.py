@@ -36,7 +36,7 @@ def test_both_documents_are_printed_and_findings_go_to_standard_error(site: Path
     assert loaded.fabric.metadata.name == loaded.lock.fabric == "site-7"
     assert "eno1 is no rail" in result.stderr
     assert result.stderr.splitlines()[-1] == (
-        "4 netplan files: 4 hosts, 8 rails, 32 ports; the plan gives back every address"
+        "4 netplan files: 4 hosts, 8 rails, 32 ports; the plan reproduces every address"
     )
 
 
@@ -129,7 +129,7 @@ def test_links_pipes_and_devices_hold_nothing_up(site: Path) -> None:
     )
     for name in ("zero.yaml", "pipe.yaml"):
         assert f"{site / name}:1:1: warning: cannot read this file: it is no regular file" in result.stderr
-    assert "4 hosts, 8 rails, 32 ports; the plan gives back every address" in result.stderr
+    assert "4 hosts, 8 rails, 32 ports; the plan reproduces every address" in result.stderr
 
 
 def test_a_directory_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:

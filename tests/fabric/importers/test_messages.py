@@ -34,8 +34,8 @@ NETPLANS = {
     "another prefix": (
         host(2, eth1="{mtu: 9000, addresses: [10.1.0.2/30]}"),
         (
-            "error: scheme point-to-point gives back all but 1 of 8 ports; those of b differ as told where they "
-            "stand [not-reproduced]\n"
+            "error: scheme point-to-point reproduces all but 1 of 8 ports; those of b differ, each listed "
+            "with its place [not-reproduced]\n"
             "b.yaml:4:35: error: b rail 1 (eth1): the file has 10.1.0.2/30, the plan 10.1.0.2/31; correct the "
             "file, or the port is renumbered [off-plan]"
         ),
@@ -43,8 +43,8 @@ NETPLANS = {
     "address off the pattern": (
         host(2, eth1=port(1, 8)),
         (
-            "error: scheme point-to-point gives back all but 1 of 8 ports; those of b differ as told where they "
-            "stand [not-reproduced]\n"
+            "error: scheme point-to-point reproduces all but 1 of 8 ports; those of b differ, each listed "
+            "with its place [not-reproduced]\n"
             "b.yaml:4:35: error: b rail 1 (eth1): the file has 10.1.0.8/31, the plan 10.1.0.2/31; correct the "
             "file, or the port is renumbered [off-plan]"
         ),
@@ -52,8 +52,8 @@ NETPLANS = {
     "address in no rail": (
         host(2, eth1="{mtu: 9000, addresses: [10.9.0.2/31]}"),
         (
-            "error: scheme point-to-point gives back all but 1 of 8 ports; those of b differ as told where they "
-            "stand [not-reproduced]\n"
+            "error: scheme point-to-point reproduces all but 1 of 8 ports; those of b differ, each listed "
+            "with its place [not-reproduced]\n"
             "b.yaml:4:35: error: b rail 1 (eth1): the file has 10.9.0.2/31, the plan 10.1.0.2/31; correct the "
             "file, or the port is renumbered [off-plan]\n"
             "b.yaml:4:35: error: 10.9.0.2/31 of eth1 lies in no rail's range; by its name it is the port on rail "
@@ -63,8 +63,8 @@ NETPLANS = {
     "address of another host": (
         host(2, eth1=port(1, 4)),
         (
-            "error: scheme point-to-point gives back all but 1 of 8 ports; those of b differ as told where they "
-            "stand [not-reproduced]\n"
+            "error: scheme point-to-point reproduces all but 1 of 8 ports; those of b differ, each listed "
+            "with its place [not-reproduced]\n"
             "b.yaml:4:35: error: b rail 1 (eth1): the file has 10.1.0.4/31, the plan 10.1.0.2/31; correct the "
             "file, or the port is renumbered [off-plan]\n"
             "c.yaml:4:35: error: c eth1 has 10.1.0.4, which is already at b eth1 (b.yaml:4:35); an address "
@@ -78,21 +78,21 @@ NETPLANS = {
     "gateway that is not the leaf": (
         host(2, eth1="{mtu: 9000, addresses: [10.1.0.2/31], gateway4: 10.1.0.2}"),
         (
-            "error: scheme point-to-point gives back all but 1 of 8 ports; those of b differ as told where they "
-            "stand [not-reproduced]\n"
+            "error: scheme point-to-point reproduces all but 1 of 8 ports; those of b differ, each listed "
+            "with its place [not-reproduced]\n"
             "b.yaml:4:59: error: b rail 1 (eth1): the file's gateway is 10.1.0.2, the plan's 10.1.0.3 [off-plan]"
         ),
     ),
     "two addresses on a port": (
         host(2, eth1="{mtu: 9000, addresses: [10.1.0.2/31, 192.168.7.1/24]}"),
         (
-            "b.yaml:4:48: warning: b rail 1 (eth1): 192.168.7.1/24 is one address more; the plan has 10.1.0.2/31 "
+            "b.yaml:4:48: warning: b rail 1 (eth1): 192.168.7.1/24 is an additional address; the plan has 10.1.0.2/31 "
             "only [second-address]"
         ),
     ),
     "two ports on a rail": (
         host(2, eth2=port(1, 40)),
-        ("b.yaml:5:35: warning: eth2 is a second port on rail 1 beside eth1; only eth1 is taken [second-port]"),
+        ("b.yaml:5:35: warning: eth2 is a second port on rail 1 beside eth1; only eth1 is used [second-port]"),
     ),
     "another MTU": (
         host(2, eth1="{mtu: 1500, addresses: [10.1.0.2/31]}"),
@@ -146,7 +146,7 @@ NETPLANS = {
         host(2, eth0=port(0, 2, ", macaddress: b8:3f:d2:00:00:01"), eth1=port(1, 2, ", macaddress: b8:3f:d2:00:00:01")),
         (
             "b.yaml:4:35: error: b eth1 has MAC address b8:3f:d2:00:00:01, which is already at b eth0; it is "
-            "taken for that one only [duplicate-mac]"
+            "used for that port only [duplicate-mac]"
         ),
     ),
     "name over 15 bytes": (

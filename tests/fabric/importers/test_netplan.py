@@ -51,7 +51,7 @@ def test_the_64_files_are_said_in_few_lines() -> None:
     text = import_netplan(example(), "spectrum-x-64").render_fabric()
     lines = [line for line in text.splitlines() if not line.startswith("        worker-gpu-")]
     assert lines == [
-        "# Imported from 64 netplan files: 64 hosts, 8 rails, 512 ports; the plan gives back every address.",
+        "# Imported from 64 netplan files: 64 hosts, 8 rails, 512 ports; the plan reproduces every address.",
         "apiVersion: trackbed.dev/v1alpha1",
         "kind: Fabric",
         "metadata: {name: spectrum-x-64}",

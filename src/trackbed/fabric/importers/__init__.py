@@ -1,1 +1,1 @@
-"""Other people's files read as a Fabric."""
+"""Importers: configuration files of other tools, read as a Fabric."""

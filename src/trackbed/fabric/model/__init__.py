@@ -1,1 +1,1 @@
-"""What the user wants: the Fabric, typed, every error with its place in the file."""
+"""Typed models of the Fabric file; every error has its place in the file."""

@@ -1,1 +1,1 @@
-"""Everything computed from a Fabric: addresses, names, tables, for every node and port."""
+"""The plan computed from a Fabric: addresses, names and routing tables of every node and port."""

@@ -20,7 +20,7 @@ from trackbed.fabric.plan.plan import (
     QosPlan,
     RailPlan,
 )
-from trackbed.fabric.plan.railranges import compute_rail_ranges, find_supernet
+from trackbed.fabric.plan.rail_ranges import compute_rail_ranges, find_supernet
 from trackbed.fabric.plan.schemes import RangeLayout, load_scheme
 from trackbed.fabric.plan.schemes.shared_subnet import find_gateway
 

@@ -1,11 +1,11 @@
-"""Slots from addresses, and the proof: the plan of the imported Fabric beside what the files say."""
+"""Slots derived from addresses, and the plan of the imported Fabric compared with the files."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from trackbed.fabric.importers.imported import HostProblem
+from trackbed.fabric.importers.result import HostProblem
 from trackbed.fabric.model.ranges import text
 from trackbed.fabric.plan.compute import build_layouts
 
@@ -21,33 +21,36 @@ if TYPE_CHECKING:
 
 
 class Slots(NamedTuple):
-    """Slots by host, in order of slot; `doubled` names hosts whose addresses are another's (host -> the other)."""
+    """Slots by host, in order of slot; `duplicates` maps a host to the other host that has its addresses."""
 
     by_host: Mapping[str, int]
     duplicates: Mapping[str, str]
 
 
 def find_slots(site: NetplanSite, spec: FabricSpec) -> Slots:
-    """The slot that most of a host's addresses stand for; a host whose addresses fit nowhere has none."""
+    """Return the slot that most addresses of each host correspond to; a host without any has no slot."""
     layouts = {version: [layout for _, layout in build_layouts(spec, version)] for version in site.ranges}
     owner: dict[int, str] = {}
-    doubled = {}
-    for host, own in site.ports.items():
+    duplicates = {}
+    for host, ports in site.ports.items():
         votes = Counter(
-            slot for version in layouts for rail in own for slot in _slot(site, host, rail, version, layouts)
+            slot for version in layouts for rail in ports for slot in _find_slot(site, host, rail, version, layouts)
         )
         if not votes:
             continue
         slot = votes.most_common(1)[0][0]
         if owner.setdefault(slot, host) != host:
-            doubled[host] = owner[slot]
-    return Slots({host: slot for slot, host in sorted(owner.items())}, doubled)
+            duplicates[host] = owner[slot]
+    return Slots({host: slot for slot, host in sorted(owner.items())}, duplicates)
 
 
-def _slot(
+def _find_slot(
     site: NetplanSite, host: str, rail: int, version: int, layouts: Mapping[int, list[RangeLayout | None]]
 ) -> Iterator[int]:
-    """The slot of one address, if the layout gives it to a port: bisection, since layouts rise with the slot."""
+    """Yield the slot of an address if the layout assigns it to a port.
+
+    Uses bisection, since the addresses of a layout increase with the slot.
+    """
     address, layout = site.find_address(host, rail, version), layouts[version][rail]
     if address is None or layout is None:
         return
@@ -63,40 +66,40 @@ def _slot(
 
 
 def iter_deviations(site: NetplanSite, plan: Plan) -> Iterator[HostProblem]:
-    """Every address and gateway of the files that the plan gives otherwise."""
+    """Yield every address and gateway of the files that differs from the plan."""
     for node in plan.nodes:
         for port in node.ports:
             for version in site.ranges:
-                yield from _of_port(site, node.name, port, version)
+                yield from _compare_port(site, node.name, port, version)
 
 
-def _of_port(site: NetplanSite, host: str, port: PortPlan, version: int) -> Iterator[HostProblem]:
-    interface, written = site.ports[host][port.rail], site.find_address(host, port.rail, version)
+def _compare_port(site: NetplanSite, host: str, port: PortPlan, version: int) -> Iterator[HostProblem]:
+    interface, current = site.ports[host][port.rail], site.find_address(host, port.rail, version)
     planned = port.v4 if version == 4 else port.v6  # noqa: PLR2004 - IP version
-    where = f"{host} rail {port.rail} ({interface.name})"
-    if written is None:
-        message = f"{where}: the file has no IPv{version} address, the plan gives it {planned}"
+    label = f"{host} rail {port.rail} ({interface.name})"
+    if current is None:
+        message = f"{label}: the file has no IPv{version} address, the plan gives it {planned}"
         yield HostProblem("no-address", message, host, interface.addresses[0].place)
         return
-    if str(planned) != str(written):
-        message = f"{where}: the file has {written}, the plan {planned}; correct the file, or the port is renumbered"
-        yield HostProblem("off-plan", message, host, written.place, "error")
+    if str(planned) != str(current):
+        message = f"{label}: the file has {current}, the plan {planned}; correct the file, or the port is renumbered"
+        yield HostProblem("off-plan", message, host, current.place, "error")
         return
-    yield from _more(interface, where, str(written), version)
+    yield from _iter_extra_addresses(interface, label, str(current), version)
     gateway = site.find_gateway(host, port.rail, version)
-    wanted = planned.gateway if planned else 0
-    if gateway is not None and gateway != wanted:
-        other = text(version, wanted) if wanted else "none"
-        message = f"{where}: the file's gateway is {text(version, gateway)}, the plan's {other}"
-        yield HostProblem("off-plan", message, host, _place_of(interface, gateway), "error")
+    planned_gateway = planned.gateway if planned else 0
+    if gateway is not None and gateway != planned_gateway:
+        shown_gateway = text(version, planned_gateway) if planned_gateway else "none"
+        message = f"{label}: the file's gateway is {text(version, gateway)}, the plan's {shown_gateway}"
+        yield HostProblem("off-plan", message, host, _find_place(interface, gateway), "error")
 
 
-def _more(interface: Interface, where: str, written: str, version: int) -> Iterator[HostProblem]:
+def _iter_extra_addresses(interface: Interface, label: str, current: str, version: int) -> Iterator[HostProblem]:
     for address in interface.addresses:
-        if address.version == version and str(address) != written:
-            message = f"{where}: {address} is one address more; the plan has {written} only"
+        if address.version == version and str(address) != current:
+            message = f"{label}: {address} is an additional address; the plan has {current} only"
             yield HostProblem("second-address", message, interface.host, address.place)
 
 
-def _place_of(interface: Interface, gateway: int) -> Place | None:
+def _find_place(interface: Interface, gateway: int) -> Place | None:
     return next((hop.place for hop in interface.routes if hop.via == gateway), None)

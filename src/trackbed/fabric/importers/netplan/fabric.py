@@ -1,11 +1,11 @@
-"""The Fabric document of a site: the pieces of `spec` beside the addressing."""
+"""The Fabric document of a site: the sections of `spec` other than addressing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trackbed.fabric.importers.imported import HostProblem, fold_hosts
 from trackbed.fabric.importers.netplan.grouping import find_usual_mtu
+from trackbed.fabric.importers.result import HostProblem, fold_hosts
 from trackbed.fabric.model.check import RDMA_OVERHEAD_BYTES
 from trackbed.fabric.model.fabric import API_VERSION
 
@@ -19,93 +19,101 @@ Document = dict[str, Any]
 Names = tuple[str | None, ...]
 
 MAX_OTHER_RANGES = 8
-"""More subnets than this are not worth a line each; they are left out."""
+"""With more subnets than this, otherRanges is left out."""
 
 
 def build_document(
-    name: str, site: NetplanSite, shape: Document, hosts: Sequence[str], macs: Mapping[int, str]
+    name: str, site: NetplanSite, candidate: Document, hosts: Sequence[str], macs: Mapping[int, str]
 ) -> Document:
-    """The whole document; `shape` comes from `schemes`, `macs` says which MAC address counts for which interface."""
-    spec: Document = {"rails": shape["rails"]}
-    if "nodesPerUnit" in shape:
-        spec["nodesPerUnit"] = shape["nodesPerUnit"]
-    spec["addressing"] = shape["addressing"]
-    spec |= _mtu(site)
-    if _isolated(site, shape):
+    """Build the document of a candidate of `schemes`; `macs` are the valid MAC addresses by id of the interface."""
+    spec: Document = {"rails": candidate["rails"]}
+    if "nodesPerUnit" in candidate:
+        spec["nodesPerUnit"] = candidate["nodesPerUnit"]
+    spec["addressing"] = candidate["addressing"]
+    spec |= _render_mtu(site)
+    if _is_isolated(site, candidate):
         spec["routing"] = {"crossRail": "isolated"}
-    if shape["addressing"].get("podAddresses") == "0":
+    if candidate["addressing"].get("podAddresses") == "0":
         spec["pods"] = {"mode": "move"}
     spec["names"] = {"netdev": "keep"}
     if 0 < len(site.other_subnets) <= MAX_OTHER_RANGES:
-        spec["otherRanges"] = {"nodes": [str(other) for other in site.other_subnets]}
-    spec["nodes"] = [_group(site, names, members, macs) for names, members in _alike(site, hosts).items()]
+        spec["otherRanges"] = {"nodes": [str(subnet) for subnet in site.other_subnets]}
+    spec["nodes"] = [_build_group(site, names, members, macs) for names, members in _group_hosts(site, hosts).items()]
     return {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}, "spec": spec}
 
 
-def _mtu(site: NetplanSite) -> Document:
-    """The usual MTU; and the largest RDMA path MTU that it carries, where that is not the default."""
-    mtu = find_usual_mtu(port for own in site.ports.values() for port in own.values())
+def _render_mtu(site: NetplanSite) -> Document:
+    """Return the usual MTU, and the largest RDMA path MTU that fits if it is not the default."""
+    mtu = find_usual_mtu(port for ports in site.ports.values() for port in ports.values())
     if mtu is None:
         return {}
-    fits = [size for size in (256, 512, 1024, 2048, 4096) if size + RDMA_OVERHEAD_BYTES <= mtu]
-    return {"mtu": str(mtu)} | ({"rdma": {"pathMtu": str(fits[-1])}} if fits and fits[-1] < 4096 else {})  # noqa: PLR2004 - the default
+    path_mtus = [size for size in (256, 512, 1024, 2048, 4096) if size + RDMA_OVERHEAD_BYTES <= mtu]
+    return {"mtu": str(mtu)} | ({"rdma": {"pathMtu": str(path_mtus[-1])}} if path_mtus and path_mtus[-1] < 4096 else {})  # noqa: PLR2004 - the default
 
 
 def iter_mtu_problems(site: NetplanSite) -> Iterator[HostProblem]:
-    """Ports whose MTU is not the usual one, or which have none."""
-    usual = find_usual_mtu(port for own in site.ports.values() for port in own.values())
+    """Yield the ports that have another MTU than usual, or none."""
+    usual = find_usual_mtu(port for ports in site.ports.values() for port in ports.values())
     if usual is None:
-        first = next(port for own in site.ports.values() for port in own.values())
+        first = next(port for ports in site.ports.values() for port in ports.values())
         message = "no port has an MTU in these files, so hosts run with 1500; the Fabric plans 9000"
         yield HostProblem("no-mtu", message, first.host, first.addresses[0].place)
         return
-    for host, own in site.ports.items():
-        for rail, port in own.items():
+    for host, ports in site.ports.items():
+        for rail, port in ports.items():
             if port.mtu_bytes != usual:
-                has = f"has MTU {port.mtu_bytes}" if port.mtu_bytes else "has no MTU"
-                message = f"{host} rail {rail} ({port.name}) {has}, the other ports have {usual}; {usual} is planned"
+                mtu = f"has MTU {port.mtu_bytes}" if port.mtu_bytes else "has no MTU"
+                message = f"{host} rail {rail} ({port.name}) {mtu}, the other ports have {usual}; {usual} is planned"
                 yield HostProblem("odd-mtu", message, host, port.mtu_place or port.addresses[0].place)
 
 
-def _isolated(site: NetplanSite, shape: Document) -> bool:
-    """Whether ports have gateways, but no route that leads from a rail to another."""
-    scheme = shape["addressing"]["scheme"]
-    if site.rail_count < 2 or (scheme == "shared-subnet" and shape["addressing"].get("gateway") == "none"):  # noqa: PLR2004 - one rail reaches itself
+def _is_isolated(site: NetplanSite, candidate: Document) -> bool:
+    """Return whether ports have gateways, but no route from one rail to another."""
+    scheme = candidate["addressing"]["scheme"]
+    if site.rail_count < 2 or (scheme == "shared-subnet" and candidate["addressing"].get("gateway") == "none"):  # noqa: PLR2004 - one rail reaches itself
         return False
-    hops = [hop for own in site.ports.values() for port in own.values() for hop in port.routes if hop.via]
-    wide = {(hop.to.version, hop.to.prefix) for hop in hops}
-    narrowest = {version: min(cut.prefix for cut in cuts) for version, cuts in site.ranges.items()}
-    return bool(hops) and not any(version in narrowest and prefix < narrowest[version] for version, prefix in wide)
+    routes = [route for ports in site.ports.values() for port in ports.values() for route in port.routes if route.via]
+    destinations = {(route.to.version, route.to.prefix) for route in routes}
+    narrowest = {
+        version: min(rail_range.prefix for rail_range in rail_ranges) for version, rail_ranges in site.ranges.items()
+    }
+    return bool(routes) and not any(
+        version in narrowest and prefix < narrowest[version] for version, prefix in destinations
+    )
 
 
-def _alike(site: NetplanSite, hosts: Iterable[str]) -> dict[Names, list[str]]:
-    """Hosts grouped by the names of their ports; one that lacks a port joins a group that it does not contradict."""
-    names = {host: _names(site, host) for host in hosts}
+def _group_hosts(site: NetplanSite, hosts: Iterable[str]) -> dict[Names, list[str]]:
+    """Group hosts by their port names; a host that lacks a port joins a group with the same other names."""
+    names = {host: _list_names(site, host) for host in hosts}
     groups: dict[Names, list[str]] = {}
     for host in sorted(names, key=lambda host: names[host].count(None)):
-        mine = names[host]
-        fitting = (g for g in groups if all(m in {None, theirs} for m, theirs in zip(mine, g, strict=True)))
-        groups.setdefault(next(fitting, mine), []).append(host)
+        host_names = names[host]
+        compatible = (
+            group_names
+            for group_names in groups
+            if all(name in {None, group_name} for name, group_name in zip(host_names, group_names, strict=True))
+        )
+        groups.setdefault(next(compatible, host_names), []).append(host)
     order = {host: position for position, host in enumerate(names)}
-    return {key: sorted(group, key=order.__getitem__) for key, group in groups.items()}
+    return {group_names: sorted(group, key=order.__getitem__) for group_names, group in groups.items()}
 
 
-def _names(site: NetplanSite, host: str) -> Names:
-    own = site.ports[host]
-    return tuple((own[rail].name or None) if rail in own else None for rail in range(site.rail_count))
+def _list_names(site: NetplanSite, host: str) -> Names:
+    ports = site.ports[host]
+    return tuple((ports[rail].name or None) if rail in ports else None for rail in range(site.rail_count))
 
 
-def _group(site: NetplanSite, names: Names, hosts: list[str], macs: Mapping[int, str]) -> Document:
+def _build_group(site: NetplanSite, names: Names, hosts: list[str], macs: Mapping[int, str]) -> Document:
     group: Document = {"hosts": fold_hosts(hosts)}
     if any(names):
         group["ports"] = list(names)
-    own = {host: _own(site.ports[host], names, macs) for host in hosts}
-    selected = {host: ports for host, ports in own.items() if not any(names) or ports != list(names)}
+    ports_by_host = {host: _select_ports(site.ports[host], names, macs) for host in hosts}
+    selected = {host: ports for host, ports in ports_by_host.items() if not any(names) or ports != list(names)}
     return group | ({"hostPorts": selected} if selected else {})
 
 
-def _own(ports: Mapping[int, Interface], names: Names, macs: Mapping[int, str]) -> list[str | None]:
-    """How to recognise each port of one host: by MAC address where known, else by name."""
+def _select_ports(ports: Mapping[int, Interface], names: Names, macs: Mapping[int, str]) -> list[str | None]:
+    """Return the selectors of a host's ports: the MAC address if known, else the name."""
     return [
         (macs.get(id(ports[rail])) or ports[rail].name or None) if rail in ports else None for rail in range(len(names))
     ]

@@ -1,8 +1,8 @@
-"""The netplan files of one host, merged into one `network` as netplan merges them.
+"""The netplan files of a host, merged into one `network` as netplan does.
 
-Rules of netplan-generate(8): files are taken in the order of their names, whatever directory they lie in; of files with
-one name, that in run/ hides the one in etc/, which hides the one in lib/. Later scalars replace earlier ones, lists are
-put end to end, mappings are merged key by key.
+Rules of netplan-generate(8): files are read in the order of their names, in whatever directory they are; of files with
+the same name, one in run/ hides one in etc/, which hides one in lib/. Later scalars replace earlier ones, lists are
+concatenated, mappings are merged key by key.
 """
 
 from __future__ import annotations
@@ -24,63 +24,63 @@ MAX_FILE_BYTES = 1024 * 1024
 _PRECEDENCE = ("lib", "etc", "run")
 
 Tree = dict[str, Any]
-"""A mapping of YAML: values are Tree, list of them, or Written."""
+"""A YAML mapping; its values are Tree, lists of it, or Scalar."""
 
 NamedFile = tuple[str, bytes]
-"""A file: the name to show in messages, which is its path, and its content."""
+"""The path of a file, which messages show, and its content."""
 
 
 def merge_network(files: Sequence[NamedFile]) -> tuple[Tree, list[Problem]]:
-    """The merged `network` mapping of one host.
+    """Return the merged `network` mapping of a host, and problems of its files.
 
-    Raises SpecError if a file cannot be read at all: what the others say would be half a truth.
+    Raises SpecError if a file cannot be read, since the other files alone would be misleading.
     """
-    chosen, problems = _chosen(files)
+    chosen_files, problems = _choose_files(files)
     merged: Tree = {}
-    for name, raw in chosen:
-        for source in read_yaml(raw, name, MAX_FILE_BYTES):
-            problems += source.problems
-            merged = _merged(merged, _network(source))
+    for name, content in chosen_files:
+        for document in read_yaml(content, name, MAX_FILE_BYTES):
+            problems += document.problems
+            merged = _merge(merged, _read_network(document))
     return merged, problems
 
 
-def _chosen(files: Iterable[NamedFile]) -> tuple[list[NamedFile], list[Problem]]:
-    """The files that count, in order of their names."""
+def _choose_files(files: Iterable[NamedFile]) -> tuple[list[NamedFile], list[Problem]]:
+    """Return the files that netplan reads, in order of their names."""
     by_name: dict[str, NamedFile] = {}
     problems = []
-    for file in sorted(files, key=lambda file: (_precedence(file[0]), file[0])):
+    for file in sorted(files, key=lambda file: (_get_precedence(file[0]), file[0])):
         path = PurePosixPath(file[0])
         hidden = by_name.get(path.name)
         by_name[path.name] = file
-        if hidden is not None and _precedence(hidden[0]) == _precedence(file[0]):
+        if hidden is not None and _get_precedence(hidden[0]) == _get_precedence(file[0]):
             message = f"{file[0]} hides this file: netplan reads one file of each name; rename one of them"
             problems.append(Problem("hidden-file", message, place=Place(hidden[0], 1, 1), severity="warning"))
     return [file for _, file in sorted(by_name.items())], problems
 
 
-def _precedence(name: str) -> int:
+def _get_precedence(name: str) -> int:
     parts = PurePosixPath(name).parent.parts
-    return max((rank for rank, place in enumerate(_PRECEDENCE) if place in parts), default=-1)
+    return max((rank for rank, folder in enumerate(_PRECEDENCE) if folder in parts), default=-1)
 
 
-def _network(source: YamlDocument) -> Tree:
-    found = source.to_scalars()
-    if not isinstance(found, dict) or "network" not in found:
+def _read_network(document: YamlDocument) -> Tree:
+    scalars = document.to_scalars()
+    if not isinstance(scalars, dict) or "network" not in scalars:
         message = "this is no netplan file: it has no mapping `network` at the top"
-        raise SpecError([Problem("no-network", message, place=source.find_place(()))])
-    network = found["network"]
+        raise SpecError([Problem("no-network", message, place=document.find_place(()))])
+    network = scalars["network"]
     if isinstance(network, Scalar) and network.text is None:
         return {}
     if not isinstance(network, dict):
         message = "network must be a mapping, as in `network: {version: 2, ethernets: {...}}`"
-        raise SpecError([Problem("wrong-shape", message, place=source.find_place(("network",)))])
+        raise SpecError([Problem("wrong-shape", message, place=document.find_place(("network",)))])
     return network
 
 
-def _merged(old: Any, new: Any) -> Any:  # noqa: ANN401 - YAML holds anything
-    if isinstance(old, dict) and isinstance(new, dict):
-        both = {key: _merged(old[key], value) if key in old else value for key, value in new.items()}
-        return {**old, **both}
-    if isinstance(old, list) and isinstance(new, list):
-        return [*old, *new]
-    return new
+def _merge(first: Any, second: Any) -> Any:  # noqa: ANN401 - YAML holds anything
+    if isinstance(first, dict) and isinstance(second, dict):
+        merged = {key: _merge(first[key], value) if key in first else value for key, value in second.items()}
+        return {**first, **merged}
+    if isinstance(first, list) and isinstance(second, list):
+        return [*first, *second]
+    return second

@@ -1,8 +1,8 @@
-"""Which addresses belong together on a rail, found by their ranges and never by the order of interfaces.
+"""Grouping of addresses into rails, by their ranges and never by the order of interfaces.
 
-An address's *key* is the range it shares with the same rail's addresses on other hosts: its own subnet where hosts meet
-in it; else the destination of its narrowest route that holds no second port of any host; and where no route says either
-(/31s without routes), the widest cut of the address space that puts no two ports of a host together.
+The *key* of an address is the range that it shares with the addresses of the same rail on other hosts. That is its own
+subnet if several hosts have ports in it; else the destination of its narrowest route that contains no second port of
+any host. Without such routes (/31s), it is the widest prefix that separates the ports of every host.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from trackbed.fabric.importers.netplan.interfaces import Interface, StaticAddress
 
 JUMBO_BYTES = 4200
-"""RDMA with path MTU 4096 needs this much; storage and management networks mostly have 1500."""
+"""MTU that RDMA with path MTU 4096 needs; storage and management networks mostly have 1500."""
 
 
 class Member(NamedTuple):
-    """An address of an interface, and the range that says which rail it is on."""
+    """An address of an interface, and the key that identifies its rail."""
 
     interface: Interface
     address: StaticAddress
@@ -30,7 +30,7 @@ class Member(NamedTuple):
 
     @property
     def host(self) -> str:
-        """Whose it is."""
+        """Name of the host."""
         return self.interface.host
 
 
@@ -38,135 +38,155 @@ Groups = dict[Range, list[Member]]
 
 
 def build_members(interfaces: Sequence[Interface], version: int) -> list[Member]:
-    """Every address of one IP version with its key."""
-    wide, meeting = _wide(interfaces, version), _meeting(interfaces, version)
-    return [
-        Member(interface, address, address.subnet if address.subnet in meeting else _key(interface, address, wide))
-        for interface in interfaces
-        for address in interface.addresses
-        if address.version == version
-    ]
+    """Return every address of one IP version with its key."""
+    wide_ranges, shared_subnets = _find_wide_ranges(interfaces, version), _find_shared_subnets(interfaces, version)
+    members = []
+    for interface in interfaces:
+        for address in _list_addresses(interface, version):
+            shared = address.subnet in shared_subnets
+            key = address.subnet if shared else _choose_key(interface, address, wide_ranges)
+            members.append(Member(interface, address, key))
+    return members
 
 
-def _key(interface: Interface, address: StaticAddress, wide: set[Range]) -> Range:
-    routed = (to for to in _routed(interface, address) if to not in wide)
-    return max(routed, key=lambda to: to.prefix, default=address.subnet)
+def _list_addresses(interface: Interface, version: int) -> list[StaticAddress]:
+    return [address for address in interface.addresses if address.version == version]
 
 
-def _meeting(interfaces: Iterable[Interface], version: int) -> set[Range]:
-    """Subnets with ports of several hosts in them; two hosts in one /31 are a slip, not a meeting."""
-    first: dict[Range, str] = {}
+def _choose_key(interface: Interface, address: StaticAddress, wide_ranges: set[Range]) -> Range:
+    candidates = _list_routed_ranges(interface, address) - wide_ranges
+    return max(candidates, key=lambda routed: routed.prefix, default=address.subnet)
+
+
+def _find_shared_subnets(interfaces: Iterable[Interface], version: int) -> set[Range]:
+    """Return the subnets with ports of several hosts; two hosts in one /31 are a mistake and do not count."""
+    first_hosts: dict[Range, str] = {}
     return {
         address.subnet
         for interface in interfaces
-        for address in interface.addresses
-        if address.version == version and not is_narrow(version, address.prefix)
-        if first.setdefault(address.subnet, interface.host) != interface.host
+        for address in _list_addresses(interface, version)
+        if not is_narrow(version, address.prefix)
+        if first_hosts.setdefault(address.subnet, interface.host) != interface.host
     }
 
 
-def _routed(interface: Interface, address: StaticAddress) -> set[Range]:
-    """Destinations that hold the address itself and are wider than its subnet."""
+def _list_routed_ranges(interface: Interface, address: StaticAddress) -> set[Range]:
+    """Return the route destinations that contain the address and are wider than its subnet."""
+    destinations = {route.to for route in interface.routes}
     return {
-        hop.to
-        for hop in interface.routes
-        if hop.to.version == address.version and 0 < hop.to.prefix < address.prefix and address.number in hop.to
+        destination
+        for destination in destinations
+        if destination.version == address.version
+        and 0 < destination.prefix < address.prefix
+        and address.number in destination
     }
 
 
-def _wide(interfaces: Sequence[Interface], version: int) -> set[Range]:
-    """Destinations that hold several rails: most hosts with ports in them have two or more."""
+def _find_wide_ranges(interfaces: Sequence[Interface], version: int) -> set[Range]:
+    """Return the route destinations that span several rails: most hosts in them have two or more ports there."""
     by_host: dict[str, list[Interface]] = defaultdict(list)
     for interface in interfaces:
         by_host[interface.host].append(interface)
     hosts, crowded = Counter[Range](), Counter[Range]()
-    for own in by_host.values():
-        addresses = [[a for a in i.addresses if a.version == version] for i in own]
-        for to in {to for i, listed in zip(own, addresses, strict=True) for a in listed for to in _routed(i, a)}:
-            hosts[to] += 1
-            crowded[to] += sum(any(a.number in to for a in listed) for listed in addresses) > 1
-    return {to for to, count in crowded.items() if count * 2 > hosts[to]}
+    for host_interfaces in by_host.values():
+        ports = [(interface, _list_addresses(interface, version)) for interface in host_interfaces]
+        destinations = {
+            destination
+            for interface, addresses in ports
+            for address in addresses
+            for destination in _list_routed_ranges(interface, address)
+        }
+        for destination in destinations:
+            hosts[destination] += 1
+            inside = sum(any(address.number in destination for address in addresses) for _, addresses in ports)
+            crowded[destination] += inside > 1
+    return {destination for destination, count in crowded.items() if count * 2 > hosts[destination]}
 
 
 def select_rail_members(members: Iterable[Member]) -> list[Member]:
-    """The members that look like rails: of one shape, on the most ports, jumbo frames counting double."""
+    """Return the members with the most common prefix lengths, most likely rails; jumbo frames count double."""
     shapes: dict[tuple[int, int], list[Member]] = defaultdict(list)
     for member in members:
         shapes[member.address.prefix, member.key.prefix].append(member)
 
-    def weight(listed: list[Member]) -> tuple[int, int]:
-        mtu = find_usual_mtu(member.interface for member in listed) or 0
-        return len(listed) * (2 if mtu >= JUMBO_BYTES else 1), mtu
+    def weigh(group: list[Member]) -> tuple[int, int]:
+        mtu = find_usual_mtu(member.interface for member in group) or 0
+        return len(group) * (2 if mtu >= JUMBO_BYTES else 1), mtu
 
-    return max(shapes.values(), key=weight, default=[])
+    return max(shapes.values(), key=weigh, default=[])
 
 
 def group_members(members: Sequence[Member]) -> Groups:
-    """Members by key; keys that are one host's alone are widened until hosts meet in them."""
-    groups = _by_key(members)
+    """Group members by key; keys of a single host are widened until they cover several hosts."""
+    groups = _group_by_key(members)
     hosts = {member.host for member in members}
-    alone = all(len({member.host for member in listed}) == 1 for listed in groups.values())
+    separate = all(len({member.host for member in group}) == 1 for group in groups.values())
     narrow = any(member.address.prefix >= BITS[member.address.version] - 1 for member in members)
-    if members and alone and (len(hosts) > 1 or narrow) and all(m.key == m.address.subnet for m in members):
-        return _by_key(_widened(members))
+    plain = all(member.key == member.address.subnet for member in members)
+    if members and separate and (len(hosts) > 1 or narrow) and plain:
+        return _group_by_key(_widen_keys(members))
     return groups
 
 
-def _by_key(found: Iterable[Member]) -> Groups:
+def _group_by_key(members: Iterable[Member]) -> Groups:
     groups: Groups = defaultdict(list)
-    for member in found:
+    for member in members:
         groups[member.key].append(member)
     return dict(groups)
 
 
-def _widened(found: Sequence[Member]) -> Sequence[Member]:
-    """Members keyed by the widest prefix that keeps a host's ports apart and leaves as many ranges as ports."""
-    version, longest = found[0].address.version, min(member.address.prefix for member in found)
-    ports = max(Counter(member.host for member in found).values())
+def _widen_keys(members: Sequence[Member]) -> Sequence[Member]:
+    """Return members with the widest keys that separate the ports of a host and leave one range for each port."""
+    version, longest = members[0].address.version, min(member.address.prefix for member in members)
+    ports = max(Counter(member.host for member in members).values())
     for prefix in range(1, longest):
         shift = BITS[version] - prefix
-        places = {(member.host, member.address.number >> shift) for member in found}
-        if len(places) == len(found) and len({key for _, key in places}) == ports:
-            return [m._replace(key=Range(version, m.address.number >> shift << shift, prefix)) for m in found]
-    return found
+        positions = {(member.host, member.address.number >> shift) for member in members}
+        if len(positions) == len(members) and len({key for _, key in positions}) == ports:
+            return [
+                member._replace(key=Range(version, member.address.number >> shift << shift, prefix))
+                for member in members
+            ]
+    return members
 
 
 def drop_strays(groups: Groups) -> Groups:
-    """The groups less strays: small ones whose every host lacks a port in some large one, most likely slips."""
-    most = max((len(listed) for listed in groups.values()), default=0)
-    large = {key for key, listed in groups.items() if len(listed) * 2 > most}
-    hosts_of = {key: {member.host for member in listed} for key, listed in groups.items()}
-    everywhere = set.intersection(*(hosts_of[key] for key in large)) if large else set()
-    return {key: listed for key, listed in groups.items() if key in large or hosts_of[key] & everywhere}
+    """Return the groups without strays: small ones whose hosts all lack a port in a large one, mostly mistakes."""
+    largest = max((len(group) for group in groups.values()), default=0)
+    large = {key for key, group in groups.items() if len(group) * 2 > largest}
+    hosts = {key: {member.host for member in group} for key, group in groups.items()}
+    common_hosts = set.intersection(*(hosts[key] for key in large)) if large else set()
+    return {key: group for key, group in groups.items() if key in large or hosts[key] & common_hosts}
 
 
 def find_odd_ranges(groups: Groups) -> set[Range]:
-    """Of groups that only share a subnet: those with another MTU, and those off the even spacing of the rest."""
-    if len(groups) < 3 or any(m.key != m.address.subnet for listed in groups.values() for m in listed):  # noqa: PLR2004 - two are no pattern
+    """Return the odd ones among groups of plain subnets: another MTU, or off the even spacing of the others."""
+    plain = all(member.key == member.address.subnet for group in groups.values() for member in group)
+    if len(groups) < 3 or not plain:  # noqa: PLR2004 - two are no pattern
         return set()
-    mtus = {key: find_usual_mtu(member.interface for member in listed) for key, listed in groups.items()}
+    mtus = {key: find_usual_mtu(member.interface for member in group) for key, group in groups.items()}
     usual = Counter(mtus.values()).most_common(1)[0][0]
     odd = {key for key, mtu in mtus.items() if mtu != usual}
-    return odd | set(groups) - odd - _evenly_spaced(sorted(set(groups) - odd))
+    return odd | set(groups) - odd - _find_evenly_spaced(sorted(set(groups) - odd))
 
 
-def _evenly_spaced(ranges: list[Range]) -> set[Range]:
-    """The longest run with one step, if it is more than half of them; else all."""
-    best: list[Range] = []
+def _find_evenly_spaced(ranges: list[Range]) -> set[Range]:
+    """Return the longest run of ranges with one step if it has more than half of them, else all."""
+    longest: list[Range] = []
     for start in range(len(ranges) - 1):
-        step = ranges[start + 1].base - ranges[start].base
+        first, step = ranges[start].base, ranges[start + 1].base - ranges[start].base
         run = [ranges[start]]
-        run += [r for r in ranges[start + 1 :] if r.base == ranges[start].base + step * (ranges.index(r) - start)]
-        best = max(best, run, key=len)
-    return set(best) if len(best) * 2 > len(ranges) and len(best) > 2 else set(ranges)  # noqa: PLR2004 - two are no run
+        run += [later for index, later in enumerate(ranges[start + 1 :], 1) if later.base == first + step * index]
+        longest = max(longest, run, key=len)
+    return set(longest) if len(longest) * 2 > len(ranges) and len(longest) > 2 else set(ranges)  # noqa: PLR2004 - two are no run
 
 
 def find_usual_mtu(interfaces: Iterable[Interface]) -> int | None:
-    """The most common MTU that is written down, in bytes."""
-    counts = Counter(i.mtu_bytes for i in interfaces if i.mtu_bytes is not None)
+    """Return the most common configured MTU, in bytes."""
+    counts = Counter(interface.mtu_bytes for interface in interfaces if interface.mtu_bytes is not None)
     return counts.most_common(1)[0][0] if counts else None
 
 
 def is_narrow(version: int, prefix: int) -> bool:
-    """Whether a subnet holds only the host and its leaf: /31 (RFC 3021), /127 (RFC 6164)."""
+    """Return whether a subnet holds only the host and its leaf: /31 (RFC 3021), /127 (RFC 6164)."""
     return prefix == BITS[version] - 1

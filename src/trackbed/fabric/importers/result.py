@@ -1,4 +1,4 @@
-"""What an importer answers with, and how it speaks of many hosts at once."""
+"""Results of an importer, and problems that are reported once for many hosts."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from trackbed.fabric.model.fabric import Fabric
 
 NOTE = "note"
-"""Severity of a finding that only explains; nobody needs to do anything about it."""
+"""Severity of a problem that only explains; no action is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """A Fabric with the slots that give its nodes their addresses, and what there is to say about the files."""
+    """A Fabric with the slots that give its nodes their addresses, and the problems of the imported files."""
 
     fabric: Fabric
     lock: Mapping[str, int]
     """Slot of each node, in order of slot."""
     problems: tuple[Problem, ...]
     document: Mapping[str, Any]
-    """The Fabric as it is written: plain values, defaults left out."""
+    """The Fabric document as plain values, without defaults."""
     summary: str
-    """One sentence: how much there is, and whether the plan gives it back."""
+    """One sentence: the size of the import, and whether the plan reproduces it."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is nothing to look into."""
+        """Whether no problem needs attention."""
         return all(finding.severity == NOTE for finding in self.problems)
 
     def render_fabric(self) -> str:
@@ -50,7 +50,7 @@ class ImportResult:
 
 
 class HostProblem(NamedTuple):
-    """One thing to say about one host; the same `message` about several hosts becomes one finding."""
+    """A problem of one host; equal messages about several hosts become one Problem."""
 
     code: str
     message: str
@@ -60,30 +60,33 @@ class HostProblem(NamedTuple):
 
 
 def merge_problems(host_problems: Iterable[HostProblem]) -> list[Problem]:
-    """One finding for each message, with the place of the first host; names the hosts unless one place says it."""
+    """Return one Problem for each message, with the place of the first host.
+
+    The hosts are named unless there is one, whose place is known.
+    """
     groups: dict[tuple[str, str, str], list[HostProblem]] = {}
     for remark in host_problems:
         groups.setdefault((remark.severity, remark.code, remark.message), []).append(remark)
     return [
-        Problem(code, message + _hosts(same), place=same[0].place, severity=severity)
-        for (severity, code, message), same in groups.items()
+        Problem(code, message + _name_hosts(members), place=members[0].place, severity=severity)
+        for (severity, code, message), members in groups.items()
     ]
 
 
-def _hosts(same: list[HostProblem]) -> str:
-    hosts = dict.fromkeys(remark.host for remark in same)
+def _name_hosts(members: list[HostProblem]) -> str:
+    hosts = dict.fromkeys(remark.host for remark in members)
     if len(hosts) > 1:
         return f" ({len(hosts)} hosts: {fold_hosts(hosts)})"
-    return "" if same[0].place else f" ({same[0].host})"
+    return "" if members[0].place else f" ({members[0].host})"
 
 
-def format_count(count: int, word: str) -> str:
-    """A number with its noun: 1 host, 2 hosts."""
-    return f"{count} {word}{'s' if count != 1 else ''}"
+def format_count(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 host, 2 hosts."""
+    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
 def fold_hosts(hosts: Iterable[str]) -> str:
-    """Host names folded: gpu-[0-63]."""
+    """Return host names as a range: gpu-[0-63]."""
     from ClusterShell.NodeSet import NodeSet  # noqa: PLC0415 - 30 ms that --help must not pay
 
     return str(NodeSet.fromlist(list(hosts)))
