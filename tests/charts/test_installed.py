@@ -13,7 +13,7 @@ import pytest
 import yaml
 from trackbed_lab.kubernetes import crds
 from trackbed_lab.kubernetes.agents import Agents
-from trackbed_lab.ports import held_ports
+from trackbed_lab.ports import hold_ports
 
 from tests.api_server import crds_folder, fetched
 from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, only, rendered
@@ -129,7 +129,7 @@ def is_good(site: Site, generation: int) -> bool:
 
 @pytest.mark.parametrize("before", [None, {"ca.crt": ""}], ids=["no Secret", "a Secret of no use"])
 def test_the_webhooks_account_may_give_a_pod_its_rails(site: Site, before: dict[str, str] | None) -> None:
-    with held_ports(1) as (port,):
+    with hold_ports(1) as (port,):
         url = f"https://127.0.0.1:{port}"
     site.install({"webhook": {"url": url, "port": port}})
     fabric(site, "gpu-[0-1]", kubernetes={"stack": "network-operator-macvlan"})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from trackbed_lab.kubernetes.agents import Agents
-from trackbed_lab.ports import held_ports
+from trackbed_lab.ports import hold_ports
 
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Key, Site, fabric, node, running, simulated, stage, uninstalled
@@ -29,7 +29,7 @@ ADMISSION = "admissionregistration.k8s.io/v1"
 @contextmanager
 def at_work(site: Site, values: dict[str, Any]) -> Iterator[None]:
     """The chart installed and its programs at work: one node is sound, one has failed and takes no pods."""
-    with held_ports(1) as (port,):
+    with hold_ports(1) as (port,):
         url = f"https://127.0.0.1:{port}"
     site.install({"webhook": {"url": url, "port": port}, **values})
     controller = site.command("Deployment", "trackbed-controller")

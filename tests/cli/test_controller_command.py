@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from click.testing import CliRunner
-from trackbed_lab.ports import held_ports
+from trackbed_lab.ports import hold_ports
 
 from tests.kinds import installed
 from trackbed.cli.main import cli
@@ -26,7 +26,7 @@ SECONDS = 60.0
 @contextmanager
 def served(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A controller, and the address at which it is watched; killed at the end if it lives."""
-    with held_ports(1) as (port,):
+    with hold_ports(1) as (port,):
         where = f"127.0.0.1:{port}"
     argv = [sys.executable, "-m", "trackbed", "controller", "--kubeconfig", str(kubeconfig)]
     process = subprocess.Popen(

@@ -22,8 +22,8 @@ import pytest
 from click.testing import CliRunner
 from trackbed_lab.kubernetes import build, control_plane
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
-from trackbed_lab.ports import held_ports
-from trackbed_lab.processes import stop
+from trackbed_lab.ports import hold_ports
+from trackbed_lab.processes import stop_processes
 
 from tests.cli.test_controller_command import asked
 from tests.cluster.webhook.live import make_namespace, refusal
@@ -57,7 +57,7 @@ def client(api_server: Path) -> Iterator[Client]:
 @contextmanager
 def served(kubeconfig: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
     """`trackbed webhook` once it serves; killed at the end if it lives."""
-    with held_ports(1) as (port,):
+    with hold_ports(1) as (port,):
         where = f"127.0.0.1:{port}"
     argv = [sys.executable, "-m", "trackbed", "webhook", "--kubeconfig", str(kubeconfig)]
     process = subprocess.Popen(
@@ -89,7 +89,7 @@ def until_given(client: Client) -> list[str]:
 
 
 def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: Client) -> None:
-    with held_ports(1) as (port,):
+    with hold_ports(1) as (port,):
         watched = f"127.0.0.1:{port}"
     with served(api_server, "--metrics", watched) as process:
         assert until_given(client) == ["rdma/rail0", "rdma/rail1"]
@@ -142,7 +142,7 @@ def test_wrong_use_is_told(words: list[str], status: int, said: str) -> None:
 
 
 def test_a_cluster_that_does_not_answer_ends_it_with_3(api_server: Path, tmp_path: Path) -> None:
-    with held_ports(1) as (port,):
+    with hold_ports(1) as (port,):
         text = api_server.read_text()
     there = tmp_path / "kubeconfig"
     at = text.index("https://127.0.0.1:") + len("https://127.0.0.1:")
@@ -178,7 +178,7 @@ def test_reviews_go_on_while_the_api_server_is_away(tmp_path: Path) -> None:
             [*_, webhook] = client.get(API, KINDS[0], "trackbed")["webhooks"]
             where = urlsplit(webhook["clientConfig"]["url"])
             trust = ssl.create_default_context(cadata=b64decode(webhook["clientConfig"]["caBundle"]).decode())
-            stop([one for one in control_plane.processes(folder) if one.name == "kube-apiserver"])
+            stop_processes([one for one in control_plane.processes(folder) if one.name == "kube-apiserver"])
             assert where.port is not None
             asked = http.client.HTTPSConnection("127.0.0.1", where.port, timeout=20, context=trust)
             asked.request("POST", "/pods", review(pod(annotations={"trackbed.dev/rails": "all"})))

@@ -29,10 +29,10 @@ def sshd() -> tuple[str, dict[str, str]]:
 
 
 def _fetch(cache: Path, unpacked: Path) -> None:
-    missing = apt.missing()
+    missing = apt.find_missing_tools()
     if missing:
         raise apt.AptError(f"{', '.join(missing)} not found")
-    archive = apt.prepared(cache, apt.own_sources(), fresh=False)
+    archive = apt.prepare_apt(cache, apt.read_sources(), fresh=False)
     archive.update()
     for package in archive.fetch(["openssh-server"]):
         apt.unpack(package, unpacked)

@@ -23,7 +23,7 @@ from trackbed_lab.kubernetes.pods import PodError, find
 from trackbed_lab.kubernetes.run import VFS
 from trackbed_lab.vm import lab, run
 from trackbed_lab.vm.channel import ChannelError, execute
-from trackbed_lab.vm.machine import Shape
+from trackbed_lab.vm.machine import LabShape
 
 from tests.lab import servers
 from trackbed.cluster.api.client import Client, Object, connect
@@ -75,12 +75,12 @@ class Trial:
 
     def on_node(self, script: str) -> str:
         """What a script on the server says."""
-        done = execute(self.here.servers.server(NODE).channel, ["sh", "-c", script], SECONDS)
+        done = execute(self.here.servers.find_server(NODE).channel, ["sh", "-c", script], SECONDS)
         return done.output.decode()
 
     def held(self) -> list[Any] | None:
         """What the agent holds; None if it does not answer."""
-        done = execute(self.here.servers.server(NODE).channel, _STATUS, SECONDS)
+        done = execute(self.here.servers.find_server(NODE).channel, _STATUS, SECONDS)
         return list(json.loads(done.output)["attachments"]) if done.output else None
 
     def holds(self, count: int) -> bool:
@@ -125,7 +125,7 @@ class Trial:
         """The addresses of a pod's rails, as it sees them."""
         found = find(self.client, "default", pod)
         argv = found.run(["/usr/bin/ip", "-4", "-br", "address"])
-        said = execute(self.here.servers.server(NODE).channel, argv, SECONDS).output.decode().splitlines()
+        said = execute(self.here.servers.find_server(NODE).channel, argv, SECONDS).output.decode().splitlines()
         return [line.split()[2].partition("/")[0] for line in said if line.startswith("rail")]
 
     def whole(self) -> None:
@@ -193,14 +193,14 @@ def replica_set(rails: list[str], count: int) -> Object:
 def raised(folder: Path, fabric: str, pods: int) -> Iterator[Trial]:
     """A cluster of one server, prepared by `trackbed apply` and a reboot, with an agent that serves."""
     plan = servers.planned(fabric)
-    wanted = servers.wanted(run.shape_of(plan, Shape(memory=3072, cpus=CPUS)))
+    wanted = servers.wanted(run.derive_shape(plan, LabShape(memory=3072, cpus=CPUS)))
     try:
         here = cluster.up(folder, wanted.parts, wanted.shape, print)
         servers.answer(here.servers, NODE, "apply", "-f", servers.place(here.servers, fabric, "fabric.yaml"), "--yes")
         with connect(str(here.kubeconfig)) as client:
             one = Trial(here, client, [resource(rail, OWN_PREFIX) for rail in plan.common.rails], pods)
             one.on_node(f"echo '{_SOON}' >> /etc/kubernetes/kubelet.yaml")
-            lab.reboot(here.servers, NODE)
+            lab.reboot_server(here.servers, NODE)
             vfs = len(plan.common.rails) * plan.common.vfs
             one.until("all VFs are as planned", lambda: one.on_node(VFS).count(" 9000 ") == vfs)
             one.vfs = one.on_node(VFS)

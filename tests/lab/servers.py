@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from trackbed_lab.vm import accelerator, doctor, lab, parts
-from trackbed_lab.vm.channel import Done, execute
-from trackbed_lab.vm.machine import Shape, own
+from trackbed_lab.vm.channel import CommandResult, execute
+from trackbed_lab.vm.machine import LabShape, locate_shared_folder
 
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
@@ -49,25 +49,25 @@ ALONE = {
 """Each server a Fabric of its own: what is broken in one does not trouble the other."""
 
 
-def wanted(shape: Shape) -> lab.Wanted:
+def wanted(shape: LabShape) -> lab.LabSpec:
     """Servers to stand up; skips unless they were asked for, and where there can be none and CI does not insist."""
     if not os.environ.get("TRACKBED_VM"):
         pytest.skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them")
-    lacking = [f"{one.name}: {one.seen}; {one.todo}" for one in doctor.look(2 * shape.memory) if not one.ok]
+    lacking = [f"{one.name}: {one.seen}; {one.todo}" for one in doctor.check_machine(2 * shape.memory) if not one.ok]
     if lacking:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(lacking)}")
-    found = parts.parts(print)
-    return lab.Wanted(found, replace(shape, accelerator=accelerator.choose(found).accelerator))
+    found = parts.fetch_parts(print)
+    return lab.LabSpec(found, replace(shape, accelerator=accelerator.choose_accelerator(found).accelerator))
 
 
-def small(folder: Path) -> Iterator[lab.Lab]:
+def small(folder: Path) -> Iterator[lab.VmLab]:
     """Two servers with two rails, from factory state."""
     leaves = [port.leaf for port in planned(USUAL).nodes[0].ports]
-    here = lab.up(folder, wanted(Shape(servers=2, rails=2, memory=1024, leaves=leaves)), print, SECONDS)
+    here = lab.start_lab(folder, wanted(LabShape(servers=2, rails=2, memory=1024, leaves=leaves)), print, SECONDS)
     try:
         yield here
     finally:
-        lab.down(folder)
+        lab.stop_lab(folder)
 
 
 def planned(text: str) -> Plan:
@@ -75,19 +75,19 @@ def planned(text: str) -> Plan:
     return compute_plan(load_fabric(text.encode(), "fabric.yaml").fabric, {})
 
 
-def place(here: lab.Lab, text: str, name: str) -> str:
+def place(here: lab.VmLab, text: str, name: str) -> str:
     """Put a Fabric where the servers see it; its path there."""
     for server in here.servers:
-        (own(Path(here.folder), server.channel.name) / name).write_text(text)
+        (locate_shared_folder(Path(here.folder), server.channel.name) / name).write_text(text)
     return f"/run/own/{name}"
 
 
-def trackbed(here: lab.Lab, node: str, *words: str) -> Done:
+def trackbed(here: lab.VmLab, node: str, *words: str) -> CommandResult:
     """Run `trackbed` in a server."""
-    return execute(here.server(node).channel, [sys.executable, "-m", "trackbed", *words], SECONDS)
+    return execute(here.find_server(node).channel, [sys.executable, "-m", "trackbed", *words], SECONDS)
 
 
-def answer(here: lab.Lab, node: str, *words: str) -> dict[str, Any]:
+def answer(here: lab.VmLab, node: str, *words: str) -> dict[str, Any]:
     """The document that `trackbed ... -o json` prints in a server."""
     done = trackbed(here, node, *words, "-o", "json")
     assert done.status in {0, 1}, done
@@ -103,7 +103,7 @@ def files(text: str, node: str) -> dict[str, str]:
     return own_files | render(of, "networkd")
 
 
-def both(here: lab.Lab, work: Any) -> list[Any]:
+def both(here: lab.VmLab, work: Any) -> list[Any]:
     """Do something with each server at once."""
     names = [server.channel.name for server in here.servers]
     with ThreadPoolExecutor(len(names)) as pool:

@@ -12,7 +12,7 @@ import pytest
 from trackbed_lab.kubernetes import cluster
 from trackbed_lab.vm import keeper
 from trackbed_lab.vm.channel import execute
-from trackbed_lab.vm.machine import Shape, own
+from trackbed_lab.vm.machine import LabShape, locate_shared_folder
 
 from tests.lab import servers
 from trackbed.cluster.api.client import Client, connect
@@ -38,7 +38,7 @@ _CONFLIST = "/etc/cni/net.d/10-lab.conflist"
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
-    wanted = servers.wanted(Shape(servers=2, rails=2, memory=2048))
+    wanted = servers.wanted(LabShape(servers=2, rails=2, memory=2048))
     folder = tmp_path_factory.mktemp("cluster")
     try:
         yield cluster.up(folder, wanted.parts, wanted.shape, print)
@@ -57,10 +57,10 @@ def agents(here: cluster.Cluster, client: Client) -> dict[str, int]:
     """On each node the plan applied and an agent; how many devices of rail 0 the kubelet then has."""
     fabric = servers.place(here.servers, FABRIC, "fabric.yaml")
     for node in servers.planned(FABRIC).nodes:
-        (own(Path(here.servers.folder), node.name) / "node.json").write_bytes(write_node(node))
+        (locate_shared_folder(Path(here.servers.folder), node.name) / "node.json").write_bytes(write_node(node))
     servers.both(here.servers, lambda node: servers.answer(here.servers, node, "apply", "-f", fabric, "--yes"))
     servers.both(here.servers, lambda node: begin(here, node))
-    return {name: offered(client, name) for name in here.servers.shape.names()}
+    return {name: offered(client, name) for name in here.servers.shape.list_servers()}
 
 
 def begin(here: cluster.Cluster, node: str) -> None:
@@ -68,7 +68,7 @@ def begin(here: cluster.Cluster, node: str) -> None:
     agent = f"{sys.executable} -m trackbed agent run --plan /run/own/node.json --kubelet /var/lib/kubelet"
     script = f"systemd-run -q --unit=trackbed-agent {agent}; mkdir -p /opt/cni/bin; "
     script += f"{sys.executable} -m trackbed agent install-cni /opt/cni/bin --chain {_CONFLIST}"
-    done = execute(here.servers.server(node).channel, ["sh", "-c", script], SECONDS)
+    done = execute(here.servers.find_server(node).channel, ["sh", "-c", script], SECONDS)
     assert done.status == 0, done
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from trackbed_lab.kubernetes import gateway
-from trackbed_lab.processes import Process, start, stop
-from trackbed_lab.vm.machine import Shape
+from trackbed_lab.processes import LabProcess, start_process, stop_processes
+from trackbed_lab.vm.machine import LabShape
 
 SECONDS = 30.0
 PYTHON = (sys.executable, "-m")
@@ -47,31 +47,31 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A control plane's folder whose API server answers a line, beside a switch and one node."""
     servers = tmp_path / "servers"
     (servers / "net").mkdir(parents=True)
-    (servers / "net/shape.json").write_bytes(msgspec.json.encode(Shape(servers=1, rails=1, cluster=True)))
+    (servers / "net/shape.json").write_bytes(msgspec.json.encode(LabShape(servers=1, rails=1, cluster=True)))
     with socket.create_server(("127.0.0.1", 0)) as api:
         url = f"https://127.0.0.1:{api.getsockname()[1]}"
         (tmp_path / "kubeconfig").write_text(json.dumps({"clusters": [{"cluster": {"server": url}}]}))
         unshared = ["unshare", "--net", sys.executable, "-c", NODE, str(servers)]
-        started = [start("switch", [*PYTHON, "trackbed_lab.vm.switch", str(servers)], tmp_path, stays=False)]
+        started = [start_process("switch", [*PYTHON, "trackbed_lab.vm.switch", str(servers)], tmp_path, detached=False)]
         try:
             words = [*PYTHON, "trackbed_lab.kubernetes.gateway", str(tmp_path), str(servers)]
-            started.append(start("gateway", words, tmp_path, stays=False))
+            started.append(start_process("gateway", words, tmp_path, detached=False))
             _until((tmp_path / gateway.PODS).is_socket, started)
-            started.append(start("node", unshared, tmp_path, stays=False))
+            started.append(start_process("node", unshared, tmp_path, detached=False))
             api.settimeout(SECONDS)
             there, _ = api.accept()
             with there, there.makefile("rb") as lines:
                 there.sendall(b"API heard " + lines.readline())
             yield tmp_path
         finally:
-            stop(started)
+            stop_processes(started)
 
 
-def _until(holds: Callable[[], bool], started: list[Process]) -> None:
+def _until(holds: Callable[[], bool], started: list[LabProcess]) -> None:
     deadline = time.monotonic() + SECONDS
     while not holds():
-        told = [f"{one.name}: {one.last_words()}" for one in started]
-        assert all(one.lives for one in started), told
+        told = [f"{one.name}: {one.read_log_end()}" for one in started]
+        assert all(one.is_alive for one in started), told
         assert time.monotonic() < deadline, told
 
 

@@ -16,7 +16,7 @@ import pytest
 from trackbed_lab import processes
 from trackbed_lab.kubernetes import build, control_plane
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE, NODE
-from trackbed_lab.ports import held_ports
+from trackbed_lab.ports import hold_ports
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 
@@ -73,7 +73,7 @@ def test_an_up_that_fails_leaves_the_one_that_runs_alone(place: Path, tmp_path: 
     assert "XDG_CACHE_HOME names another place" in done.stderr
     with pytest.raises(control_plane.ControlPlaneError, match="already"), control_plane.running(place, tmp_path):
         raise AssertionError("it must not start")
-    assert all(one.lives for one in control_plane.processes(place))
+    assert all(one.is_alive for one in control_plane.processes(place))
 
 
 @pytest.mark.parametrize("name", ["data", "cert.pem", "kubeconfig", "notes"])
@@ -90,9 +90,11 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path,
 def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path) -> None:
     programs = build.binaries(CONTROL_PLANE, print)
     control_plane.up(tmp_path, programs, whole=False)
-    processes.stop(control_plane.processes(tmp_path))  # as a reboot does: nothing runs, everything else is still there
+    processes.stop_processes(
+        control_plane.processes(tmp_path)
+    )  # as a reboot does: nothing runs, everything else is still there
     with control_plane.running(tmp_path, programs, whole=False):
-        assert all(one.lives for one in control_plane.processes(tmp_path))
+        assert all(one.is_alive for one in control_plane.processes(tmp_path))
     with pytest.raises(control_plane.ControlPlaneError, match=r"cannot be started in .*generate_cert"):
         control_plane.up(tmp_path, tmp_path / "no programs")
 
@@ -102,15 +104,15 @@ def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
 ) -> None:
     told = (Path(f"/proc/{control_plane.processes(place)[0].pid}/cmdline")).read_text()
     taken = int(told.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
-    monkeypatch.setattr(control_plane, "held_ports", partial(_with_first, taken))
+    monkeypatch.setattr(control_plane, "hold_ports", partial(_with_first, taken))
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*(?s:.*)address already in use"):
         control_plane.up(tmp_path / "lab", build.binaries(CONTROL_PLANE, print), whole=False)
-    assert not [one for one in control_plane.processes(tmp_path / "lab") if one.lives]
+    assert not [one for one in control_plane.processes(tmp_path / "lab") if one.is_alive]
 
 
 @contextmanager
 def _with_first(taken: int, count: int) -> Iterator[tuple[int, ...]]:
-    with held_ports(count) as ports:
+    with hold_ports(count) as ports:
         yield taken, *ports[1:]
 
 
@@ -187,20 +189,20 @@ def test_down_leaves_nothing_running_and_no_key(tmp_path: Path) -> None:
     programs = build.binaries(CONTROL_PLANE, print)
     control_plane.up(tmp_path / "short", programs, whole=False)
     started = control_plane.processes(tmp_path / "short")
-    assert [one.lives for one in started] == [True, True]
+    assert [one.is_alive for one in started] == [True, True]
     (tmp_path / "short" / "mine.kubeconfig").touch()
     done = run("down", "--dir", str(tmp_path / "short"))
     assert (done.returncode, done.stdout) == (0, "stopped 2 processes\n")
-    assert [one.lives for one in started] == [False, False]
+    assert [one.is_alive for one in started] == [False, False]
     left = {path.name for path in (tmp_path / "short").iterdir()}
     assert left == {"etcd.log", "kube-apiserver.log", "mine.kubeconfig"}
     assert run("down", "--dir", str(tmp_path / "short")).stdout == "nothing was running\n"
 
 
 def test_a_process_that_took_over_a_pid_is_not_stopped(tmp_path: Path) -> None:
-    mine = processes.Process("etcd", os.getpid(), 1, str(tmp_path / "etcd.log"))
-    assert not mine.lives
-    processes.stop([mine])
+    mine = processes.LabProcess("etcd", os.getpid(), 1, str(tmp_path / "etcd.log"))
+    assert not mine.is_alive
+    processes.stop_processes([mine])
 
 
 def test_no_control_plane_is_told_with_what_to_do(tmp_path: Path) -> None:
@@ -219,7 +221,7 @@ def test_a_part_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_bytes(b"")
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*etcd.log says last:\nno space left"):
         control_plane.up(tmp_path / "lab", programs)
-    assert not [one for one in control_plane.processes(tmp_path / "lab") if one.lives]
+    assert not [one for one in control_plane.processes(tmp_path / "lab") if one.is_alive]
 
 
 def test_without_go_the_message_says_where_to_get_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from trackbed_lab.vm import keeper, lab
-from trackbed_lab.vm.channel import ChannelError, boot_id, execute
+from trackbed_lab.vm.channel import ChannelError, execute, read_boot_id
 from trackbed_lab.vm.faults import FAULTS
 
 from tests.lab import servers
@@ -33,12 +33,12 @@ print(json.dumps({str(one): one.read_text() for one in files if one.exists()}))
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.Lab]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.VmLab]:
     yield from servers.small(tmp_path_factory.mktemp("vm"))
 
 
 @pytest.mark.slow
-def test_power_may_be_cut_at_any_moment_of_apply(here: lab.Lab) -> None:
+def test_power_may_be_cut_at_any_moment_of_apply(here: lab.VmLab) -> None:
     """Each time the host boots again, has no half file, and the next apply finishes the job."""
     texts = {name: servers.place(here, text, f"{name}.yaml") for name, text in (("usual", USUAL), ("other", OTHER))}
     took = servers.both(here, lambda node: _took(here, node, texts["usual"]))
@@ -51,7 +51,7 @@ def test_power_may_be_cut_at_any_moment_of_apply(here: lab.Lab) -> None:
     assert len(told) == CUTS
 
 
-def _took(here: lab.Lab, node: str, fabric: str) -> tuple[float, float]:
+def _took(here: lab.VmLab, node: str, fabric: str) -> tuple[float, float]:
     """How long it takes until a change can be made, and until all are."""
     seconds = []
     for words in (("diff",), ("apply", "--yes")):
@@ -61,16 +61,16 @@ def _took(here: lab.Lab, node: str, fabric: str) -> tuple[float, float]:
     return seconds[0], seconds[1]
 
 
-def _cut(here: lab.Lab, node: str, fabric: str, window: tuple[float, float]) -> str:
+def _cut(here: lab.VmLab, node: str, fabric: str, window: tuple[float, float]) -> str:
     """Cut the power of a server within an apply; what is wrong afterwards, if anything."""
-    channel = here.server(node).channel
-    before, delay = boot_id(channel), random.uniform(0.7 * window[0], window[1])  # noqa: S311 - moments, not secrets
+    channel = here.find_server(node).channel
+    before, delay = read_boot_id(channel), random.uniform(0.7 * window[0], window[1])  # noqa: S311 - moments, not secrets
     applying = threading.Thread(target=_ignored, args=(here, node, fabric))
     applying.start()
     applying.join(delay)
     keeper.cut_power(Path(here.folder) / node)
     applying.join(60)
-    lab.await_all(here, {node: before}, servers.SECONDS, lambda _: None)
+    lab.wait_until_up(here, {node: before}, servers.SECONDS, lambda _: None)
     paths = sorted({*servers.files(USUAL, node), *servers.files(OTHER, node)})
     found = json.loads(execute(channel, [sys.executable, "-c", _READ, *paths], 60).output)
     whole = [servers.files(text, node) for text in (USUAL, OTHER)]
@@ -81,17 +81,17 @@ def _cut(here: lab.Lab, node: str, fabric: str, window: tuple[float, float]) -> 
     return f"cut after {delay:.1f} s: half files {half}, left {wrong}" if half or wrong else ""
 
 
-def _ignored(here: lab.Lab, node: str, fabric: str) -> None:
+def _ignored(here: lab.VmLab, node: str, fabric: str) -> None:
     with suppress(ChannelError):  # the power goes
         servers.trackbed(here, node, "apply", "-f", fabric, "--yes")
 
 
 @pytest.mark.slow
-def test_each_fault_is_named_first_and_a_mended_server_is_sound(here: lab.Lab) -> None:
+def test_each_fault_is_named_first_and_a_mended_server_is_sound(here: lab.VmLab) -> None:
     for node, text in ALONE.items():
         servers.place(here, text, f"{node}.yaml")
     servers.both(here, lambda node: servers.answer(here, node, "apply", "-f", f"/run/own/{node}.yaml", "--yes"))
-    servers.both(here, lambda node: lab.reboot(here, node, servers.SECONDS))
+    servers.both(here, lambda node: lab.reboot_server(here, node, servers.SECONDS))
     ids = [fault.id for fault in FAULTS]
     halves = {"node-0": ids[::2], "node-1": ids[1::2]}
     said = servers.both(here, lambda node: _tried(here, node, halves[node]))
@@ -100,16 +100,16 @@ def test_each_fault_is_named_first_and_a_mended_server_is_sound(here: lab.Lab) -
     assert len(trials) == len(ids)
 
 
-def _tried(here: lab.Lab, node: str, ids: list[str]) -> list[dict[str, str]]:
+def _tried(here: lab.VmLab, node: str, ids: list[str]) -> list[dict[str, str]]:
     argv = [sys.executable, "-m", "trackbed_lab.vm.faults.inside", f"/run/own/{node}.yaml", node, "try", *ids]
-    done = execute(here.server(node).channel, argv, 1500)
+    done = execute(here.find_server(node).channel, argv, 1500)
     return [json.loads(line) for line in done.output.decode().splitlines()]
 
 
 @pytest.mark.slow
-def test_a_server_that_panics_is_told_with_its_last_words(here: lab.Lab) -> None:
-    channel = here.server("node-1").channel
+def test_a_server_that_panics_is_told_with_its_last_words(here: lab.VmLab) -> None:
+    channel = here.find_server("node-1").channel
     with pytest.raises(ChannelError, match="node-1 went away while sh ran"):
         execute(channel, ["sh", "-c", "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger"], 60)
-    with pytest.raises(lab.LabError, match=r"(?s)crashed.*Kernel panic - not syncing: sysrq triggered crash"):
-        lab.await_all(here, {"node-1": "no boot has this"}, 60, print)
+    with pytest.raises(lab.VmLabError, match=r"(?s)crashed.*Kernel panic - not syncing: sysrq triggered crash"):
+        lab.wait_until_up(here, {"node-1": "no boot has this"}, 60, print)

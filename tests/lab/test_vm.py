@@ -19,8 +19,10 @@ from trackbed_lab.cli.vm import command
 from trackbed_lab.kubernetes import control_plane
 from trackbed_lab.vm import agent, apt, channel, disk, grub, initramfs, keeper, lab, machine, parts, switch
 
-BOOT = machine.Boot(["qemu"], "/parts/vmlinuz", "/parts/initramfs", {"hostroot": "/", "own": "/lab/node-1/own"}, 4321)
-SHAPE = machine.Shape(servers=2, rails=8)
+BOOT = machine.BootSettings(
+    ["qemu"], "/parts/vmlinuz", "/parts/initramfs", {"hostroot": "/", "own": "/lab/node-1/own"}, 4321
+)
+SHAPE = machine.LabShape(servers=2, rails=8)
 
 
 def values(option: str, argv: list[str]) -> list[str]:
@@ -28,7 +30,7 @@ def values(option: str, argv: list[str]) -> list[str]:
 
 
 def test_a_server_has_a_nic_behind_a_root_port_for_each_rail_half_on_each_numa_node() -> None:
-    devices = values("-device", machine.arguments(SHAPE, 1, BOOT, ""))
+    devices = values("-device", machine.build_arguments(SHAPE, 1, BOOT, ""))
     ports = [one for one in devices if one.startswith("pcie-root-port")]
     assert [one.rpartition("bus=")[2] for one in ports] == ["px0"] * 4 + ["px1"] * 4
     assert "igb,bus=rp5,netdev=n5,romfile=,mac=02:54:42:01:05:00" in devices
@@ -36,24 +38,24 @@ def test_a_server_has_a_nic_behind_a_root_port_for_each_rail_half_on_each_numa_n
 
 
 def test_a_nic_is_joined_to_the_switch_by_a_pair_of_sockets() -> None:
-    nets = values("-netdev", machine.arguments(SHAPE, 1, BOOT, ""))
+    nets = values("-netdev", machine.build_arguments(SHAPE, 1, BOOT, ""))
     ends = "local.type=unix,local.path=net/1-3.vm,remote.type=unix,remote.path=net/1-3.sw"
     assert f"dgram,id=n3,{ends}" in nets
     assert "user,id=u,hostfwd=tcp:127.0.0.1:4321-:7522" in nets
 
 
 def test_only_a_servers_own_folder_can_be_written_to() -> None:
-    shares = values("-fsdev", machine.arguments(SHAPE, 1, BOOT, ""))
+    shares = values("-fsdev", machine.build_arguments(SHAPE, 1, BOOT, ""))
     assert {one.split(",")[1]: "readonly=on" in one for one in shares} == {"id=hostroot": True, "id=own": False}
 
 
 def test_kernel_arguments_of_the_boot_loader_follow_those_of_the_lab() -> None:
-    argv = machine.arguments(SHAPE, 0, BOOT, "ro iommu=pt")
+    argv = machine.build_arguments(SHAPE, 0, BOOT, "ro iommu=pt")
     assert values("-append", argv) == [" ".join([*machine.ALWAYS, "tsc=unstable", "ro iommu=pt"])]
 
 
 def test_a_server_is_told_the_rate_of_its_clock() -> None:
-    [told] = values("-append", machine.arguments(SHAPE, 0, replace(BOOT, tsc_khz=2445426), ""))
+    [told] = values("-append", machine.build_arguments(SHAPE, 0, replace(BOOT, tsc_khz=2445426), ""))
     assert told.endswith(" tsc=reliable tsc_early_khz=2445426")
 
 
@@ -63,12 +65,12 @@ def test_a_server_is_told_the_rate_of_its_clock() -> None:
     ids=["kvm", "tcg"],
 )
 def test_the_interrupt_controller_fits_the_accelerator(kind: str, board: str, processor: str) -> None:
-    argv = machine.arguments(machine.Shape(accelerator=kind), 0, BOOT, "")
+    argv = machine.build_arguments(machine.LabShape(accelerator=kind), 0, BOOT, "")
     assert (values("-M", argv), values("-cpu", argv)) == ([board], [processor])
 
 
 def test_memory_and_processors_are_shared_out_whole() -> None:
-    argv = machine.arguments(machine.Shape(memory=1025, cpus=3), 0, BOOT, "")
+    argv = machine.build_arguments(machine.LabShape(memory=1025, cpus=3), 0, BOOT, "")
     assert [one.rpartition("size=")[2] for one in values("-object", argv)] == ["512M", "513M"]
     assert [one.split(",")[2] for one in values("-numa", argv)] == ["cpus=0-0", "cpus=1-2"]
 
@@ -76,30 +78,30 @@ def test_memory_and_processors_are_shared_out_whole() -> None:
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        (machine.Shape(rails=9), ["9 rails: 1 to 8 can be had"]),
-        (machine.Shape(servers=0, cpus=0), ["0 servers: 1 to 16 can be had", "0 CPUs: 1 to 64 can be had"]),
-        (machine.Shape(), []),
+        (machine.LabShape(rails=9), ["9 rails: 1 to 8 can be had"]),
+        (machine.LabShape(servers=0, cpus=0), ["0 servers: 1 to 16 can be had", "0 CPUs: 1 to 64 can be had"]),
+        (machine.LabShape(), []),
     ],
     ids=["rails", "two", "none"],
 )
-def test_what_cannot_be_built_is_said(shape: machine.Shape, words: list[str]) -> None:
-    assert machine.problems(shape) == words
+def test_what_cannot_be_built_is_said(shape: machine.LabShape, words: list[str]) -> None:
+    assert machine.find_problems(shape) == words
 
 
 def test_modules_are_loaded_after_what_they_need() -> None:
     index = "kernel/fs/9p/9p.ko.xz: kernel/net/9p/9pnet.ko.xz kernel/fs/netfs/netfs.ko.xz\nkernel/net/9p/9pnet.ko.xz:\n"
-    order = initramfs.load_order(initramfs.dependencies(index), ["9pnet", "9p", "built_in"])
-    assert [initramfs.module_name(path) for path in order] == ["9pnet", "netfs", "9p"]
+    order = initramfs.order_modules(initramfs.parse_dependencies(index), ["9pnet", "9p", "built_in"])
+    assert [initramfs.parse_module_name(path) for path in order] == ["9pnet", "netfs", "9p"]
 
 
 def test_a_module_loses_its_signature_and_nothing_else() -> None:
     trailer = bytes(8) + (5).to_bytes(4, "big") + b"~Module signature appended~\n"
-    assert initramfs.unsigned(b"\x7fELF module" + b"12345" + trailer) == b"\x7fELF module"
-    assert initramfs.unsigned(b"\x7fELF module") == b"\x7fELF module"
+    assert initramfs.strip_signature(b"\x7fELF module" + b"12345" + trailer) == b"\x7fELF module"
+    assert initramfs.strip_signature(b"\x7fELF module") == b"\x7fELF module"
 
 
 def test_the_archive_is_one_that_cpio_reads() -> None:
-    content = initramfs.archive(initramfs.entries(b"BUSYBOX", {"9p": b"ELF"}))
+    content = initramfs.pack_archive(initramfs.list_entries(b"BUSYBOX", {"9p": b"ELF"}))
     found = dict(unpacked(content))
     assert found["bin/busybox"] == (stat.S_IFREG | 0o755, b"BUSYBOX")
     assert found["bin/sh"] == (stat.S_IFLNK | 0o777, b"busybox")
@@ -132,13 +134,13 @@ def unpacked(content: bytes) -> Iterator[tuple[str, tuple[int, bytes]]]:
     ids=["first-entry", "no-arguments", "quotes"],
 )
 def test_the_next_boot_gets_the_arguments_of_the_first_entry(text: str, words: str) -> None:
-    assert grub.kernel_arguments(text) == words
+    assert grub.parse_kernel_arguments(text) == words
 
 
 @pytest.mark.parametrize("text", ["", "menuentry {\n}\n", "linux '/boot/k\n"], ids=["empty", "no-kernel", "open-quote"])
 def test_a_configuration_without_a_kernel_boots_nothing(text: str) -> None:
     with pytest.raises(grub.GrubError, match=r"grub\.cfg"):
-        grub.kernel_arguments(text)
+        grub.parse_kernel_arguments(text)
 
 
 def test_update_grub_evaluates_defaults_and_drop_ins_in_order(tmp_path: Path) -> None:
@@ -151,28 +153,28 @@ def test_update_grub_evaluates_defaults_and_drop_ins_in_order(tmp_path: Path) ->
         ["sh", "-c", grub.UPDATE_GRUB], env={**os.environ, "ROOT": str(tmp_path)}, check=False, capture_output=True
     )
     assert done.returncode == 0, done.stderr
-    assert grub.kernel_arguments((tmp_path / grub.CONFIGURATION).read_text()) == "ro a=1 iommu=pt quiet"
+    assert grub.parse_kernel_arguments((tmp_path / grub.CONFIGURATION).read_text()) == "ro a=1 iommu=pt quiet"
 
 
 def test_a_server_is_born_with_the_defaults_of_its_boot_loader(tmp_path: Path) -> None:
-    assert grub.kernel_arguments(grub.new_configuration("7.2")) == "ro quiet"
+    assert grub.parse_kernel_arguments(grub.render_configuration("7.2")) == "ro quiet"
     with pytest.raises(grub.GrubError, match="damaged"):
-        grub.read(tmp_path / "disk.img")
+        grub.read_kernel_arguments(tmp_path / "disk.img")
 
 
 def test_what_is_put_on_a_disk_is_read_from_it(tmp_path: Path) -> None:
     (tmp_path / "new/boot/grub").mkdir(parents=True)
-    (tmp_path / "new" / grub.CONFIGURATION).write_text(grub.new_configuration("7.2"))
-    disk.make(tmp_path / "disk.img", tmp_path / "new")
-    assert grub.read(tmp_path / "disk.img") == "ro quiet"
+    (tmp_path / "new" / grub.CONFIGURATION).write_text(grub.render_configuration("7.2"))
+    disk.make_disk(tmp_path / "disk.img", tmp_path / "new")
+    assert grub.read_kernel_arguments(tmp_path / "disk.img") == "ro quiet"
     with pytest.raises(disk.DiskError, match=r"boot/nothing is not on .*disk\.img"):
-        disk.read(tmp_path / "disk.img", "boot/nothing")
+        disk.read_file(tmp_path / "disk.img", "boot/nothing")
 
 
 def test_a_disk_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "disk.img").write_bytes(b"no file system" * 100)
     with pytest.raises(disk.DiskError, match="damaged"):
-        disk.read(tmp_path / "disk.img", grub.CONFIGURATION)
+        disk.read_file(tmp_path / "disk.img", grub.CONFIGURATION)
 
 
 A, B, EVERYBODY = b"\x02\0\0\0\0\x0a", b"\x02\0\0\0\0\x0b", b"\xff" * 6
@@ -195,11 +197,11 @@ def test_frames_cross_the_switch_between_sockets_and_short_ones_are_filled_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ours = switch.opened("a.sw")
+    ours = switch.open_port("a.sw")
     with ours, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind("b.vm")
         server.settimeout(5)
-        segment = switch.Segment({0: switch.sender(ours, "a.vm"), 1: switch.sender(ours, "b.vm")})
+        segment = switch.Segment({0: switch.build_sender(ours, "a.vm"), 1: switch.build_sender(ours, "b.vm")})
         segment.forward(0, B + A + b"\x08\x06ask")
         assert server.recv(100) == (B + A + b"\x08\x06ask").ljust(60, b"\0")
         assert segment.forward(1, A + B + b"\x08\x06lost: nobody is at a.vm") == [0]
@@ -223,7 +225,7 @@ def test_frames_cross_the_switch_between_sockets_and_short_ones_are_filled_up(
     ids=["reset", "off", "panic", "loop", "qemu", "first-root"],
 )
 def test_why_a_boot_ended_is_told_apart(reason: str, said: str, short: int, end: tuple[str, str] | None) -> None:
-    assert keeper.ending(reason, said, "no such device", short) == end
+    assert keeper.classify_end(reason, said, "no such device", short) == end
 
 
 def test_the_mirror_is_the_one_of_this_machines_release() -> None:
@@ -234,20 +236,20 @@ def test_the_mirror_is_the_one_of_this_machines_release() -> None:
         "http://other.example/apt/ bookworm main Other\n"
         "http://other.example/apt/ stable main Other\n"
     )
-    found = apt.debian_sources(listed, "bookworm")
+    found = apt.parse_targets(listed, "bookworm")
     assert found == [
-        apt.Source("http://mirror.example/debian", "bookworm"),
-        apt.Source("http://mirror.example/debian-security", "bookworm-security"),
+        apt.AptSource("http://mirror.example/debian", "bookworm"),
+        apt.AptSource("http://mirror.example/debian-security", "bookworm-security"),
     ]
-    assert apt.mirror(found, "bookworm") == "http://mirror.example/debian"
+    assert apt.choose_mirror(found, "bookworm") == "http://mirror.example/debian"
 
 
 def test_without_a_mirror_it_is_said_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(apt.MIRROR_VARIABLE, raising=False)
     with pytest.raises(apt.AptError, match=r"TRACKBED_DEBIAN_MIRROR=URL"):
-        apt.mirror([], "noble")
+        apt.choose_mirror([], "noble")
     monkeypatch.setenv(apt.MIRROR_VARIABLE, "http://mirror.example/debian/")
-    assert apt.mirror([], "noble") == "http://mirror.example/debian"
+    assert apt.choose_mirror([], "noble") == "http://mirror.example/debian"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,7 @@ def test_without_a_mirror_it_is_said_how_to_name_one(monkeypatch: pytest.MonkeyP
     ids=["there", "gone", "other-series"],
 )
 def test_a_kernel_that_is_gone_is_replaced_by_the_newest_of_its_series(names: list[str], release: str | None) -> None:
-    assert parts.newest(names, "7.2.12+deb13-amd64") == release
+    assert parts.choose_kernel(names, "7.2.12+deb13-amd64") == release
 
 
 def test_what_packages_have_in_bin_comes_to_lie_below_usr(tmp_path: Path) -> None:
@@ -279,7 +281,7 @@ def served(request: bytes) -> list[tuple[bytes, bytes]]:
     ours, theirs = socket.socketpair()
     with ours:
         ours.sendall(request)
-        agent.answer(theirs, "secret")
+        agent.handle_request(theirs, "secret")
         said = b"".join(iter(lambda: ours.recv(1 << 16), b""))
     frames = []
     while said:
@@ -313,7 +315,7 @@ def test_a_server_that_is_not_there_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = int(held.getsockname()[1])
     with pytest.raises(channel.ChannelError, match="node-0 cannot be spoken to"):
-        channel.boot_id(channel.Channel("node-0", port, ""))
+        channel.read_boot_id(channel.Channel("node-0", port, ""))
 
 
 @pytest.mark.parametrize(
@@ -369,13 +371,13 @@ def test_a_run_leaves_what_runs_already_alone(
     command: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refused(*_: object, **__: object) -> None:
-        raise lab.LabError("a lab is running already")
+        raise lab.VmLabError("a lab is running already")
 
     def wrong(_: Path) -> int:
         pytest.fail("somebody else's lab is thrown away")
 
-    monkeypatch.setattr(parts, "parts", refused)
-    monkeypatch.setattr(lab, "down", wrong)
+    monkeypatch.setattr(parts, "fetch_parts", refused)
+    monkeypatch.setattr(lab, "stop_lab", wrong)
     monkeypatch.setattr(control_plane, "down", wrong)
     done = CliRunner().invoke(lab_command, [*command, "--dir", str(tmp_path)])
     assert (done.exit_code, "a lab is running already" in done.output) == (3, True), done.output

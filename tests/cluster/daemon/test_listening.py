@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from trackbed_lab.ports import held_ports
+from trackbed_lab.ports import hold_ports
 
 from trackbed.cluster.daemon.listening import Address, ListenError, listening
 
@@ -44,7 +44,7 @@ WHERE = {"everywhere": (None, list(BOTH)), "IPv4": ("127.0.0.1", ["127.0.0.1"]),
 
 @pytest.mark.parametrize(("host", "expected"), WHERE.values(), ids=WHERE)
 def test_without_a_host_both_families_are_answered(host: str | None, expected: list[str]) -> None:
-    with held_ports(1) as (port,):
+    with hold_ports(1) as (port,):
         pass
     assert answered(Address(host, port)) == expected
 
@@ -63,7 +63,7 @@ def test_a_kernel_without_ipv6_is_served_by_ipv4(monkeypatch: pytest.MonkeyPatch
         async with listening(web.Application(), Address(host, port)):
             return await asyncio.to_thread(_connects, "127.0.0.1", port)
 
-    with held_ports(1) as (port,):
+    with hold_ports(1) as (port,):
         pass
     monkeypatch.setattr(socket, "socket", WithoutIpv6)
     assert asyncio.run(serves(None, port))

@@ -8,7 +8,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from prometheus_client import Counter, Gauge, Histogram
-from trackbed_lab.ports import held_ports
+from trackbed_lab.ports import hold_ports
 
 from trackbed.cluster.api import metrics
 from trackbed.cluster.controller import metrics as of_roll_outs
@@ -31,7 +31,7 @@ def test_numbers_and_health_are_told_in_plain_text() -> None:
         return told.status, told.headers["Content-Type"], body
 
     async def run() -> None:
-        with held_ports(1) as (port,):
+        with hold_ports(1) as (port,):
             pass
         async with observed(Address("127.0.0.1", port), lambda: troubles[-1]):
             status, kind, body = await asyncio.to_thread(asked, port, "/metrics")

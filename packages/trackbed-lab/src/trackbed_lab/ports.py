@@ -15,7 +15,7 @@ _FIRST, _LAST = 20000, 32767
 
 
 @contextmanager
-def held_ports(count: int) -> Iterator[tuple[int, ...]]:
+def hold_ports(count: int) -> Iterator[tuple[int, ...]]:
     """Ports on 127.0.0.1 that are nobody else's while the block lasts; have the servers listen before it ends.
 
     Each is bound alone first, and then lets a server with SO_REUSEADDR listen beside it (socket(7): bound sockets may

@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _START_TIME = 19  # proc(5): field 22, counted from the one after the program's name
 
 
-class Process(msgspec.Struct, frozen=True):
+class LabProcess(msgspec.Struct, frozen=True):
     """One program that was started."""
 
     name: str
@@ -31,19 +31,19 @@ class Process(msgspec.Struct, frozen=True):
     log: str
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it still runs, and is not another one with its pid."""
         with suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)
         return self.started > 0 and _started(self.pid) == self.started
 
-    def last_words(self, lines: int = 3) -> str:
+    def read_log_end(self, lines: int = 3) -> str:
         """The end of its log."""
         said = Path(self.log).read_text(errors="replace").strip() if Path(self.log).exists() else ""
         return "\n".join(said.splitlines()[-lines:]) or "it said nothing"
 
 
-def start(name: str, argv: Sequence[str], folder: Path, *, stays: bool) -> Process:
+def start_process(name: str, argv: Sequence[str], folder: Path, *, detached: bool) -> LabProcess:
     """Start a program in a session of its own, its output in `folder`/NAME.log; unless it stays, it dies with us."""
     log = folder / f"{name}.log"
     with log.open("ab") as stream:
@@ -54,13 +54,13 @@ def start(name: str, argv: Sequence[str], folder: Path, *, stays: bool) -> Proce
             stdout=stream,
             stderr=stream,
             start_new_session=True,
-            preexec_fn=None if stays else die_with_parent,  # noqa: PLW1509 - one prctl call, which takes no lock
+            preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 - one prctl call, which takes no lock
         )
     child.returncode = 0  # ours to wait for from here on: Popen's own bookkeeping would warn about a child that lives
-    return Process(name, child.pid, _started(child.pid), str(log))
+    return LabProcess(name, child.pid, _started(child.pid), str(log))
 
 
-def stop(processes: Sequence[Process]) -> None:
+def stop_processes(processes: Sequence[LabProcess]) -> None:
     """End processes, last started first: asked, and after some seconds made to."""
     for one in reversed(processes):
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -69,16 +69,16 @@ def stop(processes: Sequence[Process]) -> None:
                 break
 
 
-def _end(one: Process, number: int) -> None:
-    if one.lives:
+def _end(one: LabProcess, number: int) -> None:
+    if one.is_alive:
         with suppress(ProcessLookupError):
             os.kill(one.pid, number)
 
 
-def _is_gone(one: Process) -> bool:
+def _is_gone(one: LabProcess) -> bool:
     """Whether it ends within some seconds."""
     deadline = time.monotonic() + STOP_SECONDS
-    while one.lives:
+    while one.is_alive:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

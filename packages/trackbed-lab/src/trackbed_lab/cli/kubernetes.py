@@ -14,7 +14,7 @@ from trackbed_lab.cli.vm import chosen, say, unknown
 
 if TYPE_CHECKING:
     from trackbed.cluster.api.client import Object
-    from trackbed_lab.processes import Process
+    from trackbed_lab.processes import LabProcess
 
 
 def _folder() -> Path:
@@ -92,15 +92,15 @@ def _control_plane(folder: Path) -> Path:
 def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
     from trackbed_lab.kubernetes import build, cluster, control_plane, images
     from trackbed_lab.vm import lab, parts
-    from trackbed_lab.vm.machine import Shape, problems
+    from trackbed_lab.vm.machine import LabShape, find_problems
 
-    asked = Shape(servers=nodes, rails=rails, memory=memory, accelerator="auto")
-    wrong = problems(asked)
+    asked = LabShape(servers=nodes, rails=rails, memory=memory, accelerator="auto")
+    wrong = find_problems(asked)
     if wrong:
         refuse(f"no such nodes can be had: {'; '.join(wrong)}")
-    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, cluster.ClusterError, lab.LabError)
+    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, cluster.ClusterError, lab.VmLabError)
     try:
-        found = parts.parts(say)
+        found = parts.fetch_parts(say)
         return cluster.up(folder, found, chosen(found, asked), say).kubeconfig
     except (*told, parts.PartsError, OSError) as error:
         unknown(str(error))
@@ -137,11 +137,11 @@ def status(folder: Path) -> None:
     if not found:
         unknown(f"no control plane in {folder}; trackbed lab kubernetes up starts one")
     table(("process", "pid", "", "log"), [_row(one) for one in found])
-    raise SystemExit(0 if all(one.lives for one in found) else 1)
+    raise SystemExit(0 if all(one.is_alive for one in found) else 1)
 
 
-def _row(one: Process) -> tuple[str, str, str, str]:
-    return one.name, str(one.pid), "runs" if one.lives else "ended", one.log
+def _row(one: LabProcess) -> tuple[str, str, str, str]:
+    return one.name, str(one.pid), "runs" if one.is_alive else "ended", one.log
 
 
 @command.command("down")
@@ -154,11 +154,11 @@ def down(folder: Path) -> None:
       trackbed lab kubernetes down
     """
     from trackbed_lab.kubernetes import cluster, control_plane
-    from trackbed_lab.vm.lab import LabError
+    from trackbed_lab.vm.lab import VmLabError
 
     try:
         count = cluster.down(folder)
-    except (control_plane.ControlPlaneError, LabError) as error:
+    except (control_plane.ControlPlaneError, VmLabError) as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"cannot remove {error.filename}: {error.strerror}")

@@ -60,12 +60,12 @@ def _in_pod(folder: Path, which: tuple[str, str, str | None], argv: Callable[[Co
     here = here_or_end(cluster.servers(folder))
     found = _found(folder, *which)
     try:
-        server = here.server(found.node)
-        raise SystemExit(channel.follow(server.channel, argv(found), hear, _SECONDS))
-    except lab.LabError as error:
+        server = here.find_server(found.node)
+        raise SystemExit(channel.stream(server.channel, argv(found), hear, _SECONDS))
+    except lab.VmLabError as error:
         refuse(str(error))
     except channel.ChannelError as error:
-        unknown(lab.told(here, found.node, str(error)))
+        unknown(lab.describe_failure(here, found.node, str(error)))
 
 
 def _found(folder: Path, namespace: str, pod: str, container: str | None) -> Container:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
     from trackbed_lab.kubernetes.cluster import Cluster
     from trackbed_lab.run_result import Phase
-    from trackbed_lab.vm.machine import Shape
-    from trackbed_lab.vm.run import Course, Tell
+    from trackbed_lab.vm.machine import LabShape
+    from trackbed_lab.vm.run import ReportPhase, VmRun
 
 
 @click.command("run")
@@ -53,7 +53,7 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     end(phases, time.monotonic() - began, form)
 
 
-def started(folder: Path, shape: Shape, *, joined: bool) -> Cluster:
+def started(folder: Path, shape: LabShape, *, joined: bool) -> Cluster:
     """A cluster whose servers are up, as nodes or not; what goes wrong ends the command with status 3.
 
     So it does where another cluster runs, which must stay.
@@ -61,15 +61,15 @@ def started(folder: Path, shape: Shape, *, joined: bool) -> Cluster:
     from trackbed_lab.kubernetes import build, cluster, control_plane, images
     from trackbed_lab.vm import lab, parts
 
-    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.LabError)
+    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.VmLabError)
     try:
-        found = parts.parts(say)
+        found = parts.fetch_parts(say)
         return cluster.started(folder, found, chosen(found, shape), say, joined=joined)
     except (*told, parts.PartsError, OSError) as error:
         unknown(str(error))
 
 
-def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: Tell) -> Course:
+def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: ReportPhase) -> VmRun:
     """A run on servers that took so long to come up."""
     from trackbed_lab.kubernetes import build
     from trackbed_lab.run_result import Phase
@@ -79,10 +79,10 @@ def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: Tell)
     shape = here.servers.shape
     words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.servers.kernel}; Kubernetes "
     booted = Phase("servers", seconds, words + build.kubernetes_version())
-    return servers.begun(here.servers, plan, fabric, booted, tell)
+    return servers.begin_run(here.servers, plan, fabric, booted, tell)
 
 
-def _phases(course: Course, here: Cluster) -> list[Phase]:
+def _phases(course: VmRun, here: Cluster) -> list[Phase]:
     from trackbed.cluster.api.client import connect
     from trackbed_lab.kubernetes import cluster, run
 

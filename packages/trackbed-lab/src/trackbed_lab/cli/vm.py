@@ -12,8 +12,8 @@ import click
 from trackbed.cli.options import output_option, refuse
 
 if TYPE_CHECKING:
-    from trackbed_lab.vm.lab import Lab
-    from trackbed_lab.vm.machine import Shape
+    from trackbed_lab.vm.lab import VmLab
+    from trackbed_lab.vm.machine import LabShape
     from trackbed_lab.vm.parts import Parts
 
 
@@ -68,28 +68,28 @@ def up(folder: Path, servers: int, rails: int, memory: int, cpus: int, accelerat
       trackbed lab vm up
       trackbed lab vm up --servers 1 --rails 2 --memory 3072
     """
-    from trackbed_lab.vm.machine import Shape, problems
+    from trackbed_lab.vm.machine import LabShape, find_problems
 
-    asked = Shape(servers=servers, rails=rails, memory=memory, cpus=cpus, accelerator=accelerator)
-    wrong = problems(asked)
+    asked = LabShape(servers=servers, rails=rails, memory=memory, cpus=cpus, accelerator=accelerator)
+    wrong = find_problems(asked)
     if wrong:
         refuse(f"no such servers can be had: {'; '.join(wrong)}")
     started(folder, asked, timeout)
     click.echo(f"{servers} server{'s' * (servers != 1)} up; trackbed lab vm status, exec, reboot, down")
 
 
-def started(folder: Path, asked: Shape, timeout: float) -> Lab:
+def started(folder: Path, asked: LabShape, timeout: float) -> VmLab:
     """Servers that are up; accelerator `auto` is found out. What goes wrong ends the command with status 3."""
     from trackbed_lab.vm import lab, parts
 
     try:
-        found = parts.parts(say)
-        return lab.up(folder.absolute(), lab.Wanted(found, chosen(found, asked)), say, timeout)
-    except (lab.LabError, parts.PartsError, OSError) as error:
+        found = parts.fetch_parts(say)
+        return lab.start_lab(folder.absolute(), lab.LabSpec(found, chosen(found, asked)), say, timeout)
+    except (lab.VmLabError, parts.PartsError, OSError) as error:
         unknown(str(error))
 
 
-def chosen(found: Parts, asked: Shape) -> Shape:
+def chosen(found: Parts, asked: LabShape) -> LabShape:
     """With the accelerator found out where it is to be."""
     from msgspec.structs import replace
 
@@ -97,7 +97,7 @@ def chosen(found: Parts, asked: Shape) -> Shape:
 
     if asked.accelerator != "auto":
         return asked
-    choice = accelerator.choose(found)
+    choice = accelerator.choose_accelerator(found)
     say(choice.why)
     return replace(asked, accelerator=choice.accelerator)
 
@@ -122,13 +122,13 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
 
     here = here_or_end(folder)
     try:
-        server = here.server(name)
-    except lab.LabError as error:
+        server = here.find_server(name)
+    except lab.VmLabError as error:
         refuse(str(error))
     try:
-        raise SystemExit(channel.follow(server.channel, program, hear, timeout))
+        raise SystemExit(channel.stream(server.channel, program, hear, timeout))
     except channel.ChannelError as error:
-        unknown(lab.told(here, name, str(error)))
+        unknown(lab.describe_failure(here, name, str(error)))
 
 
 @command.command("reboot")
@@ -146,14 +146,14 @@ def reboot(folder: Path, timeout: float, name: str) -> None:
 
     here = here_or_end(folder)
     try:
-        here.server(name)
-    except lab.LabError as error:
+        here.find_server(name)
+    except lab.VmLabError as error:
         refuse(str(error))
     try:
-        seconds = lab.reboot(here, name, timeout)
-    except lab.LabError as error:
+        seconds = lab.reboot_server(here, name, timeout)
+    except lab.VmLabError as error:
         unknown(str(error))
-    click.echo(f"{name} is back after {seconds:.1f} s with: {here.state(name).arguments}")
+    click.echo(f"{name} is back after {seconds:.1f} s with: {here.read_state(name).arguments}")
 
 
 @command.command("status")
@@ -168,14 +168,14 @@ def status(folder: Path) -> None:
     from trackbed.cli.tables import table
 
     here = here_or_end(folder)
-    states = {one.channel.name: here.state(one.channel.name) for one in here.servers}
+    states = {one.channel.name: here.read_state(one.channel.name) for one in here.servers}
     rows = [(name, one.phase, str(one.boots), one.arguments, one.why or "-") for name, one in states.items()]
     shape = here.shape
     title = f"Linux {here.kernel}, {shape.accelerator}, {shape.rails} rails, {shape.memory} MiB each"
     table(("server", "", "boots", "kernel arguments", "why"), rows, title)
-    if not here.switch.lives:
-        click.echo(f"the switch has ended: {here.switch.last_words()}", err=True)
-    raise SystemExit(0 if here.switch.lives and all(one.phase == "runs" for one in states.values()) else 1)
+    if not here.switch.is_alive:
+        click.echo(f"the switch has ended: {here.switch.read_log_end()}", err=True)
+    raise SystemExit(0 if here.switch.is_alive and all(one.phase == "runs" for one in states.values()) else 1)
 
 
 @command.command("down")
@@ -190,8 +190,8 @@ def down(folder: Path) -> None:
     from trackbed_lab.vm import lab
 
     try:
-        count = lab.down(folder.absolute())
-    except (lab.LabError, OSError) as error:
+        count = lab.stop_lab(folder.absolute())
+    except (lab.VmLabError, OSError) as error:
         refuse(str(error))
     click.echo(f"stopped {count} processes" if count else "nothing was running")
 
@@ -207,9 +207,9 @@ def doctor(servers: int, memory: int, form: str) -> None:
     Example:
       trackbed lab vm doctor --servers 4
     """
-    from trackbed_lab.vm.doctor import look
+    from trackbed_lab.vm.doctor import check_machine
 
-    found = look(servers * memory)
+    found = check_machine(servers * memory)
     if form == "json":
         from trackbed.cli.options import emit_json
 
@@ -222,13 +222,13 @@ def doctor(servers: int, memory: int, form: str) -> None:
     raise SystemExit(0 if all(one.ok for one in found) else 1)
 
 
-def here_or_end(folder: Path) -> Lab:
+def here_or_end(folder: Path) -> VmLab:
     """The servers in a folder; without any the command ends with status 3."""
     from trackbed_lab.vm import lab
 
     try:
-        found = lab.found(folder.absolute())
-    except lab.LabError as error:
+        found = lab.load_lab(folder.absolute())
+    except lab.VmLabError as error:
         unknown(str(error))
     if found is None:
         unknown(f"no servers in {folder}; trackbed lab vm up starts some")

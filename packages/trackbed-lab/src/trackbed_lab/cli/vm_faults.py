@@ -55,22 +55,22 @@ def heal(folder: Path, source: str | None, name: str, fault_id: str) -> None:
 def _fault(what: str, folder: Path, source: str | None, name: str, fault_id: str) -> None:
     from trackbed_lab.vm import channel, lab
     from trackbed_lab.vm.faults import FAULTS
-    from trackbed_lab.vm.machine import own
+    from trackbed_lab.vm.machine import locate_shared_folder
 
     ids = [fault.id for fault in FAULTS]
     if fault_id not in ids:
         refuse(f"no fault {fault_id!r} for servers{meant(fault_id, ids, 'see docs/reference/faults.md')}")
     here = here_or_end(folder)
     try:
-        server = here.server(name)
-    except lab.LabError as error:
+        server = here.find_server(name)
+    except lab.VmLabError as error:
         refuse(str(error))
-    _bring(own(Path(here.folder), name) / _FABRIC, source)
+    _bring(locate_shared_folder(Path(here.folder), name) / _FABRIC, source)
     argv = [sys.executable, "-m", "trackbed_lab.vm.faults.inside", f"/run/own/{_FABRIC}", name, what, fault_id]
     try:
         done = channel.execute(server.channel, argv, _SECONDS)
     except channel.ChannelError as error:
-        unknown(lab.told(here, name, str(error)))
+        unknown(lab.describe_failure(here, name, str(error)))
     if done.status:
         unknown(done.errors.decode(errors="replace").strip())
     click.echo(f"{'broke' if what == 'break' else 'healed'} {fault_id} on {name}")

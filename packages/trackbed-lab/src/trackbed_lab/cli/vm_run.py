@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trackbed.fabric.plan.plan import Plan
     from trackbed_lab.run_result import Phase
-    from trackbed_lab.vm.machine import Shape
+    from trackbed_lab.vm.machine import LabShape
 
 
 @click.command("run")
@@ -47,10 +47,10 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     here = started(folder, shape, lab.UP_SECONDS)  # ends the command where another lab runs, which must stay
     try:
         words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.kernel}, {here.shape.accelerator}"
-        phases = course.run(here, plan, fabric, Phase("servers", time.monotonic() - began, words), teller(form))
+        phases = course.run_phases(here, plan, fabric, Phase("servers", time.monotonic() - began, words), teller(form))
     finally:
         if not keep:
-            lab.down(folder.absolute())
+            lab.stop_lab(folder.absolute())
     end(phases, time.monotonic() - began, form)
 
 
@@ -65,13 +65,13 @@ def end(phases: Sequence[Phase], seconds: float, form: str) -> NoReturn:
     raise SystemExit(0 if ok else 1)
 
 
-def fitting(plan: Plan, memory: int) -> Shape:
+def fitting(plan: Plan, memory: int) -> LabShape:
     """Servers for a plan; where it is none for emulated servers the command ends."""
     from trackbed_lab.vm import run as course
-    from trackbed_lab.vm.machine import Shape
+    from trackbed_lab.vm.machine import LabShape
 
     try:
-        return course.shape_of(plan, Shape(memory=memory, accelerator="auto"))
+        return course.derive_shape(plan, LabShape(memory=memory, accelerator="auto"))
     except course.UnfitError as error:
         refuse(str(error))
 

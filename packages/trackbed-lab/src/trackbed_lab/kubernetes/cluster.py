@@ -24,8 +24,8 @@ from trackbed_lab.kubernetes.preload import preload
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE, NODE, SHIM
 from trackbed_lab.vm import lab
 from trackbed_lab.vm.channel import ChannelError, execute
-from trackbed_lab.vm.furnish import Text
-from trackbed_lab.vm.machine import Shape
+from trackbed_lab.vm.furnish import ServerFile
+from trackbed_lab.vm.machine import LabShape
 from trackbed_lab.vm.parts import Parts
 
 TOOLS = "lab.trackbed.dev/tools:1"
@@ -52,7 +52,7 @@ class Cluster:
     """A cluster that is up."""
 
     kubeconfig: Path
-    servers: lab.Lab
+    servers: lab.VmLab
 
 
 def servers(folder: Path) -> Path:
@@ -60,7 +60,7 @@ def servers(folder: Path) -> Path:
     return folder / "servers"
 
 
-def up(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]) -> Cluster:
+def up(folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], None]) -> Cluster:
     """Start control plane and servers, and wait until all nodes are Ready.
 
     Raises:
@@ -75,7 +75,7 @@ def up(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]) -> 
     return cluster
 
 
-def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None], *, joined: bool = True) -> Cluster:
+def started(folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], None], *, joined: bool = True) -> Cluster:
     """Start control plane and servers; `joined`: as nodes, which come when they can; else as bare servers.
 
     Raises:
@@ -85,11 +85,11 @@ def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]
     planes, programs, shims = (build.binaries(one, say) for one in (CONTROL_PLANE, NODE, SHIM))
     with tempfile.TemporaryDirectory(dir=build.cache()) as made, ThreadPoolExecutor(1) as pool:
         stores = pool.submit(_stores, Path(made), parts, programs, shims)
-        kubeconfig = control_plane.up(folder, planes, nodes=shape.names())
+        kubeconfig = control_plane.up(folder, planes, nodes=shape.list_servers())
         try:
             nodes = [node.Node(*one, shape.servers, programs, joined) for one in _numbered(shape)]
-            wanted = lab.Wanted(parts, shape, _files(folder, nodes), {_STORES: stores.result()})
-            there = lab.up(servers(folder), wanted, say)
+            wanted = lab.LabSpec(parts, shape, _files(folder, nodes), {_STORES: stores.result()})
+            there = lab.start_lab(servers(folder), wanted, say)
             control_plane.open_gateway(folder, servers(folder))
             return Cluster(kubeconfig, there)
         except BaseException:
@@ -99,14 +99,14 @@ def started(folder: Path, parts: Parts, shape: Shape, say: Callable[[str], None]
 
 def down(folder: Path) -> int:
     """Stop servers and control plane; how many processes ended. Raises LabError, ControlPlaneError."""
-    return lab.down(servers(folder)) + control_plane.down(folder)
+    return lab.stop_lab(servers(folder)) + control_plane.down(folder)
 
 
-def _numbered(shape: Shape) -> list[tuple[str, int]]:
-    return [(name, number) for number, name in enumerate(shape.names())]
+def _numbered(shape: LabShape) -> list[tuple[str, int]]:
+    return [(name, number) for number, name in enumerate(shape.list_servers())]
 
 
-def _files(folder: Path, nodes: Sequence[node.Node]) -> dict[str, Mapping[str, Text]]:
+def _files(folder: Path, nodes: Sequence[node.Node]) -> dict[str, Mapping[str, ServerFile]]:
     return {one.name: node.files(one, control_plane.node_kubeconfig(folder, one.name)) for one in nodes}
 
 
@@ -129,7 +129,7 @@ def _stores(folder: Path, parts: Parts, programs: Path, shims: Path) -> Path:
 def await_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
     """Wait until all nodes are Ready. Raises ClusterError."""
     began = time.monotonic()
-    waiting = set(cluster.servers.shape.names())
+    waiting = set(cluster.servers.shape.list_servers())
     with connect(str(cluster.kubeconfig)) as client:
         while waiting:
             for name in sorted(waiting):
@@ -159,10 +159,10 @@ def _condition(client: Client, name: str) -> Object:
     return next((one for one in listed if one.get("type") == "Ready"), {})
 
 
-def _last_words(servers: lab.Lab, name: str) -> str:
+def _last_words(servers: lab.VmLab, name: str) -> str:
     """The end of what containerd and kubelet wrote."""
     argv = ["journalctl", "-u", "containerd", "-u", "kubelet", "-n", "12", "-o", "cat", "--no-pager"]
     try:
-        return execute(servers.server(name).channel, argv, _ASK_SECONDS).output.decode(errors="replace").strip()
+        return execute(servers.find_server(name).channel, argv, _ASK_SECONDS).output.decode(errors="replace").strip()
     except ChannelError as error:
         return str(error)

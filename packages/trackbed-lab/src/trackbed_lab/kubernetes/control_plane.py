@@ -33,8 +33,8 @@ import msgspec
 from trackbed_lab.kubernetes import gateway, node
 from trackbed_lab.kubernetes.build import locked
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
-from trackbed_lab.ports import held_ports
-from trackbed_lab.processes import Process, start, stop
+from trackbed_lab.ports import hold_ports
+from trackbed_lab.processes import LabProcess, start_process, stop_processes
 
 READY_SECONDS = 120.0
 """It takes about 3 seconds on two idle cores."""
@@ -106,13 +106,13 @@ def up(folder: Path, programs: Path, *, stays: bool = True, whole: bool = True, 
     """
     folder = folder.absolute()
     try:
-        with _claimed(folder), held_ports(5) as ports, ExitStack() as undo:
+        with _claimed(folder), hold_ports(5) as ports, ExitStack() as undo:
             place = _Place(folder, programs, *ports)
             _prepare(place, nodes)
-            started: list[Process] = []
-            undo.callback(stop, started)
+            started: list[LabProcess] = []
+            undo.callback(stop_processes, started)
             for name, argv, ready in _parts(place, whole=whole):
-                started.append(start(name, argv, folder, stays=stays))
+                started.append(start_process(name, argv, folder, detached=stays))
                 _record(folder, started)
                 _await(started, ready)
             undo.pop_all()
@@ -137,7 +137,7 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 def _refuse_what_is_not_ours(folder: Path) -> None:
     """Certificates, keys and data in the folder will be replaced: they must be of a control plane before this one."""
-    if any(process.lives for process in processes(folder)):
+    if any(process.is_alive for process in processes(folder)):
         raise ControlPlaneError(f"a control plane is running in {folder} already")
     others = sorted(path.name for path in folder.iterdir() if path.name not in _LEFT)
     if others and not (folder / _RECORD).exists():
@@ -152,8 +152,8 @@ def down(folder: Path) -> int:
 
     Raises ControlPlaneError where the folder's record cannot be read.
     """
-    living = [process for process in processes(folder) if process.lives]
-    stop(living)
+    living = [process for process in processes(folder) if process.is_alive]
+    stop_processes(living)
     if (folder / _RECORD).exists():
         for name in ("data", _NODES):
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -165,7 +165,7 @@ def down(folder: Path) -> int:
 def open_gateway(folder: Path, servers: Path) -> None:
     """Join the control plane in `folder` with its nodes, the lab in `servers`. Raises ControlPlaneError."""
     words = [sys.executable, "-m", "trackbed_lab.kubernetes.gateway", str(folder), str(servers)]
-    started = start("gateway", words, folder, stays=True)
+    started = start_process("gateway", words, folder, detached=True)
     _record(folder, [*processes(folder), started])
     _await([started], (folder / gateway.PODS).is_socket)
 
@@ -185,11 +185,11 @@ def running(folder: Path, programs: Path, *, whole: bool = True) -> Iterator[Pat
         down(folder)
 
 
-def processes(folder: Path) -> tuple[Process, ...]:
+def processes(folder: Path) -> tuple[LabProcess, ...]:
     """What was started in `folder`, living or not. Raises ControlPlaneError where the record cannot be read."""
     path = folder / _RECORD
     try:
-        return msgspec.json.decode(path.read_bytes(), type=tuple[Process, ...])
+        return msgspec.json.decode(path.read_bytes(), type=tuple[LabProcess, ...])
     except FileNotFoundError:
         return ()
     except (OSError, msgspec.DecodeError) as error:
@@ -318,21 +318,21 @@ def _answers(place: _Place, url: str) -> _Ready:
     return ready
 
 
-def _await(started: Sequence[Process], ready: _Ready) -> None:
+def _await(started: Sequence[LabProcess], ready: _Ready) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while not ready():
         for process in started:
-            if not process.lives:
-                raise ControlPlaneError(f"{process.name} ended; {process.log} says last:\n{process.last_words()}")
+            if not process.is_alive:
+                raise ControlPlaneError(f"{process.name} ended; {process.log} says last:\n{process.read_log_end()}")
         if time.monotonic() > deadline:
             last = started[-1]
             raise ControlPlaneError(
-                f"{last.name} is not ready after {READY_SECONDS:.0f} s; {last.log} says last:\n{last.last_words()}"
+                f"{last.name} is not ready after {READY_SECONDS:.0f} s; {last.log} says last:\n{last.read_log_end()}"
             )
         time.sleep(0.1)
 
 
-def _record(folder: Path, started: Sequence[Process]) -> None:
+def _record(folder: Path, started: Sequence[LabProcess]) -> None:
     fresh = folder / _FRESH
     fresh.write_bytes(msgspec.json.encode(started))
     fresh.replace(folder / _RECORD)

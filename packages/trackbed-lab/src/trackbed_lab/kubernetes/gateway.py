@@ -36,7 +36,7 @@ from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.kubernetes import node
 from trackbed_lab.processes import die_with_parent
 from trackbed_lab.sandbox import CLONE_NEWNET, unshare
-from trackbed_lab.vm.machine import Shape, socket_path
+from trackbed_lab.vm.machine import LabShape, locate_socket
 
 EGRESS = "egress.json"
 """The API server's file that tells it of the socket."""
@@ -90,7 +90,7 @@ async def _outside(port: int) -> None:
 
 async def _inside(servers: Path) -> None:
     """Be the gateway of the nodes' network."""
-    shape = msgspec.json.decode((servers / "net/shape.json").read_bytes(), type=Shape)
+    shape = msgspec.json.decode((servers / "net/shape.json").read_bytes(), type=LabShape)
     tap = opened_tap()
     _configure(shape)
     plug(tap, servers, shape.servers, shape.rails)
@@ -106,7 +106,7 @@ def opened_tap() -> int:
     return tap
 
 
-def _configure(shape: Shape) -> None:
+def _configure(shape: LabShape) -> None:
     """The gateway's addresses, and the ways to each node's pods."""
     with Socket() as sock:
         index = get_link(sock, INTERFACE).index
@@ -126,7 +126,7 @@ def _number(address: str) -> int:
 
 def plug(tap: int, servers: Path, port: int, segment: int) -> None:
     """Join an interface with a port of the switch, for as long as the running loop runs; one datagram is one frame."""
-    ours, theirs = (servers / socket_path(port, segment, end) for end in ("vm", "sw"))
+    ours, theirs = (servers / locate_socket(port, segment, end) for end in ("vm", "sw"))
     ours.unlink(missing_ok=True)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     line.bind(str(ours))

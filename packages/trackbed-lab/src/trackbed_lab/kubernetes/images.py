@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trackbed_lab.vm.parts import program
+from trackbed_lab.vm.parts import find_program
 
 _LAYER, _CONFIG, _MANIFEST = (
     f"application/vnd.oci.image.{kind}" for kind in ("layer.v1.tar", "config.v1+json", "manifest.v1+json")
@@ -66,7 +66,7 @@ def pause(static: Path, name: str) -> Image:
 
 def tools(root: Path, name: str) -> Image:
     """The image of workloads: programs below `root`, else this machine's. Raises ImageError, PartsError."""
-    programs = {f"usr/bin/{one}": program(root, one).resolve() for one in TOOLS}
+    programs = {f"usr/bin/{one}": find_program(root, one).resolve() for one in TOOLS}
     drivers = _drivers(root)
     loaded = [_library(root, one) for one in _LOADED_LATE]
     needed = libraries([*programs.values(), *drivers.values(), *loaded], root)
@@ -74,7 +74,7 @@ def tools(root: Path, name: str) -> Image:
     users = f"root:x:0:0::/:/bin/sh\nuser:x:{USER}:{USER}::/:/bin/sh\n"
     return Image(
         name,
-        {**programs, **drivers, **needed, "usr/bin/busybox": program(root, "busybox")},
+        {**programs, **drivers, **needed, "usr/bin/busybox": find_program(root, "busybox")},
         {**_driver_names(root), "etc/passwd": users, "etc/group": f"root:x:0:\nuser:x:{USER}:\n"},
         {**_MERGED, **{f"usr/bin/{one}": "busybox" for one in APPLETS}},
         ("/bin/sleep", "infinity"),

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trackbed.host.steps import kubelet
-from trackbed_lab.vm.furnish import Text
-from trackbed_lab.vm.machine import cluster_mac
+from trackbed_lab.vm.furnish import ServerFile
+from trackbed_lab.vm.machine import build_cluster_mac
 
 CLUSTER = "cluster0"
 """The interface in the cluster's network."""
@@ -54,10 +54,10 @@ def pod_range(number: int) -> str:
     return f"10.244.{number}.0/24"
 
 
-def files(node: Node, kubeconfig: str) -> Mapping[str, Text]:
+def files(node: Node, kubeconfig: str) -> Mapping[str, ServerFile]:
     """All of it, by path."""
     texts = {
-        "etc/systemd/network/05-cluster.link": _LINK.format(mac=cluster_mac(node.number), name=CLUSTER),
+        "etc/systemd/network/05-cluster.link": _LINK.format(mac=build_cluster_mac(node.number), name=CLUSTER),
         "etc/systemd/network/05-cluster.network": _network(node),
         "etc/systemd/system/containerd.service": _CONTAINERD_UNIT.format(programs=node.programs),
         "etc/systemd/system/kubelet.service": _KUBELET_UNIT.format(
@@ -77,7 +77,7 @@ def files(node: Node, kubeconfig: str) -> Mapping[str, Text]:
     }
     if node.joined:
         texts[_STARTED] = _STARTS
-    return {**{path: Text(text) for path, text in texts.items()}, _KUBECONFIG: Text(kubeconfig, 0o600)}
+    return {**{path: ServerFile(text) for path, text in texts.items()}, _KUBECONFIG: ServerFile(kubeconfig, 0o600)}
 
 
 def _network(node: Node) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 import trackbed
 from trackbed.node.rails.install import BUILT
 from trackbed_lab.kubernetes.images import Image, ImageError, libraries
-from trackbed_lab.vm.parts import program
+from trackbed_lab.vm.parts import find_program
 
 _LEFT_OUT = frozenset(
     {
@@ -49,7 +49,7 @@ _USERS = "root:x:0:0::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n"
 def own(root: Path, name: str, shim: Path) -> Image:
     """The image; libraries below `root`, else this machine's; `shim` is the CNI executable. Raises ImageError."""
     python, library = _python()
-    programs = {f"usr/bin/{PYTHON}": python, "usr/bin/nsenter": program(root, "nsenter").resolve()}
+    programs = {f"usr/bin/{PYTHON}": python, "usr/bin/nsenter": find_program(root, "nsenter").resolve()}
     sources = _sources()
     files = {**programs, **_standard_library(library), **_packages(), **sources, _SHIM: shim}
     native = [path for path in files.values() if ".so" in path.name]

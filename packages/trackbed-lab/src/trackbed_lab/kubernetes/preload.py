@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trackbed_lab.kubernetes.images import ImageError
-from trackbed_lab.processes import Process, start, stop
+from trackbed_lab.processes import LabProcess, start_process, stop_processes
 
 _SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -36,13 +36,13 @@ def preload(root: Path, programs: Path, archives: Sequence[Path]) -> None:
         run = Path(made)
         (run / "config.toml").write_text(_CONFIG.format(root=root, run=run, needless=list(_NEEDLESS)))
         argv = [*_mounting(), str(programs / "containerd"), "--config", str(run / "config.toml")]
-        containerd = start("containerd", argv, run, stays=False)
+        containerd = start_process("containerd", argv, run, detached=False)
         try:
             _await(run / "containerd.sock", containerd)
             for path in archives:
                 _load(programs / "ctr", run / "containerd.sock", path)
         finally:
-            stop([containerd])
+            stop_processes([containerd])
     shutil.rmtree(root / "io.containerd.content.v1.content/ingest", ignore_errors=True)
 
 
@@ -51,11 +51,11 @@ def _mounting() -> list[str]:
     return ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
 
 
-def _await(socket: Path, containerd: Process) -> None:
+def _await(socket: Path, containerd: LabProcess) -> None:
     deadline = time.monotonic() + _SECONDS
     while not socket.is_socket():
-        if not containerd.lives or time.monotonic() > deadline:
-            raise ImageError(f"containerd does not serve: {containerd.last_words()}")
+        if not containerd.is_alive or time.monotonic() > deadline:
+            raise ImageError(f"containerd does not serve: {containerd.read_log_end()}")
         time.sleep(_POLL_SECONDS)
 
 

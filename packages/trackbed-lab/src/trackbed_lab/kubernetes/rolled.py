@@ -29,8 +29,8 @@ from trackbed.cluster.resources import railnode
 from trackbed_lab.kubernetes import cluster, job
 from trackbed_lab.kubernetes.run import Cluster, checked, have, offers, rdma, running
 from trackbed_lab.vm import run as vm
-from trackbed_lab.vm.channel import boot_id
-from trackbed_lab.vm.lab import LabError
+from trackbed_lab.vm.channel import read_boot_id
+from trackbed_lab.vm.lab import VmLabError
 
 NAMESPACE = "trackbed-system"
 RELEASE = "trackbed"
@@ -75,24 +75,24 @@ class Tools:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise LabError(f"{program.name} {words[0]}: {error}") from error
+            raise VmLabError(f"{program.name} {words[0]}: {error}") from error
         if done.returncode:
-            raise LabError(f"{program.name} {words[0]}: {done.stderr.strip()}")
+            raise VmLabError(f"{program.name} {words[0]}: {done.stderr.strip()}")
         return done.stdout
 
 
-def run(course: vm.Course, client: Client, fabric: bytes, tools: Tools, *, stays: bool) -> None:
+def run(course: vm.VmRun, client: Client, fabric: bytes, tools: Tools, *, stays: bool) -> None:
     """Go through all phases on a cluster whose servers have just come up as nodes; `stays`: nothing is uninstalled."""
     here = Cluster(course, client, course.plan, cluster.TOOLS, [])
     (tools.folder / "fabric.yaml").write_bytes(fabric)
     before: set[str] = set()
-    course.phase("factory", lambda: vm.factory(course))
+    course.run_phase("factory", lambda: vm.check_factory_state(course))
     phases: dict[str, Callable[[Cluster], tuple[str, bool]]] = {
         "nodes": partial(_nodes, tools, before),
         "install": partial(_install, tools),
         "fabric": partial(_fabric, tools),
         "rails": _rails,
-        "doctor": lambda here: vm.doctor(here.course),
+        "doctor": lambda here: vm.check_doctor(here.course),
         "job": _job,
         "devices": _devices,
         "rdma": rdma,
@@ -101,7 +101,7 @@ def run(course: vm.Course, client: Client, fabric: bytes, tools: Tools, *, stays
     if not stays:
         phases["uninstall"] = partial(_uninstall, tools, before)
     for name, work in phases.items():
-        course.phase(name, partial(checked, work, here))
+        course.run_phase(name, partial(checked, work, here))
 
 
 def _nodes(tools: Tools, before: set[str], here: Cluster) -> tuple[str, bool]:
@@ -161,7 +161,7 @@ def _fabric(tools: Tools, here: Cluster) -> tuple[str, bool]:
 
 
 def _boots(here: Cluster) -> list[str]:
-    return [boot_id(here.course.here.server(name).channel, _SECONDS) for name in here.names]
+    return [read_boot_id(here.course.here.find_server(name).channel, _SECONDS) for name in here.names]
 
 
 def _stages(here: Cluster) -> list[str]:
@@ -219,7 +219,7 @@ def _uninstall(tools: Tools, before: set[str], here: Cluster) -> tuple[str, bool
         left[:] = sorted(_census(tools) - before - _OF_ANY_NAMESPACE)
         return not left
 
-    with suppress(LabError):
+    with suppress(VmLabError):
         here.until("all objects gone", same)
     return (
         f"left: {', '.join(left)}" if left else f"all that is there was there before: {len(before)} objects",

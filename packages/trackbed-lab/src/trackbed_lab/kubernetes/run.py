@@ -36,8 +36,8 @@ from trackbed_lab.kubernetes import cluster, job, node
 from trackbed_lab.kubernetes.pods import PodError, find
 from trackbed_lab.vm import remote
 from trackbed_lab.vm import run as vm
-from trackbed_lab.vm.channel import Done, execute
-from trackbed_lab.vm.lab import LabError
+from trackbed_lab.vm.channel import CommandResult, execute
+from trackbed_lab.vm.lab import VmLabError
 
 _SECONDS = 120.0
 _POLL_SECONDS = 0.5
@@ -57,7 +57,7 @@ true
 class Cluster:
     """A run on a cluster: the course of its servers, and its API."""
 
-    course: vm.Course
+    course: vm.VmRun
     client: Client
     plan: Plan
     image: str
@@ -90,17 +90,17 @@ class Cluster:
 
     def on_each(self, script: str) -> list[str]:
         """What a script says on every node."""
-        return [done.output.decode(errors="replace") for done in self.course.everywhere(["sh", "-c", script])]
+        return [done.output.decode(errors="replace") for done in self.course.run_everywhere(["sh", "-c", script])]
 
-    def _on(self, node: str, argv: list[str]) -> Done:
-        return execute(self.course.here.server(node).channel, argv, _SECONDS * 2)
+    def _on(self, node: str, argv: list[str]) -> CommandResult:
+        return execute(self.course.here.find_server(node).channel, argv, _SECONDS * 2)
 
     def until(self, what: str, holds: Callable[[], bool], seconds: float = _SECONDS) -> None:
         """Wait until the API says so. Raises LabError after a time that is long enough."""
         deadline = time.monotonic() + seconds
         while not self._holds(holds):
             if time.monotonic() > deadline:
-                raise LabError(f"{what}: not within {seconds:.0f} s{self._told()}")
+                raise VmLabError(f"{what}: not within {seconds:.0f} s{self._told()}")
             time.sleep(_POLL_SECONDS)
 
     def _holds(self, holds: Callable[[], bool]) -> bool:
@@ -134,13 +134,13 @@ class Cluster:
         )
 
 
-def run(course: vm.Course, client: Client, image: str) -> None:
+def run(course: vm.VmRun, client: Client, image: str) -> None:
     """Go through all phases on a cluster whose servers have just come up."""
     here = Cluster(course, client, course.plan, image, [])
-    course.phase("factory", lambda: vm.factory(course))
-    course.phase("apply", lambda: vm.apply(course, remote.apply))
+    course.run_phase("factory", lambda: vm.check_factory_state(course))
+    course.run_phase("apply", lambda: vm.check_apply(course, remote.apply_over_channel))
     for name, work in _PHASES.items():
-        course.phase(name, partial(checked, work, here))
+        course.run_phase(name, partial(checked, work, here))
 
 
 def checked(work: Callable[[Cluster], tuple[str, bool]], here: Cluster) -> tuple[str, bool]:
@@ -148,12 +148,12 @@ def checked(work: Callable[[Cluster], tuple[str, bool]], here: Cluster) -> tuple
     try:
         return work(here)
     except (KubeError, PodError) as error:
-        raise LabError(str(error)) from error
+        raise VmLabError(str(error)) from error
 
 
 def _reboot(here: Cluster) -> tuple[str, bool]:
     here.on_each(node.JOIN)
-    return vm.reboot(here.course)
+    return vm.reboot_servers(here.course)
 
 
 def _nodes(here: Cluster) -> tuple[str, bool]:
@@ -163,7 +163,7 @@ def _nodes(here: Cluster) -> tuple[str, bool]:
 
 def _doctor(here: Cluster) -> tuple[str, bool]:
     here.before = here.on_each(VFS)
-    return vm.doctor(here.course)
+    return vm.check_doctor(here.course)
 
 
 def _stack(here: Cluster) -> tuple[str, bool]:
@@ -299,7 +299,7 @@ def _back(here: Cluster) -> tuple[str, bool]:
     here.client.delete(job.objects(here.plan, here.image)[0])
     here.until("the pods are gone", lambda: not here.pods())
     here.until("every VF is back", lambda: here.on_each(VFS) == here.before)
-    held = [one for done in here.course.everywhere(_STATUS) for one in _held(done.output)]
+    held = [one for done in here.course.run_everywhere(_STATUS) for one in _held(done.output)]
     count = sum(text.count("virtfn") for text in here.before)
     return f"the job is complete; all {count} VFs as before, {len(held)} addresses held", not held
 
@@ -314,7 +314,7 @@ def _held(status: bytes) -> list[Any]:
     try:
         return list(msgspec.json.decode(status, type=dict[str, Any])["attachments"])
     except (msgspec.DecodeError, KeyError) as error:
-        raise LabError("an agent does not say what it holds") from error
+        raise VmLabError("an agent does not say what it holds") from error
 
 
 _PHASES: dict[str, Callable[[Cluster], tuple[str, bool]]] = {

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-OWN = Path("/run/own")
+SHARED_FOLDER = Path("/run/own")
 TIMED_OUT = 124
 """Status of a command that took too long, as timeout(1) has it."""
 
@@ -50,27 +50,27 @@ def serve(settings: dict[str, Any]) -> None:
         listening.setsockopt(socket.SOL_IP, _FREEBIND, 1)
         listening.bind((settings["address"], settings["port"]))
         listening.listen()
-        say("ready")
+        log("ready")
         while True:
             caller, _ = listening.accept()
-            threading.Thread(target=answer, args=(caller, settings["token"]), daemon=True).start()
+            threading.Thread(target=handle_request, args=(caller, settings["token"]), daemon=True).start()
 
 
-def answer(caller: socket.socket, token: str) -> None:
+def handle_request(caller: socket.socket, token: str) -> None:
     """Serve one request; a caller who goes away or sends nonsense is let go."""
     with caller, suppress(OSError, ValueError, KeyError, TypeError):
         caller.settimeout(_REQUEST_SECONDS)
         with caller.makefile("rb") as lines:
             request = json.loads(lines.readline(_MAX_REQUEST))
         if not hmac.compare_digest(str(request["token"]).encode(), token.encode()):
-            frame(caller, b"r", b"wrong token")
+            send_frame(caller, b"r", b"wrong token")
         elif "argv" in request:
-            run(caller, [str(word) for word in request["argv"]], float(request["seconds"]))
+            run_command(caller, [str(word) for word in request["argv"]], float(request["seconds"]))
         else:
-            frame(caller, b"b", Path("/proc/sys/kernel/random/boot_id").read_bytes().strip())
+            send_frame(caller, b"b", Path("/proc/sys/kernel/random/boot_id").read_bytes().strip())
 
 
-def run(caller: socket.socket, argv: list[str], seconds: float) -> None:
+def run_command(caller: socket.socket, argv: list[str], seconds: float) -> None:
     """Run a command for a caller and hand on what it says."""
     try:
         child = subprocess.Popen(  # noqa: S603 - what the token's owner asks for
@@ -83,20 +83,20 @@ def run(caller: socket.socket, argv: list[str], seconds: float) -> None:
             start_new_session=True,
         )
     except OSError as error:
-        frame(caller, b"e", f"{argv[0]}: {error.strerror}\n".encode())
-        frame(caller, b"x", struct.pack("!i", NOT_FOUND))
+        send_frame(caller, b"e", f"{argv[0]}: {error.strerror}\n".encode())
+        send_frame(caller, b"x", struct.pack("!i", NOT_FOUND))
         return
     with child:
         try:
-            in_time = relay(caller, child, time.monotonic() + seconds)
+            in_time = relay_output(caller, child, time.monotonic() + seconds)
             status = child.wait(_LAST_SECONDS) if in_time else TIMED_OUT
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
-    frame(caller, b"x", struct.pack("!i", status if status >= 0 else 128 - status))
+    send_frame(caller, b"x", struct.pack("!i", status if status >= 0 else 128 - status))
 
 
-def relay(caller: socket.socket, child: subprocess.Popen[bytes], deadline: float) -> bool:
+def relay_output(caller: socket.socket, child: subprocess.Popen[bytes], deadline: float) -> bool:
     """Hand on output until the command has ended; False if it took too long. OSError if the caller has gone."""
     selector = selectors.DefaultSelector()
     selector.register(caller, selectors.EVENT_READ, b"")
@@ -106,31 +106,31 @@ def relay(caller: socket.socket, child: subprocess.Popen[bytes], deadline: float
     while True:
         ended = child.poll() is not None  # before looking: what it said last is in the pipes by then
         ready = selector.select(0 if ended else 0.1)
-        said = [pass_on(caller, key, selector) for key, _ in ready]
+        said = [forward_chunk(caller, key, selector) for key, _ in ready]
         if ended and not any(said):
             return True
         if time.monotonic() > deadline:
             return ended
 
 
-def pass_on(caller: socket.socket, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> bool:
+def forward_chunk(caller: socket.socket, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> bool:
     """Hand on what one stream has; False at its end. A caller sends nothing more: hearing of it means it has gone."""
     if not key.data:
         raise ConnectionResetError
     said = os.read(key.fd, _CHUNK)
     if said:
-        frame(caller, key.data, said)
+        send_frame(caller, key.data, said)
     else:
         selector.unregister(key.fileobj)
     return bool(said)
 
 
-def frame(caller: socket.socket, letter: bytes, content: bytes) -> None:
+def send_frame(caller: socket.socket, letter: bytes, content: bytes) -> None:
     """Send one frame."""
     caller.sendall(letter + struct.pack("!I", len(content)) + content)
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     """A line on the console."""
     sys.stdout.write(f"trackbed: {message}\n")
     sys.stdout.flush()
@@ -138,7 +138,7 @@ def say(message: str) -> None:
 
 def main() -> None:
     """Read the settings, then serve."""
-    serve(json.loads((OWN / "config.json").read_text()))
+    serve(json.loads((SHARED_FOLDER / "config.json").read_text()))
 
 
 if __name__ == "__main__":

@@ -31,13 +31,13 @@ class AptError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AptSource:
     """One line of sources: a mirror and a suite of it, component main."""
 
     uri: str
     suite: str
 
-    def line(self) -> str:
+    def render(self) -> str:
         """As in sources.list(5)."""
         keys = f"[signed-by={_KEYS}] " if _KEYS.exists() else ""
         return f"deb {keys}{self.uri} {self.suite} main"
@@ -51,7 +51,7 @@ class Apt:
     status: Path
     """What counts as installed: the machine's, or an empty file to fetch everything that is needed."""
 
-    def options(self) -> list[str]:
+    def build_options(self) -> list[str]:
         """What keeps apt inside its folder."""
         told = {
             "Dir::State": self.folder / "state",
@@ -74,7 +74,7 @@ class Apt:
         """Fetch the lists. Raises AptError."""
         self._run("apt-get", "-qq", "update")
 
-    def names(self, prefix: str) -> list[str]:
+    def list_packages(self, prefix: str) -> list[str]:
         """Packages that begin with `prefix`, sorted."""
         return sorted(self._run("apt-cache", "pkgnames", prefix).split())
 
@@ -92,17 +92,19 @@ class Apt:
         return sorted(folder.glob("*.deb"))
 
     def _run(self, program: str, *words: str, folder: Path | None = None) -> str:
-        return run([program, *self.options(), *words], folder or self.folder)
+        return run_tool([program, *self.build_options(), *words], folder or self.folder)
 
 
-def prepared(folder: Path, sources: Sequence[Source], *, fresh: bool, prefer: str = "", packages: str = "") -> Apt:
+def prepare_apt(
+    folder: Path, sources: Sequence[AptSource], *, fresh: bool, prefer: str = "", packages: str = ""
+) -> Apt:
     """An Apt in `folder` with these sources. `fresh`: nothing counts as installed.
 
     `prefer` is a suite that wins for `packages` (names or patterns of apt_preferences(5)).
     """
     for part in ("state/lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    (folder / "sources.list").write_text("".join(f"{one.line()}\n" for one in sources))
+    (folder / "sources.list").write_text("".join(f"{one.render()}\n" for one in sources))
     (folder / "preferences").write_text(_PINS.format(packages=packages, suite=prefer) if prefer else "")
     (folder / "empty").touch()
     return Apt(folder, folder / "empty" if fresh else Path("/var/lib/dpkg/status"))
@@ -111,15 +113,15 @@ def prepared(folder: Path, sources: Sequence[Source], *, fresh: bool, prefer: st
 def unpack(package: Path, folder: Path) -> None:
     """Unpack a package below `folder`. Raises AptError."""
     folder.mkdir(parents=True, exist_ok=True)
-    run(["dpkg-deb", "-x", str(package), str(folder)], folder)
+    run_tool(["dpkg-deb", "-x", str(package), str(folder)], folder)
 
 
-def missing() -> list[str]:
+def find_missing_tools() -> list[str]:
     """Programs needed here that this machine lacks."""
     return [name for name in _TOOLS if shutil.which(name) is None]
 
 
-def codename() -> str:
+def read_codename() -> str:
     """The release of this machine ("bookworm"), empty if it does not say."""
     try:
         return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
@@ -127,30 +129,30 @@ def codename() -> str:
         return ""
 
 
-def own_sources() -> list[Source]:
+def read_sources() -> list[AptSource]:
     """The sources of Debian's main component that this machine's apt has. Raises AptError."""
-    listed = run(["apt-get", "indextargets", "--format", _TARGETS, "Created-By: Packages"], Path.cwd())
-    return debian_sources(listed, codename())
+    listed = run_tool(["apt-get", "indextargets", "--format", _TARGETS, "Created-By: Packages"], Path.cwd())
+    return parse_targets(listed, read_codename())
 
 
-def debian_sources(listed: str, release: str) -> list[Source]:
+def parse_targets(targets: str, release: str) -> list[AptSource]:
     """Of lines "URI SUITE COMPONENT ORIGIN" those that are Debian's `release`, its updates and its security fixes."""
     suites = {release, f"{release}-updates", f"{release}-security"}
     found = []
-    for words in (line.split() for line in listed.splitlines()):
+    for words in (line.split() for line in targets.splitlines()):
         if len(words) < 3 or words[1] not in suites or words[2] != "main":  # noqa: PLR2004 - URI, suite, component
             continue
         if words[3:] in ([], ["Debian"]):  # before the first `apt-get update` no origin is known
-            found.append(Source(words[0].rstrip("/"), words[1]))
+            found.append(AptSource(words[0].rstrip("/"), words[1]))
     return list(dict.fromkeys(found))
 
 
-def mirror(own: Sequence[Source], release: str) -> str:
+def choose_mirror(sources: Sequence[AptSource], release: str) -> str:
     """The mirror that has every suite: $TRACKBED_DEBIAN_MIRROR, else the one of this machine. Raises AptError."""
     named = os.environ.get(MIRROR_VARIABLE)
     if named:
         return named.rstrip("/")
-    for one in own:
+    for one in sources:
         if one.suite == release:
             return one.uri
     raise AptError(
@@ -159,7 +161,7 @@ def mirror(own: Sequence[Source], release: str) -> str:
     )
 
 
-def run(argv: Sequence[str], folder: Path, **environment: str) -> str:
+def run_tool(argv: Sequence[str], folder: Path, **environment: str) -> str:
     """What a program prints. Raises AptError with the end of what it said when it fails or takes too long."""
     try:
         done = subprocess.run(  # noqa: S603 - apt and dpkg-deb with arguments of ours

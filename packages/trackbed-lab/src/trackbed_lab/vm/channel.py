@@ -30,7 +30,7 @@ class Channel(msgspec.Struct, frozen=True):
     token: str
 
 
-class Done(msgspec.Struct, frozen=True):
+class CommandResult(msgspec.Struct, frozen=True):
     """What came of a command."""
 
     status: int
@@ -39,7 +39,7 @@ class Done(msgspec.Struct, frozen=True):
     errors: bytes
 
 
-def boot_id(channel: Channel, seconds: float = 5.0) -> str:
+def read_boot_id(channel: Channel, seconds: float = 5.0) -> str:
     """Which boot of the server answers. Raises ChannelError."""
     for letter, content in _asked(channel, {}, seconds):
         if letter == b"b":
@@ -47,14 +47,14 @@ def boot_id(channel: Channel, seconds: float = 5.0) -> str:
     raise ChannelError(f"{channel.name} closed the connection without an answer")
 
 
-def execute(channel: Channel, argv: Sequence[str], seconds: float = 600.0) -> Done:
+def execute(channel: Channel, argv: Sequence[str], seconds: float = 600.0) -> CommandResult:
     """Run a command and keep what it says. Raises ChannelError."""
     said: dict[bytes, list[bytes]] = {b"o": [], b"e": []}
-    status = follow(channel, argv, lambda letter, content: said[letter].append(content), seconds)
-    return Done(status, b"".join(said[b"o"]), b"".join(said[b"e"]))
+    status = stream(channel, argv, lambda letter, content: said[letter].append(content), seconds)
+    return CommandResult(status, b"".join(said[b"o"]), b"".join(said[b"e"]))
 
 
-def follow(channel: Channel, argv: Sequence[str], hear: Callable[[bytes, bytes], None], seconds: float) -> int:
+def stream(channel: Channel, argv: Sequence[str], hear: Callable[[bytes, bytes], None], seconds: float) -> int:
     """Run a command; `hear` gets what it says as it comes, as b"o" or b"e". Its status. Raises ChannelError."""
     for letter, content in _asked(channel, {"argv": list(argv), "seconds": seconds}, seconds + _SPARE_SECONDS):
         if letter == b"x":

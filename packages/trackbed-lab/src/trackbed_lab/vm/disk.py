@@ -27,12 +27,12 @@ class DiskError(Exception):
     """The disk cannot be made or read; the message says what the tool said."""
 
 
-def missing() -> list[str]:
+def find_missing_tools() -> list[str]:
     """Programs needed here that this machine lacks (package e2fsprogs)."""
     return [name for name in TOOLS if shutil.which(name, path=_PATH) is None]
 
 
-def make(image: Path, content: Path) -> None:
+def make_disk(image: Path, content: Path) -> None:
     """A new disk that holds what is in the folder `content`. Raises DiskError."""
     done = _run(
         "mkfs.ext4",
@@ -51,7 +51,7 @@ def make(image: Path, content: Path) -> None:
         raise DiskError(f"mkfs.ext4 {image}: {done.stderr.strip()}")
 
 
-def read(image: Path, path: str) -> str:
+def read_file(image: Path, path: str) -> str:
     """A file on a disk that nobody has mounted, after its journal was replayed. Raises DiskError."""
     checked = _run("e2fsck", "-f", "-p", str(image))
     if checked.returncode >= _UNCORRECTED:

@@ -18,7 +18,7 @@ _DISK_MIB = 1500
 _WORDS = 3
 
 
-class Part(msgspec.Struct, frozen=True):
+class Requirement(msgspec.Struct, frozen=True):
     """One thing that emulated servers need."""
 
     name: str
@@ -27,42 +27,44 @@ class Part(msgspec.Struct, frozen=True):
     todo: str = ""
 
 
-def look(memory: int) -> list[Part]:
+def check_machine(memory: int) -> list[Requirement]:
     """Every part; `memory` is what all servers together take, in MiB. Starts nothing but apt's own questions."""
-    found = parts.cached()
+    found = parts.load_parts()
     looked = [_machine(), _accelerator(found), _memory(memory), _cache(found)]
     return looked if found else [*looked, _tools(), _mirror(), _disk()]
 
 
-def _machine() -> Part:
+def _machine() -> Requirement:
     kind = f"{sys.platform} {platform.machine()}"
     todo = "the parts are Debian packages for amd64: use such a machine"
-    return Part("machine", kind == "linux x86_64", kind, todo)
+    return Requirement("machine", kind == "linux x86_64", kind, todo)
 
 
-def _accelerator(found: parts.Parts | None) -> Part:
+def _accelerator(found: parts.Parts | None) -> Requirement:
     """Never wrong: emulation works everywhere, only slower."""
-    known = accelerator.known(found) if found else None
-    return Part("processor", ok=True, seen=known.why if known else accelerator.guess())
+    known = accelerator.load_result(found) if found else None
+    return Requirement("processor", ok=True, seen=known.why if known else accelerator.describe_device())
 
 
-def _memory(wanted: int) -> Part:
+def _memory(wanted: int) -> Requirement:
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free = int(fields["MemAvailable"].split()[0]) // 1024
     todo = f"up to {wanted} MiB will be used: fewer servers (--servers) or less memory (--memory)"
-    return Part("memory", free >= wanted, f"{free} MiB available", todo)
+    return Requirement("memory", free >= wanted, f"{free} MiB available", todo)
 
 
-def _cache(found: parts.Parts | None) -> Part:
+def _cache(found: parts.Parts | None) -> Requirement:
     """Not there is no fault: `up` fetches them."""
     if found is None:
-        return Part("parts", ok=True, seen=f"not in {parts.cache()} yet; `trackbed lab vm up` fetches them once")
-    return Part("parts", ok=True, seen=f"QEMU {found.made.qemu}, Linux {found.made.kernel} in {found.folder}")
+        return Requirement(
+            "parts", ok=True, seen=f"not in {parts.locate_cache()} yet; `trackbed lab vm up` fetches them once"
+        )
+    return Requirement("parts", ok=True, seen=f"QEMU {found.made.qemu}, Linux {found.made.kernel} in {found.folder}")
 
 
-def _tools() -> Part:
-    lacking = [*apt.missing(), *disk.missing()]
-    return Part(
+def _tools() -> Requirement:
+    lacking = [*apt.find_missing_tools(), *disk.find_missing_tools()]
+    return Requirement(
         "apt",
         not lacking,
         f"lacks {', '.join(lacking)}" if lacking else "there",
@@ -70,20 +72,20 @@ def _tools() -> Part:
     )
 
 
-def _mirror() -> Part:
+def _mirror() -> Requirement:
     try:
-        uri = apt.mirror(apt.own_sources(), apt.codename())
+        uri = apt.choose_mirror(apt.read_sources(), apt.read_codename())
     except apt.AptError as error:
-        return Part("mirror", ok=False, seen=str(error), todo=f"{apt.MIRROR_VARIABLE}=URL of a mirror of Debian")
-    return Part("mirror", ok=True, seen=uri)
+        return Requirement("mirror", ok=False, seen=str(error), todo=f"{apt.MIRROR_VARIABLE}=URL of a mirror of Debian")
+    return Requirement("mirror", ok=True, seen=uri)
 
 
-def _disk() -> Part:
-    place = parts.cache()
+def _disk() -> Requirement:
+    place = parts.locate_cache()
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free >> 20
     ok = free >= _DISK_MIB and os.access(place, os.W_OK)
-    return Part(
+    return Requirement(
         "disk", ok, f"{free} MiB free below {place}", f"{_DISK_MIB} MiB that can be written: XDG_CACHE_HOME=DIR"
     )

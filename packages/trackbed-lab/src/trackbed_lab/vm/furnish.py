@@ -143,14 +143,14 @@ _LEFT_OUT = ("systemd/system", "systemd/network", "udev/rules.d", "fstab", "reso
 """What of this machine's /etc would make it act like this machine."""
 
 
-class Text(NamedTuple):
+class ServerFile(NamedTuple):
     """A file of a server."""
 
     content: str
     mode: int = 0o644
 
 
-def furnish(root: Path, tools: Path, name: str, kernel: str, more: Mapping[str, Text]) -> None:
+def write_server_files(root: Path, tools: Path, name: str, kernel: str, more: Mapping[str, ServerFile]) -> None:
     """Make a new server's persistent folders below `root`; `more` is what else is there, by path."""
     for source in (Path("/etc"), tools / "etc"):
         _copy(source, root / "etc", [source / left for left in _LEFT_OUT] if source == Path("/etc") else [])
@@ -160,7 +160,7 @@ def furnish(root: Path, tools: Path, name: str, kernel: str, more: Mapping[str, 
         "etc/hosts": f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost\n",
         "etc/fstab": "",
         "etc/default/grub": grub.DEFAULT,
-        grub.CONFIGURATION: grub.new_configuration(kernel),
+        grub.CONFIGURATION: grub.render_configuration(kernel),
         "etc/modules-load.d/lab.conf": _MODULES,
         "etc/modprobe.d/lab.conf": _BLACKLIST,
         "etc/rdma/modules/rdma.conf": "",
@@ -172,7 +172,7 @@ def furnish(root: Path, tools: Path, name: str, kernel: str, more: Mapping[str, 
         "etc/systemd/system.conf.d/lab.conf": _MANAGER,
         "etc/systemd/system/systemd-udev-trigger.service.d/lab.conf": _TRIGGER,
     }
-    for path, text in {**{path: Text(content) for path, content in texts.items()}, **more}.items():
+    for path, text in {**{path: ServerFile(content) for path, content in texts.items()}, **more}.items():
         _place(root / path).write_text(text.content)
         (root / path).chmod(text.mode)
     _place(root / "etc/default/grub.d/x").parent.mkdir(exist_ok=True)

@@ -50,12 +50,12 @@ class GrubError(Exception):
     """The boot loader's configuration cannot be used; a real server would not boot either."""
 
 
-def new_configuration(kernel: str) -> str:
+def render_configuration(kernel: str) -> str:
     """grub.cfg of a new server."""
     return f"menuentry 'Linux {kernel}' {{\n    linux /boot/vmlinuz-{kernel} ro quiet\n}}\n"
 
 
-def kernel_arguments(configuration: str) -> str:
+def parse_kernel_arguments(configuration: str) -> str:
     """The arguments of the first entry's kernel. Raises GrubError."""
     for line in configuration.splitlines():
         try:
@@ -67,10 +67,10 @@ def kernel_arguments(configuration: str) -> str:
     raise GrubError(f"{CONFIGURATION} has no line `linux KERNEL ARGUMENTS`")
 
 
-def read(image: Path) -> str:
+def read_kernel_arguments(image: Path) -> str:
     """The kernel arguments for the next boot of the server with this disk. Raises GrubError."""
     try:
-        return kernel_arguments(disk.read(image, CONFIGURATION))
+        return parse_kernel_arguments(disk.read_file(image, CONFIGURATION))
     except disk.DiskError as error:
         raise GrubError(str(error)) from error
 

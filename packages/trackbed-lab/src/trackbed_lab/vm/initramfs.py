@@ -67,7 +67,7 @@ class InitramfsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """One file, folder or link of the archive."""
 
     name: str
@@ -75,43 +75,46 @@ class Entry:
     content: bytes = b""
 
 
-def build(busybox: Path, modules: Path) -> bytes:
+def build_initramfs(busybox: Path, modules: Path) -> bytes:
     """The archive, for the kernel whose indexed modules lie in `modules`. Raises InitramfsError, OSError."""
-    needs = dependencies((modules / "modules.dep").read_text())
-    order = load_order(needs, ROOT_MODULES)
-    loaded = {module_name(path): unsigned(plain((modules / path).read_bytes(), path)) for path in order}
-    return archive(entries(busybox.read_bytes(), loaded))
+    needs = parse_dependencies((modules / "modules.dep").read_text())
+    order = order_modules(needs, ROOT_MODULES)
+    loaded = {
+        parse_module_name(path): strip_signature(decompress_module((modules / path).read_bytes(), path))
+        for path in order
+    }
+    return pack_archive(list_entries(busybox.read_bytes(), loaded))
 
 
-def entries(busybox: bytes, modules: Mapping[str, bytes]) -> list[Entry]:
+def list_entries(busybox: bytes, modules: Mapping[str, bytes]) -> list[ArchiveEntry]:
     """What is in the archive; `modules` in the order of loading."""
     applets = ("sh", "mount", "mkdir", "insmod", "cat", "uname", "switch_root", "sleep", "poweroff", "echo")
     return [
-        *(Entry(name, _FOLDER) for name in _FOLDERS),
-        Entry("bin/busybox", _PROGRAM, busybox),
-        *(Entry(f"bin/{name}", _LINK, b"busybox") for name in applets),
-        Entry("init", _PROGRAM, SCRIPT.encode()),
-        Entry("load-order", _FILE, "".join(f"{name}.ko\n" for name in modules).encode()),
-        *(Entry(f"lib/{name}.ko", _FILE, content) for name, content in modules.items()),
+        *(ArchiveEntry(name, _FOLDER) for name in _FOLDERS),
+        ArchiveEntry("bin/busybox", _PROGRAM, busybox),
+        *(ArchiveEntry(f"bin/{name}", _LINK, b"busybox") for name in applets),
+        ArchiveEntry("init", _PROGRAM, SCRIPT.encode()),
+        ArchiveEntry("load-order", _FILE, "".join(f"{name}.ko\n" for name in modules).encode()),
+        *(ArchiveEntry(f"lib/{name}.ko", _FILE, content) for name, content in modules.items()),
     ]
 
 
-def archive(listed: Iterable[Entry]) -> bytes:
+def pack_archive(listed: Iterable[ArchiveEntry]) -> bytes:
     """The entries as cpio's newc format (Linux, Documentation/driver-api/early-userspace/buffer-format.rst)."""
     members = [_member(number, one) for number, one in enumerate(listed, 1)]
-    return b"".join([*members, _member(0, Entry("TRAILER!!!", 0))])
+    return b"".join([*members, _member(0, ArchiveEntry("TRAILER!!!", 0))])
 
 
-def dependencies(index: str) -> dict[str, tuple[str, list[str]]]:
+def parse_dependencies(index: str) -> dict[str, tuple[str, list[str]]]:
     """Of modules.dep(5): a module's name -> its file and those that it needs, the first needed last."""
     found = {}
     for line in index.splitlines():
         path, _, needs = line.partition(":")
-        found[module_name(path)] = (path, needs.split())
+        found[parse_module_name(path)] = (path, needs.split())
     return found
 
 
-def load_order(needs: Mapping[str, tuple[str, list[str]]], wanted: Sequence[str]) -> list[str]:
+def order_modules(needs: Mapping[str, tuple[str, list[str]]], wanted: Sequence[str]) -> list[str]:
     """Files of modules in an order in which they can be loaded; one that is built in is in no index and needs none."""
     order: list[str] = []
     for name in wanted:
@@ -120,12 +123,12 @@ def load_order(needs: Mapping[str, tuple[str, list[str]]], wanted: Sequence[str]
     return order
 
 
-def module_name(path: str) -> str:
+def parse_module_name(path: str) -> str:
     """9pnet_virtio of kernel/net/9p/9pnet_virtio.ko.xz."""
     return path.rpartition("/")[2].partition(".")[0].replace("-", "_")
 
 
-def plain(content: bytes, path: str) -> bytes:
+def decompress_module(content: bytes, path: str) -> bytes:
     """A module as insmod takes it: busybox's cannot unpack. Raises InitramfsError."""
     if path.endswith(".xz"):
         return lzma.decompress(content)
@@ -134,7 +137,7 @@ def plain(content: bytes, path: str) -> bytes:
     raise InitramfsError(f"{path} is packed in a way unknown here; a kernel of Debian has .ko.xz")
 
 
-def unsigned(module: bytes) -> bytes:
+def strip_signature(module: bytes) -> bytes:
     """A module without the signature at its end (struct module_signature of include/linux/module_signature.h)."""
     if not module.endswith(_SIGNED):
         return module
@@ -143,7 +146,7 @@ def unsigned(module: bytes) -> bytes:
     return module[: end - _SIGNATURE_BYTES - size]
 
 
-def _member(number: int, entry: Entry) -> bytes:
+def _member(number: int, entry: ArchiveEntry) -> bytes:
     name = entry.name.encode() + b"\0"
     links = 2 if entry.mode == _FOLDER else 1
     fields = (number, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import msgspec
 
-from trackbed_lab.processes import Process, start, stop
+from trackbed_lab.processes import LabProcess, start_process, stop_processes
 from trackbed_lab.vm import grub
-from trackbed_lab.vm.machine import Boot, Shape, arguments, image, socket_path
+from trackbed_lab.vm.machine import BootSettings, LabShape, build_arguments, locate_disk, locate_socket
 
 SHORT_SECONDS = 10.0
 """A boot that lasts less than this was none: it takes longer to come up."""
@@ -38,16 +38,16 @@ _PANIC = "Kernel panic - not syncing"
 _FAILED = "trackbed: the first root failed"
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeeperSettings(msgspec.Struct, frozen=True):
     """What a keeper must know: written by whoever starts it, in LAB-FOLDER/NAME/keep.json."""
 
-    shape: Shape
+    shape: LabShape
     number: int
-    boot: Boot
+    boot: BootSettings
     environment: dict[str, str]
 
 
-class State(msgspec.Struct, frozen=True):
+class ServerState(msgspec.Struct, frozen=True):
     """How a server is."""
 
     phase: str
@@ -61,34 +61,34 @@ class State(msgspec.Struct, frozen=True):
     """QEMU's."""
 
 
-class _Event(msgspec.Struct, frozen=True):
+class _QmpEvent(msgspec.Struct, frozen=True):
     """A line of QMP; what is no event has none."""
 
     event: str = ""
     data: dict[str, object] = msgspec.field(default_factory=dict)
 
 
-def keep(folder: Path, kept: Kept) -> State:
+def keep_running(folder: Path, kept: KeeperSettings) -> ServerState:
     """Boot and boot again until the server is shut down or crashes; how it ended. The working directory is `folder`."""
-    name, boots, short = kept.shape.names()[kept.number], 0, 0
+    name, boots, short = kept.shape.list_servers()[kept.number], 0, 0
     while True:
         try:
-            told = grub.read(image(folder, name))
+            told = grub.read_kernel_arguments(locate_disk(folder, name))
         except grub.GrubError as error:
-            return State("crashed", boots, "", f"no boot: {error}")
+            return ServerState("crashed", boots, "", f"no boot: {error}")
         boots += 1
         began, console = time.monotonic(), _size(folder / name / "console.log")
-        reason, qemu = _one_boot(folder, kept, State("runs", boots, told))
+        reason, qemu = _one_boot(folder, kept, ServerState("runs", boots, told))
         short = short + 1 if time.monotonic() - began < SHORT_SECONDS else 0
         if _was_cut(folder / name):
             continue
         words = _since(folder / name / "console.log", console)
-        end = ending(reason, words, qemu.last_words(), short)
+        end = classify_end(reason, words, qemu.read_log_end(), short)
         if end is not None:
-            return State(end[0], boots, told, end[1])
+            return ServerState(end[0], boots, told, end[1])
 
 
-def ending(reason: str, console: str, last_words: str, short: int) -> tuple[str, str] | None:
+def classify_end(reason: str, console: str, last_words: str, short: int) -> tuple[str, str] | None:
     """What the end of a boot means: phase and why, None if the server is to boot again.
 
     `reason` is what QMP's SHUTDOWN event said, empty if there was none; `short` counts short boots in a row.
@@ -121,24 +121,24 @@ def _was_cut(folder: Path) -> bool:
     return True
 
 
-def _one_boot(folder: Path, kept: Kept, state: State) -> tuple[str, Process]:
+def _one_boot(folder: Path, kept: KeeperSettings, state: ServerState) -> tuple[str, LabProcess]:
     """Start QEMU and wait for its end; the reason it gave, and its process."""
-    name = kept.shape.names()[kept.number]
+    name = kept.shape.list_servers()[kept.number]
     for segment in range(kept.shape.segments):
-        _remove(folder / socket_path(kept.number, segment, "vm"))
+        _remove(folder / locate_socket(kept.number, segment, "vm"))
     _remove(folder / name / "qmp")
-    argv = arguments(kept.shape, kept.number, kept.boot, state.arguments)
-    qemu = start(f"{name}/qemu", argv, folder, stays=False)
+    argv = build_arguments(kept.shape, kept.number, kept.boot, state.arguments)
+    qemu = start_process(f"{name}/qemu", argv, folder, detached=False)
     write_state(folder / name, msgspec.structs.replace(state, pid=qemu.pid))
     reason = ""
     for event in _events(f"{name}/qmp", qemu):
         if event.event == "SHUTDOWN":
             reason = str(event.data.get("reason", ""))
-    stop([qemu])
+    stop_processes([qemu])
     return reason, qemu
 
 
-def _events(path: str, qemu: Process) -> Iterator[_Event]:
+def _events(path: str, qemu: LabProcess) -> Iterator[_QmpEvent]:
     """What QEMU says on its control socket until it ends (QEMU QMP Reference Manual)."""
     with socket.socket(socket.AF_UNIX) as line:
         if not _connected(line, path, qemu):
@@ -146,12 +146,12 @@ def _events(path: str, qemu: Process) -> Iterator[_Event]:
         line.sendall(b'{"execute": "qmp_capabilities"}\n')
         with line.makefile("rb") as lines, suppress(ConnectionResetError):
             for text in lines:
-                yield msgspec.json.decode(text, type=_Event)
+                yield msgspec.json.decode(text, type=_QmpEvent)
 
 
-def _connected(line: socket.socket, path: str, qemu: Process) -> bool:
+def _connected(line: socket.socket, path: str, qemu: LabProcess) -> bool:
     deadline = time.monotonic() + _QMP_SECONDS
-    while qemu.lives and time.monotonic() < deadline:
+    while qemu.is_alive and time.monotonic() < deadline:
         with suppress(FileNotFoundError, ConnectionRefusedError):
             line.connect(path)
             return True
@@ -159,15 +159,15 @@ def _connected(line: socket.socket, path: str, qemu: Process) -> bool:
     return False
 
 
-def read_state(folder: Path) -> State | None:
+def read_state(folder: Path) -> ServerState | None:
     """The state in a server's folder; None if its keeper has not written one yet."""
     try:
-        return msgspec.json.decode((folder / "state.json").read_bytes(), type=State)
+        return msgspec.json.decode((folder / "state.json").read_bytes(), type=ServerState)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def write_state(folder: Path, state: State) -> None:
+def write_state(folder: Path, state: ServerState) -> None:
     """Put a state in its place, whole or not at all."""
     fresh = folder / "state.json.new"
     fresh.write_bytes(msgspec.json.encode(state))
@@ -196,9 +196,9 @@ def main(words: Sequence[str]) -> None:
     """The process that keeps one server."""
     folder, name = Path(words[0]), words[1]
     os.chdir(folder)
-    kept = msgspec.json.decode((folder / name / "keep.json").read_bytes(), type=Kept)
+    kept = msgspec.json.decode((folder / name / "keep.json").read_bytes(), type=KeeperSettings)
     os.environ.update(kept.environment)
-    write_state(folder / name, keep(folder, kept))
+    write_state(folder / name, keep_running(folder, kept))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ speed on emulated processors: timers of high resolution set an emulated interrup
 second, and mitigations, audit and filters guard nobody here."""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class LabShape(msgspec.Struct, frozen=True):
     """What a lab of emulated servers looks like."""
 
     servers: int = 2
@@ -72,7 +72,7 @@ class Shape(msgspec.Struct, frozen=True):
     gateways: list[Gateway] = []
     """The router's address on each rail; none: the rails are not joined."""
 
-    def names(self) -> list[str]:
+    def list_servers(self) -> list[str]:
         """node-0, node-1, ..."""
         return [f"node-{number}" for number in range(self.servers)]
 
@@ -81,12 +81,12 @@ class Shape(msgspec.Struct, frozen=True):
         """How many networks the switch joins: the rails, then the cluster's."""
         return self.rails + self.cluster
 
-    def leaf_names(self) -> list[str]:
+    def list_leaves(self) -> list[str]:
         """The leaf of each rail."""
         return self.leaves or [f"leaf{rail}" for rail in range(self.rails)]
 
 
-class Boot(msgspec.Struct, frozen=True):
+class BootSettings(msgspec.Struct, frozen=True):
     """All that QEMU must know to start one server."""
 
     qemu: list[str]
@@ -100,22 +100,22 @@ class Boot(msgspec.Struct, frozen=True):
     """Rate of this machine's time stamp counter, where it is known."""
 
 
-def mac(server: int, rail: int) -> str:
+def build_mac(server: int, rail: int) -> str:
     """The address of a server's NIC: locally administered, 02:54:42:SERVER:RAIL:00."""
     return f"02:54:42:{server:02x}:{rail:02x}:00"
 
 
-def cluster_mac(server: int) -> str:
+def build_cluster_mac(server: int) -> str:
     """The address of a server's NIC in the cluster's network."""
-    return mac(server, 0xFF)
+    return build_mac(server, 0xFF)
 
 
-def socket_path(server: int, segment: int, end: str) -> str:
+def locate_socket(server: int, segment: int, end: str) -> str:
     """The socket of a server's NIC (`end` vm) or of the switch's port for it (sw)."""
     return f"net/{server}-{segment}.{end}"
 
 
-def arguments(shape: Shape, server: int, boot: Boot, kernel_arguments: str) -> list[str]:
+def build_arguments(shape: LabShape, server: int, boot: BootSettings, kernel_arguments: str) -> list[str]:
     """QEMU's whole command line for one server."""
     return [
         *boot.qemu,
@@ -127,19 +127,19 @@ def arguments(shape: Shape, server: int, boot: Boot, kernel_arguments: str) -> l
         *_management(boot.port),
         *(_cluster(shape, server) if shape.cluster else ()),
         *(word for tag, folder in boot.shares.items() for word in _share(tag, folder)),
-        *_disk(shape.names()[server]),
-        *_lines(shape.names()[server]),
+        *_disk(shape.list_servers()[server]),
+        *_lines(shape.list_servers()[server]),
         *("-kernel", boot.kernel, "-initrd", boot.initramfs),
         *("-append", " ".join([*ALWAYS, *_clock(boot), kernel_arguments]).strip()),
     ]
 
 
-def _clock(boot: Boot) -> list[str]:
+def _clock(boot: BootSettings) -> list[str]:
     """The time stamp counter at its true rate; where that is not known the HPET, which is slow to read (module tsc)."""
     return ["tsc=reliable", f"tsc_early_khz={boot.tsc_khz}"] if boot.tsc_khz else ["tsc=unstable"]
 
 
-def _board(shape: Shape) -> list[str]:
+def _board(shape: LabShape) -> list[str]:
     """The board. An interrupt controller in the kernel and an IOMMU need it split; TCG has none in the kernel."""
     kvm = shape.accelerator == "kvm"
     return [
@@ -153,7 +153,7 @@ def _board(shape: Shape) -> list[str]:
     ]
 
 
-def _numa(shape: Shape) -> list[str]:
+def _numa(shape: LabShape) -> list[str]:
     """Two nodes with half the memory and half the processors each; with one processor, node 1 has memory alone."""
     half, cores = shape.memory // 2, max(1, shape.cpus // 2)
     processors = (f"cpus=0-{cores - 1},", f"cpus={cores}-{shape.cpus - 1}," if cores < shape.cpus else "")
@@ -172,29 +172,29 @@ def _bridges() -> list[str]:
     ]
 
 
-def numa_node(shape: Shape, rail: int) -> int:
+def choose_numa_node(shape: LabShape, rail: int) -> int:
     """Where a rail's NIC sits: the first half of the rails on node 0, the others on node 1."""
     return 0 if rail < (shape.rails + 1) // 2 else 1
 
 
-def _nic(shape: Shape, server: int, rail: int) -> list[str]:
-    port = f"pcie-root-port,id=rp{rail},chassis={rail + 1},slot={rail + 1},bus=px{numa_node(shape, rail)}"
+def _nic(shape: LabShape, server: int, rail: int) -> list[str]:
+    port = f"pcie-root-port,id=rp{rail},chassis={rail + 1},slot={rail + 1},bus=px{choose_numa_node(shape, rail)}"
     return [
         *_line(server, rail),
         *("-device", port),
-        *("-device", f"igb,bus=rp{rail},netdev=n{rail},romfile=,mac={mac(server, rail)}"),
+        *("-device", f"igb,bus=rp{rail},netdev=n{rail},romfile=,mac={build_mac(server, rail)}"),
     ]
 
 
 def _line(server: int, segment: int) -> list[str]:
     """A cable to the switch."""
-    ours, theirs = (socket_path(server, segment, end) for end in ("vm", "sw"))
+    ours, theirs = (locate_socket(server, segment, end) for end in ("vm", "sw"))
     ends = f"local.type=unix,local.path={ours},remote.type=unix,remote.path={theirs}"
     return ["-netdev", f"dgram,id=n{segment},{ends}"]
 
 
-def _cluster(shape: Shape, server: int) -> list[str]:
-    device = f"virtio-net-pci,bus=pcie.0,netdev=n{shape.rails},romfile=,mac={cluster_mac(server)}"
+def _cluster(shape: LabShape, server: int) -> list[str]:
+    device = f"virtio-net-pci,bus=pcie.0,netdev=n{shape.rails},romfile=,mac={build_cluster_mac(server)}"
     return [*_line(server, shape.rails), "-device", device]
 
 
@@ -231,7 +231,7 @@ def _lines(name: str) -> list[str]:
     ]
 
 
-def problems(shape: Shape) -> list[str]:
+def find_problems(shape: LabShape) -> list[str]:
     """What cannot be built, in words; empty if all is well."""
     limits = (
         ("servers", shape.servers, 1, MAX_SERVERS),
@@ -244,11 +244,11 @@ def problems(shape: Shape) -> list[str]:
     ]
 
 
-def own(folder: Path, name: str) -> Path:
+def locate_shared_folder(folder: Path, name: str) -> Path:
     """The one folder that a server can write to."""
     return folder / name / "own"
 
 
-def image(folder: Path, name: str) -> Path:
+def locate_disk(folder: Path, name: str) -> Path:
     """The server's disk."""
     return folder / name / _IMAGE

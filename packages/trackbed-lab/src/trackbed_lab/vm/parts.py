@@ -76,7 +76,7 @@ class PartsError(Exception):
     """The parts could not be put together; the message says which, and what to do."""
 
 
-class Made(msgspec.Struct, frozen=True):
+class PartVersions(msgspec.Struct, frozen=True):
     """What the cache holds."""
 
     kernel: str
@@ -90,7 +90,7 @@ class Parts:
     """A whole cache folder."""
 
     folder: Path
-    made: Made
+    made: PartVersions
 
     @property
     def vmlinuz(self) -> Path:
@@ -112,7 +112,7 @@ class Parts:
         """Laid over this machine's root in every server."""
         return self.folder / "tools"
 
-    def qemu(self) -> list[str]:
+    def build_qemu_command(self) -> list[str]:
         """The words that start QEMU from the folder, without chroot: its own loader and libraries."""
         root = self.folder / "qemu"
         libraries = root / "usr/lib/x86_64-linux-gnu"
@@ -128,42 +128,42 @@ class Parts:
         return self.folder / "qemu/usr/lib/x86_64-linux-gnu/qemu"
 
 
-def cache() -> Path:
+def locate_cache() -> Path:
     """Where parts are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "trackbed" / "vm"
 
 
-def cached() -> Parts | None:
+def load_parts() -> Parts | None:
     """The parts, if they are there and whole."""
-    folder = cache() / _key()
+    folder = locate_cache() / _key()
     try:
-        made = msgspec.json.decode((folder / "made.json").read_bytes(), type=Made)
+        made = msgspec.json.decode((folder / "made.json").read_bytes(), type=PartVersions)
     except (OSError, msgspec.DecodeError):
         return None
     return Parts(folder, made)
 
 
-def parts(say: Callable[[str], None]) -> Parts:
+def fetch_parts(say: Callable[[str], None]) -> Parts:
     """The parts, fetched if they are not there. Raises PartsError."""
-    found = cached()
+    found = load_parts()
     if found is not None:
         return found
-    folder = cache() / _key()
+    folder = locate_cache() / _key()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = cached()
+        found = load_parts()
         return found if found is not None else _make(folder, say)
 
 
 def _key() -> str:
-    wanted = (str(_FORM), RELEASE, KERNEL, apt.codename(), *TOOLS, initramfs.SCRIPT, *SCRIPTS.values())
+    wanted = (str(_FORM), RELEASE, KERNEL, apt.read_codename(), *TOOLS, initramfs.SCRIPT, *SCRIPTS.values())
     return hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:16]
 
 
 def _make(folder: Path, say: Callable[[str], None]) -> Parts:
-    lacking = apt.missing()
+    lacking = apt.find_missing_tools()
     if lacking:
         raise PartsError(f"fetching the parts needs {', '.join(lacking)}, of Debian; use a Debian machine")
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
@@ -179,34 +179,34 @@ def _make(folder: Path, say: Callable[[str], None]) -> Parts:
     return Parts(folder, made)
 
 
-def _fill(fresh: Path, work: Path, say: Callable[[str], None]) -> Made:
-    own = apt.own_sources()
-    mirror = apt.mirror(own, apt.codename())
+def _fill(fresh: Path, work: Path, say: Callable[[str], None]) -> PartVersions:
+    own = apt.read_sources()
+    mirror = apt.choose_mirror(own, apt.read_codename())
     say(f"fetching QEMU, a kernel and tools from {mirror}: once, some 220 MB")
     suites = (RELEASE, f"{RELEASE}-backports")
-    sources = [apt.Source(mirror, suite) for suite in suites]
-    fetcher = apt.prepared(_folder(work, "newer"), sources, fresh=True, prefer=suites[1], packages=_BACKPORTED)
+    sources = [apt.AptSource(mirror, suite) for suite in suites]
+    fetcher = apt.prepare_apt(_folder(work, "newer"), sources, fresh=True, prefer=suites[1], packages=_BACKPORTED)
     fetcher.update()
     kernel = _kernel(fetcher, fresh / "kernel", work, say)
     version = _qemu(fetcher, fresh / "qemu")
     say("fetching tools")
     _tools(own, fresh / "tools", work)
     say("making the initramfs")
-    made = Made(kernel, version)
+    made = PartVersions(kernel, version)
     modules = Parts(fresh, made).modules
-    depmod(fresh / "tools", fresh / "kernel", kernel)
+    run_depmod(fresh / "tools", fresh / "kernel", kernel)
     unpack_modules(modules)
-    depmod(fresh / "tools", fresh / "kernel", kernel)
-    (fresh / "initramfs").write_bytes(initramfs.build(program(fresh / "tools", "busybox"), modules))
+    run_depmod(fresh / "tools", fresh / "kernel", kernel)
+    (fresh / "initramfs").write_bytes(initramfs.build_initramfs(find_program(fresh / "tools", "busybox"), modules))
     return made
 
 
 def unpack_modules(modules: Path) -> None:
     """Unpack what every server loads, without signatures: an emulated processor takes seconds for both at each boot."""
-    needs = initramfs.dependencies((modules / "modules.dep").read_text())
-    for name in initramfs.load_order(needs, _LOADED):
+    needs = initramfs.parse_dependencies((modules / "modules.dep").read_text())
+    for name in initramfs.order_modules(needs, _LOADED):
         path = modules / name
-        plain = initramfs.unsigned(initramfs.plain(path.read_bytes(), name))
+        plain = initramfs.strip_signature(initramfs.decompress_module(path.read_bytes(), name))
         path.unlink()
         path.with_suffix("" if path.suffix == ".xz" else path.suffix).write_bytes(plain)
 
@@ -218,7 +218,7 @@ def _folder(work: Path, name: str) -> Path:
 
 def _kernel(fetcher: apt.Apt, target: Path, work: Path, say: Callable[[str], None]) -> str:
     """Fetch and unpack a kernel; its release."""
-    release = newest(fetcher.names("linux-binary-"), KERNEL)
+    release = choose_kernel(fetcher.list_packages("linux-binary-"), KERNEL)
     if release is None:
         raise PartsError(f"{RELEASE}-backports has no kernel {KERNEL} and no other of its series")
     if release != KERNEL:
@@ -228,7 +228,7 @@ def _kernel(fetcher: apt.Apt, target: Path, work: Path, say: Callable[[str], Non
     return release
 
 
-def newest(names: Sequence[str], wanted: str) -> str | None:
+def choose_kernel(names: Sequence[str], wanted: str) -> str | None:
     """The wanted kernel if it is among packages linux-binary-RELEASE, else the newest with its first two numbers."""
     form = re.compile(r"linux-binary-((\d+)\.(\d+)\.(\d+)\+deb\d+-amd64)")
     found = [one for name in names if (one := form.fullmatch(name))]
@@ -250,9 +250,9 @@ def _qemu(fetcher: apt.Apt, target: Path) -> str:
     return own.split("_")[1].replace("%3a", ":")
 
 
-def _tools(own: Sequence[apt.Source], target: Path, work: Path) -> None:
+def _tools(own: Sequence[apt.AptSource], target: Path, work: Path) -> None:
     """Fetch and unpack what servers have beside this machine's own programs."""
-    fetcher = apt.prepared(_folder(work, "own"), own, fresh=False)
+    fetcher = apt.prepare_apt(_folder(work, "own"), own, fresh=False)
     fetcher.update()
     for package in fetcher.fetch(TOOLS):
         apt.unpack(package, target)
@@ -271,7 +271,7 @@ def merge_usr(root: Path) -> None:
             shutil.rmtree(root / name)
 
 
-def program(tools: Path, name: str) -> Path:
+def find_program(tools: Path, name: str) -> Path:
     """A program of the tools, else of this machine. Raises PartsError."""
     places = (tools / "usr/bin" / name, tools / "usr/sbin" / name)
     found = next((str(path) for path in places if path.exists()), None) or shutil.which(name)
@@ -280,15 +280,15 @@ def program(tools: Path, name: str) -> Path:
     return Path(found)
 
 
-def depmod(tools: Path, base: Path, kernel: str) -> None:
+def run_depmod(tools: Path, base: Path, kernel: str) -> None:
     """Write the modules' index, as the kernel's package does when it is installed. Raises PartsError."""
     link = tools / "depmod"
-    link.symlink_to(program(tools, "kmod"))  # kmod is what it is called
+    link.symlink_to(find_program(tools, "kmod"))  # kmod is what it is called
     libraries = str(tools / "usr/lib/x86_64-linux-gnu")
     if not (base / "lib").exists():
         (base / "lib").symlink_to("usr/lib")  # older ones know no other place
     try:
-        apt.run([str(link), "-b", str(base), kernel], base, LD_LIBRARY_PATH=libraries)
+        apt.run_tool([str(link), "-b", str(base), kernel], base, LD_LIBRARY_PATH=libraries)
     except apt.AptError as error:
         raise PartsError(str(error)) from error
     finally:

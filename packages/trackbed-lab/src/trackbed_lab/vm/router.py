@@ -29,11 +29,11 @@ class Gateway:
     base: int
     prefix: int
 
-    def serves(self, address: int) -> bool:
+    def covers(self, address: int) -> bool:
         """Whether an address lies in the rail's subnet."""
         return (address ^ self.base) >> (32 - self.prefix) == 0
 
-    def mac(self, rail: int) -> bytes:
+    def build_mac(self, rail: int) -> bytes:
         """Locally administered, 02:54:42:fe:RAIL:01."""
         return bytes((2, 0x54, 0x42, 0xFE, rail, 1))
 
@@ -53,44 +53,44 @@ class Router:
         target, _, kind = _ETHERNET.unpack_from(frame)
         if kind == ARP and len(frame) >= _ETHERNET.size + _ARP.size:
             yield from self._arp(rail, frame)
-        elif kind == IPV4 and target == self.gateways[rail].mac(rail):
+        elif kind == IPV4 and target == self.gateways[rail].build_mac(rail):
             yield from self._forward(frame)
 
     def _arp(self, rail: int, frame: bytes) -> Iterator[tuple[int, bytes]]:
         *_, operation, sender, sender_ip, _, wanted = _ARP.unpack_from(frame, _ETHERNET.size)
         own = self.gateways[rail]
-        if own.serves(sender_ip) and sender_ip != own.address:
+        if own.covers(sender_ip) and sender_ip != own.address:
             self.neighbours[sender_ip] = sender
             for kept in self.waiting.pop(sender_ip, ()):
                 yield from self._forward(kept)
         if operation == _REQUEST and wanted == own.address:
-            yield rail, arp(_REPLY, (own.mac(rail), own.address), (sender, sender_ip))
+            yield rail, build_arp_frame(_REPLY, (own.build_mac(rail), own.address), (sender, sender_ip))
 
     def _forward(self, frame: bytes) -> Iterator[tuple[int, bytes]]:
         packet = frame[_ETHERNET.size :]
         if len(packet) < _IP_HEADER or packet[8] <= 1:
             return
         address = int.from_bytes(packet[16:20], "big")
-        rail = next((rail for rail, one in enumerate(self.gateways) if one.serves(address)), None)
+        rail = next((rail for rail, one in enumerate(self.gateways) if one.covers(address)), None)
         if rail is None or address == self.gateways[rail].address:
             return
         own, known = self.gateways[rail], self.neighbours.get(address)
         if known is not None:
-            yield rail, _ETHERNET.pack(known, own.mac(rail), IPV4) + one_hop_further(packet)
+            yield rail, _ETHERNET.pack(known, own.build_mac(rail), IPV4) + decrement_ttl(packet)
             return
         kept = self.waiting.setdefault(address, [])
         if len(kept) < _MAX_WAITING:
             kept.append(frame)
-        yield rail, arp(_REQUEST, (own.mac(rail), own.address), (bytes(6), address))
+        yield rail, build_arp_frame(_REQUEST, (own.build_mac(rail), own.address), (bytes(6), address))
 
 
-def arp(operation: int, sender: tuple[bytes, int], target: tuple[bytes, int]) -> bytes:
+def build_arp_frame(operation: int, sender: tuple[bytes, int], target: tuple[bytes, int]) -> bytes:
     """An ARP frame; a request goes to everybody."""
     to = _BROADCAST if operation == _REQUEST else target[0]
     return _ETHERNET.pack(to, sender[0], ARP) + _ARP.pack(1, IPV4, 6, 4, operation, *sender, *target)
 
 
-def one_hop_further(packet: bytes) -> bytes:
+def decrement_ttl(packet: bytes) -> bytes:
     """An IPv4 packet with a smaller time to live, its checksum adjusted (RFC 1624)."""
     checksum = int.from_bytes(packet[10:12], "big") + 0x0100
     checksum = (checksum & 0xFFFF) + (checksum >> 16)

@@ -30,8 +30,8 @@ from trackbed.fabric.plan.plan import Plan, PortPlan
 from trackbed.fabric.plan.wire import plan_document
 from trackbed_lab.run_result import Phase
 from trackbed_lab.vm import lab, pods
-from trackbed_lab.vm.channel import ChannelError, Done, execute
-from trackbed_lab.vm.machine import VFS, Shape, own, problems
+from trackbed_lab.vm.channel import ChannelError, CommandResult, execute
+from trackbed_lab.vm.machine import VFS, LabShape, find_problems, locate_shared_folder
 from trackbed_lab.vm.router import Gateway
 
 FABRIC, PLAN = "/run/own/fabric.yaml", "/run/own/plan.json"
@@ -44,7 +44,7 @@ grep -cw iommu=pt /proc/cmdline
 cat /sys/module/ib_core/parameters/netns_mode
 """
 _FIGURES = re.compile(r"^\s*65536\s+\d+\s+([\d.]+)\s+([\d.]+)", re.MULTILINE)
-Tell = Callable[[Phase], None]
+ReportPhase = Callable[[Phase], None]
 
 
 class UnfitError(Exception):
@@ -52,12 +52,12 @@ class UnfitError(Exception):
 
 
 @dataclass(slots=True)
-class Course:
+class VmRun:
     """A run under way."""
 
-    here: lab.Lab
+    here: lab.VmLab
     plan: Plan
-    tell: Tell
+    report: ReportPhase
     phases: list[Phase] = field(default_factory=list)
 
     @property
@@ -65,32 +65,32 @@ class Course:
         """Whether all went as planned so far."""
         return all(phase.ok for phase in self.phases)
 
-    def phase(self, name: str, work: Callable[[], tuple[str, bool]]) -> bool:
+    def run_phase(self, name: str, work: Callable[[], tuple[str, bool]]) -> bool:
         """Do one phase, time it, tell it; after one that failed no other is begun."""
         if not self.ok:
             return False
         began = time.monotonic()
         try:
             summary, ok = work()
-        except (ChannelError, lab.LabError) as error:
+        except (ChannelError, lab.VmLabError) as error:
             summary, ok = str(error), False
         done = Phase(name, time.monotonic() - began, summary, ok)
         self.phases.append(done)
-        self.tell(done)
+        self.report(done)
         return ok
 
-    def everywhere(self, argv: Sequence[str]) -> list[Done]:
+    def run_everywhere(self, argv: Sequence[str]) -> list[CommandResult]:
         """Run a command in all servers at once."""
-        return self.each([list(argv)] * len(self.plan.nodes))
+        return self.run_each([list(argv)] * len(self.plan.nodes))
 
-    def each(self, commands: Sequence[Sequence[str]]) -> list[Done]:
+    def run_each(self, commands: Sequence[Sequence[str]]) -> list[CommandResult]:
         """Run a command in each server, all at once."""
-        channels = [self.here.server(node.name).channel for node in self.plan.nodes]
+        channels = [self.here.find_server(node.name).channel for node in self.plan.nodes]
         with ThreadPoolExecutor(max_workers=len(channels)) as pool:
             return list(pool.map(lambda channel, argv: execute(channel, argv, SECONDS), channels, commands))
 
 
-def shape_of(plan: Plan, asked: Shape) -> Shape:
+def derive_shape(plan: Plan, asked: LabShape) -> LabShape:
     """The lab for a Fabric. Raises UnfitError where emulated servers cannot be what it describes."""
     _refuse(plan)
     first = plan.nodes[0]
@@ -107,64 +107,66 @@ def shape_of(plan: Plan, asked: Shape) -> Shape:
 
 def _refuse(plan: Plan) -> None:
     names = [node.name for node in plan.nodes]
-    shape = Shape(servers=len(names), rails=len(plan.nodes[0].ports))
-    wrong = problems(shape)
+    shape = LabShape(servers=len(names), rails=len(plan.nodes[0].ports))
+    wrong = find_problems(shape)
     if wrong:
         raise UnfitError(f"this Fabric cannot be emulated: {'; '.join(wrong)}")
-    if names != shape.names():
-        raise UnfitError(f"emulated servers are called {', '.join(shape.names())}, and the Fabric has {names[0]}")
+    if names != shape.list_servers():
+        raise UnfitError(
+            f"emulated servers are called {', '.join(shape.list_servers())}, and the Fabric has {names[0]}"
+        )
     if plan.common.vfs > VFS:
         raise UnfitError(f"the Fabric wants {plan.common.vfs} VFs of a port; an emulated NIC has {VFS}")
 
 
-def run(here: lab.Lab, plan: Plan, fabric: bytes, booted: Phase, tell: Tell) -> tuple[Phase, ...]:
+def run_phases(here: lab.VmLab, plan: Plan, fabric: bytes, booted: Phase, tell: ReportPhase) -> tuple[Phase, ...]:
     """Go through all phases on servers that have just come up; `booted` is the phase that brought them up."""
-    course = begun(here, plan, fabric, booted, tell)
-    course.phase("factory", lambda: factory(course))
-    course.phase("apply", lambda: apply(course))
-    course.phase("reboot", lambda: reboot(course))
-    course.phase("again", lambda: again(course))
-    course.phase("doctor", lambda: doctor(course))
+    course = begin_run(here, plan, fabric, booted, tell)
+    course.run_phase("factory", lambda: check_factory_state(course))
+    course.run_phase("apply", lambda: check_apply(course))
+    course.run_phase("reboot", lambda: reboot_servers(course))
+    course.run_phase("again", lambda: check_second_apply(course))
+    course.run_phase("doctor", lambda: check_doctor(course))
     if plan.common.rdma_mode == "shared" and len(plan.nodes) > 1:
-        course.phase("pods", lambda: _pods(course))
-        course.phase("rdma", lambda: _rdma(course, same_rail(plan)))
-        course.phase("cross", lambda: _rdma(course, cross_rail(plan)))
-        course.phase("cm", lambda: _cm(course))
+        course.run_phase("pods", lambda: _pods(course))
+        course.run_phase("rdma", lambda: _rdma(course, pair_same_rails(plan)))
+        course.run_phase("cross", lambda: _rdma(course, pair_cross_rails(plan)))
+        course.run_phase("cm", lambda: _cm(course))
     return tuple(course.phases)
 
 
-def begun(here: lab.Lab, plan: Plan, fabric: bytes, booted: Phase, tell: Tell) -> Course:
+def begin_run(here: lab.VmLab, plan: Plan, fabric: bytes, booted: Phase, tell: ReportPhase) -> VmRun:
     """A run of servers that have just come up and now have Fabric and plan."""
     document = msgspec.json.encode(plan_document(plan, plan.nodes))
     for node in plan.nodes:
         for path, text in ((FABRIC, fabric), (PLAN, document)):
-            (own(Path(here.folder), node.name) / Path(path).name).write_bytes(text)
+            (locate_shared_folder(Path(here.folder), node.name) / Path(path).name).write_bytes(text)
     tell(booted)
-    return Course(here, plan, tell, [booted])
+    return VmRun(here, plan, tell, [booted])
 
 
 def _trackbed(*words: str) -> list[str]:
     return [sys.executable, "-m", "trackbed", *words]
 
 
-def factory(course: Course) -> tuple[str, bool]:
+def check_factory_state(course: VmRun) -> tuple[str, bool]:
     """That nothing of the plan is there yet."""
-    found = [done.output.decode().split() for done in course.everywhere(["sh", "-c", _FACTORY])]
+    found = [done.output.decode().split() for done in course.run_everywhere(["sh", "-c", _FACTORY])]
     rails = str(course.here.shape.rails)
     fresh = all(words == [rails, "0", rails, "1500", "0", "Y"] for words in found)
     return f"no VFs, MTU 1500, no IOMMU pass-through, shared RDMA mode: {'yes' if fresh else found}", fresh
 
 
-Answer = tuple[dict[str, Any] | None, str]
+CommandDocument = tuple[dict[str, Any] | None, str]
 """The document that a command printed; None and its words where it printed none."""
 
 
-def apply_there(course: Course) -> list[Answer]:
+def apply_locally(course: VmRun) -> list[CommandDocument]:
     """What `trackbed apply` says, run on each server."""
-    return [_json(done) for done in course.everywhere(_trackbed("apply", "--yes", "-f", FABRIC, "-o", "json"))]
+    return [_json(done) for done in course.run_everywhere(_trackbed("apply", "--yes", "-f", FABRIC, "-o", "json"))]
 
 
-def apply(course: Course, ask: Callable[[Course], list[Answer]] = apply_there) -> tuple[str, bool]:
+def check_apply(course: VmRun, ask: Callable[[VmRun], list[CommandDocument]] = apply_locally) -> tuple[str, bool]:
     """`trackbed apply` on servers as they come from their maker: all is made, and a reboot is asked for."""
     told, wrong = _applied(ask(course))
     if wrong:
@@ -174,9 +176,9 @@ def apply(course: Course, ask: Callable[[Course], list[Answer]] = apply_there) -
     return f"{made} changes, {files} files; asks for a reboot{f'; left: {left}' if left else ''}", ok
 
 
-def again(course: Course) -> tuple[str, bool]:
+def check_second_apply(course: VmRun) -> tuple[str, bool]:
     """`trackbed apply` once more: it changes nothing."""
-    told, wrong = _applied(apply_there(course))
+    told, wrong = _applied(apply_locally(course))
     if wrong:
         return wrong, False
     made, files = [one["applied"] for one in told], [len(one["files"]) for one in told]
@@ -184,7 +186,7 @@ def again(course: Course) -> tuple[str, bool]:
     return "nothing to change" if ok else f"changed {made} settings and {files} files again; left: {_left(told)}", ok
 
 
-def _applied(answers: list[Answer]) -> tuple[list[dict[str, Any]], str]:
+def _applied(answers: list[CommandDocument]) -> tuple[list[dict[str, Any]], str]:
     """What each server says of its `trackbed apply`; or why one says nothing."""
     wrong = next((text for answer, text in answers if answer is None), "")
     return [answer for answer, _ in answers if answer is not None], wrong
@@ -195,19 +197,19 @@ def _left(told: list[dict[str, Any]]) -> list[str]:
     return [change["what"] for one in told for change in one["changes"] if not change.get("reboot")]
 
 
-def reboot(course: Course) -> tuple[str, bool]:
+def reboot_servers(course: VmRun) -> tuple[str, bool]:
     """A real reboot, of all servers at once, until everything that starts with a server has."""
     names = [node.name for node in course.plan.nodes]
     with ThreadPoolExecutor(max_workers=len(names)) as pool:
-        seconds = list(pool.map(lambda name: lab.reboot(course.here, name), names))
-    course.everywhere(["timeout", f"{SECONDS / 2:.0f}", "systemctl", "is-system-running", "--wait"])
-    arguments = course.here.state(names[0]).arguments
+        seconds = list(pool.map(lambda name: lab.reboot_server(course.here, name), names))
+    course.run_everywhere(["timeout", f"{SECONDS / 2:.0f}", "systemctl", "is-system-running", "--wait"])
+    arguments = course.here.read_state(names[0]).arguments
     return f"{', '.join(f'{one:.0f} s' for one in seconds)}; kernel arguments: {arguments}", True
 
 
-def doctor(course: Course) -> tuple[str, bool]:
+def check_doctor(course: VmRun) -> tuple[str, bool]:
     """Every check of every server passes."""
-    answers = [_json(done) for done in course.everywhere(_trackbed("doctor", "--all", "-f", PLAN, "-o", "json"))]
+    answers = [_json(done) for done in course.run_everywhere(_trackbed("doctor", "--all", "-f", PLAN, "-o", "json"))]
     wrong = next((text for answer, text in answers if answer is None), None)
     if wrong is not None:
         return wrong, False
@@ -220,8 +222,8 @@ def _bad(finding: dict[str, Any]) -> bool:
     return bool(finding["verdict"] != "pass")
 
 
-def _pods(course: Course) -> tuple[str, bool]:
-    done = course.each([["sh", "-c", pods.up(node)] for node in course.plan.nodes])
+def _pods(course: VmRun) -> tuple[str, bool]:
+    done = course.run_each([["sh", "-c", pods.render_pods_script(node)] for node in course.plan.nodes])
     wrong = [_words(one) for one in done if one.status]
     count = sum(len(node.ports) for node in course.plan.nodes)
     return (wrong[0], False) if wrong else (f"{count} namespaces with a VF and a soft-RoCE device each", True)
@@ -231,25 +233,25 @@ Pair = tuple[PortPlan, PortPlan]
 """Who writes, and to whom: a port of the first server and one of the second."""
 
 
-def same_rail(plan: Plan) -> list[Pair]:
+def pair_same_rails(plan: Plan) -> list[Pair]:
     """Each rail with itself."""
     first, second = plan.nodes[:2]
     return list(zip(first.ports, second.ports, strict=True))
 
 
-def cross_rail(plan: Plan) -> list[Pair]:
+def pair_cross_rails(plan: Plan) -> list[Pair]:
     """Each rail with the next one."""
     first, second = plan.nodes[:2]
     return [(port, second.ports[(at + 1) % len(second.ports)]) for at, port in enumerate(first.ports)]
 
 
-def _rdma(course: Course, pairs: list[Pair]) -> tuple[str, bool]:
+def _rdma(course: VmRun, pairs: list[Pair]) -> tuple[str, bool]:
     """RDMA writes between all pairs; whether as many arrive as the plan says."""
     due = [pair for pair in pairs if pair[0].rail == pair[1].rail or course.plan.common.cross_rail == "routed"]
-    listen = "".join(pods.listen_bandwidth(to, number) for number, (_, to) in enumerate(pairs))
-    second = course.here.server(course.plan.nodes[1].name).channel
+    listen = "".join(pods.render_bandwidth_server(to, number) for number, (_, to) in enumerate(pairs))
+    second = course.here.find_server(course.plan.nodes[1].name).channel
     execute(second, ["setsid", "-f", "sh", "-c", listen], SECONDS)
-    send = [pods.send_bandwidth(port, to, number) for number, (port, to) in enumerate(pairs)]
+    send = [pods.render_bandwidth_client(port, to, number) for number, (port, to) in enumerate(pairs)]
     arrived = [float(known[1]) for one in _sent(course, send) if (known := _FIGURES.search(one))]
     words = f"{len(arrived)} of {len(pairs)} pairs, {len(due)} planned"
     if arrived:
@@ -257,31 +259,31 @@ def _rdma(course: Course, pairs: list[Pair]) -> tuple[str, bool]:
     return words, len(arrived) == len(due)
 
 
-def _cm(course: Course) -> tuple[str, bool]:
-    pairs = same_rail(course.plan)
-    second = course.here.server(course.plan.nodes[1].name).channel
-    execute(second, ["setsid", "-f", "sh", "-c", "".join(pods.listen_cm(to) for _, to in pairs)], SECONDS)
-    done = _sent(course, [f"{pods.connect_cm(port, to).strip()} && echo connected" for port, to in pairs])
+def _cm(course: VmRun) -> tuple[str, bool]:
+    pairs = pair_same_rails(course.plan)
+    second = course.here.find_server(course.plan.nodes[1].name).channel
+    execute(second, ["setsid", "-f", "sh", "-c", "".join(pods.render_cm_server(to) for _, to in pairs)], SECONDS)
+    done = _sent(course, [f"{pods.render_cm_client(port, to).strip()} && echo connected" for port, to in pairs])
     good = sum("connected" in one for one in done)
     return f"rping over {good} of {len(pairs)} rails", good == len(pairs)
 
 
-def _sent(course: Course, commands: Iterable[str]) -> list[str]:
+def _sent(course: VmRun, commands: Iterable[str]) -> list[str]:
     """What each command on the first server said, all at once; given a moment for the other end to listen."""
-    first = course.here.server(course.plan.nodes[0].name).channel
+    first = course.here.find_server(course.plan.nodes[0].name).channel
     tried = [f"for try in 1 2 3 4 5; do sleep 1; {shlex.join(['sh', '-c', one])} && break; done" for one in commands]
     with ThreadPoolExecutor(max_workers=len(tried)) as pool:
         done = list(pool.map(lambda text: execute(first, ["sh", "-c", text], SECONDS), tried))
     return [(one.output + one.errors).decode(errors="replace") for one in done]
 
 
-def _json(done: Done) -> Answer:
+def _json(done: CommandResult) -> CommandDocument:
     try:
         return msgspec.json.decode(done.output, type=dict[str, Any]), ""
     except msgspec.DecodeError:
         return None, _words(done)
 
 
-def _words(done: Done) -> str:
+def _words(done: CommandResult) -> str:
     said = (done.errors or done.output).decode(errors="replace").strip().splitlines()
     return f"status {done.status}: {' / '.join(said[-4:])}"

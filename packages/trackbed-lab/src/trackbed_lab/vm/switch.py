@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from trackbed.kernel.wire import lldp
-from trackbed_lab.vm.machine import Shape, socket_path
+from trackbed_lab.vm.machine import LabShape, locate_socket
 from trackbed_lab.vm.router import Router
 
 WAIT_SECONDS = 0.02
@@ -52,23 +52,23 @@ class Segment:
     """One rail, or the cluster's network: its ports by number, and behind which port each address was seen."""
 
     send: dict[int, Callable[[bytes], None]]
-    seen: dict[bytes, int] = field(default_factory=dict)
+    port_by_mac: dict[bytes, int] = field(default_factory=dict)
 
     def forward(self, port: int, frame: bytes) -> list[int]:
         """Send a frame that came in at `port` on; the ports it went to."""
         if len(frame) < _HEADER:
             return []
         target, source = frame[:6], frame[6:12]
-        if not source[0] & 1 and (source in self.seen or len(self.seen) < _MAX_ADDRESSES):
-            self.seen[source] = port
-        known = None if target[0] & 1 else self.seen.get(target)
+        if not source[0] & 1 and (source in self.port_by_mac or len(self.port_by_mac) < _MAX_ADDRESSES):
+            self.port_by_mac[source] = port
+        known = None if target[0] & 1 else self.port_by_mac.get(target)
         ports = [one for one in self.send if one != port] if known is None else [known] * (known != port)
         for one in ports:
             self.send[one](frame.ljust(_SHORTEST, b"\0"))
         return ports
 
 
-def sender(ours: socket.socket, theirs: str) -> Callable[[bytes], None]:
+def build_sender(ours: socket.socket, theirs: str) -> Callable[[bytes], None]:
     """What hands a frame to the server at `theirs`; lost if nobody is there or it takes too long."""
 
     def send(frame: bytes) -> None:
@@ -78,7 +78,7 @@ def sender(ours: socket.socket, theirs: str) -> Callable[[bytes], None]:
     return send
 
 
-def opened(path: str) -> socket.socket:
+def open_port(path: str) -> socket.socket:
     """Our end of a port."""
     with suppress(FileNotFoundError):
         Path(path).unlink()
@@ -90,49 +90,49 @@ def opened(path: str) -> socket.socket:
     return ours
 
 
-def serve(shape: Shape) -> None:
+def serve_ports(shape: LabShape) -> None:
     """Forward for ever; the working directory is the lab's folder."""
     selector = selectors.DefaultSelector()
     segments = []
     for number in range(shape.segments):
         count = shape.servers + (number == shape.rails)  # in the cluster's network one more: its way out
-        ports = {server: opened(socket_path(server, number, "sw")) for server in range(count)}
-        segment = Segment({one: sender(ours, socket_path(one, number, "vm")) for one, ours in ports.items()})
+        ports = {server: open_port(locate_socket(server, number, "sw")) for server in range(count)}
+        segment = Segment({one: build_sender(ours, locate_socket(one, number, "vm")) for one, ours in ports.items()})
         segments.append(segment)
         for server, ours in ports.items():
             selector.register(ours, selectors.EVENT_READ, (number, server))
-    fabric = Fabric(segments, Router(shape.gateways))
+    fabric = Switches(segments, Router(shape.gateways))
     spoke = 0.0
     while True:
         for key, _ in selector.select(_LLDP_SECONDS):
             _drain(key.fileobj, fabric, *key.data)
         if time.monotonic() - spoke > _LLDP_SECONDS:
             spoke = time.monotonic()
-            announce(shape, segments[: shape.rails])
+            send_lldp(shape, segments[: shape.rails])
 
 
 @dataclass(frozen=True, slots=True)
-class Fabric:
+class Switches:
     """All segments, rails first, and what joins the rails."""
 
     segments: Sequence[Segment]
     router: Router
 
-    def take(self, number: int, server: int, frame: bytes) -> None:
+    def handle_frame(self, number: int, server: int, frame: bytes) -> None:
         """Let a frame of a server's port go where it must."""
         if frame[:5] == _RESERVED:
             return  # for the switch itself (IEEE 802.1Q, 8.6.3)
         routed = number < len(self.router.gateways)
-        if not (routed and frame[:6] == self.router.gateways[number].mac(number)):
+        if not (routed and frame[:6] == self.router.gateways[number].build_mac(number)):
             self.segments[number].forward(server, frame)
         if routed:
             for out, answer in self.router.handle(number, frame):
                 self.segments[out].forward(ROUTER, answer)
 
 
-def announce(shape: Shape, segments: Sequence[Segment]) -> None:
+def send_lldp(shape: LabShape, segments: Sequence[Segment]) -> None:
     """Each leaf tells each port its name and the port's."""
-    for rail, (leaf, segment) in enumerate(zip(shape.leaf_names(), segments, strict=True)):
+    for rail, (leaf, segment) in enumerate(zip(shape.list_leaves(), segments, strict=True)):
         source = bytes((2, 0x54, 0x42, 0xFD, rail, 0))
         for server, send in segment.send.items():
             said = lldp.Advertisement(leaf, f"swp{server + 1}", system_name=leaf, port_vlan=1)
@@ -142,18 +142,18 @@ def announce(shape: Shape, segments: Sequence[Segment]) -> None:
 _BATCH = 64
 
 
-def _drain(ours: object, fabric: Fabric, number: int, server: int) -> None:
+def _drain(ours: object, fabric: Switches, number: int, server: int) -> None:
     """Take what has come in at one port, and no more than a batch: others wait."""
     assert isinstance(ours, socket.socket)  # noqa: S101 - nothing else was registered
     with suppress(BlockingIOError):
         for _ in range(_BATCH):
-            fabric.take(number, server, ours.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
+            fabric.handle_frame(number, server, ours.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
 
 
 def main(words: Sequence[str]) -> None:
     """The process that is the lab's switches."""
     os.chdir(words[0])
-    serve(msgspec.json.decode(Path("net/shape.json").read_bytes(), type=Shape))
+    serve_ports(msgspec.json.decode(Path("net/shape.json").read_bytes(), type=LabShape))
 
 
 if __name__ == "__main__":

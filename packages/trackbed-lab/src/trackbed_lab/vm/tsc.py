@@ -22,7 +22,7 @@ _TRIES = 50
 
 
 @cache
-def khz() -> int | None:
+def measure_khz() -> int | None:
     """The rate in kHz; None where it cannot be had: on another architecture, without executable memory."""
     if platform.machine() not in {"x86_64", "AMD64"}:
         return None
@@ -33,10 +33,10 @@ def khz() -> int | None:
     code.write(_RDTSC)
     place = ctypes.c_char.from_buffer(code)
     count = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(place))
-    return rate(count)
+    return measure_rate(count)
 
 
-def rate(count: Callable[[], int]) -> int:
+def measure_rate(count: Callable[[], int]) -> int:
     """The rate of a counter in kHz."""
     began, first = _both(count)
     time.sleep(_SECONDS)

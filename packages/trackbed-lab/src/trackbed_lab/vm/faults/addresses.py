@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
-from trackbed_lab.vm.faults.ways import set_up
+from trackbed_lab.vm.faults.ways import configure_port
 
 if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import Server
+    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _DOCKER = "docker0"
 _CHOSEN = "192.0.2.77/32"
@@ -16,48 +16,48 @@ _CHOSEN = "192.0.2.77/32"
 _SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
 
-def _again(server: Server) -> None:
+def _again(server: FaultyServer) -> None:
     """What went with the address or the link is set as planned."""
     server.restore()
-    set_up(server)
+    configure_port(server)
 
 
-def _own(server: Server) -> str:
+def _own(server: FaultyServer) -> str:
     return str(server.port.addressed[0])
 
 
-def _gone(server: Server) -> None:
+def _gone(server: FaultyServer) -> None:
     server.run("ip", "address", "delete", _own(server), "dev", server.port.netdev)
 
 
-def _wide(server: Server) -> None:
+def _wide(server: FaultyServer) -> None:
     _gone(server)
     server.run("ip", "address", "add", f"{_own(server).partition('/')[0]}/8", "dev", server.port.netdev)
 
 
-def _narrow_again(server: Server) -> None:
+def _narrow_again(server: FaultyServer) -> None:
     server.run("ip", "address", "delete", f"{_own(server).partition('/')[0]}/8", "dev", server.port.netdev)
     _again(server)
 
 
-def _extra(server: Server) -> None:
+def _extra(server: FaultyServer) -> None:
     server.run("ip", "address", "add", _CHOSEN, "dev", server.port.netdev)
 
 
-def _no_extra(server: Server) -> None:
+def _no_extra(server: FaultyServer) -> None:
     server.run("ip", "address", "delete", _CHOSEN, "dev", server.port.netdev)
 
 
-def _twice(server: Server) -> None:
+def _twice(server: FaultyServer) -> None:
     server.run("ip", "link", "add", "lab-twin", "type", "dummy")
     server.run("ip", "address", "add", f"{_own(server).partition('/')[0]}/32", "dev", "lab-twin")
 
 
-def _once(server: Server) -> None:
+def _once(server: FaultyServer) -> None:
     server.run("ip", "link", "delete", "lab-twin")
 
 
-def _overlapping(server: Server) -> None:
+def _overlapping(server: FaultyServer) -> None:
     """Docker's bridge inside the port's own subnet, as far from the port's address as a /30 can be."""
     subnet = server.port.addressed[0].subnet
     server.run("ip", "link", "add", _DOCKER, "type", "bridge")
@@ -65,23 +65,23 @@ def _overlapping(server: Server) -> None:
     server.run("ip", "link", "set", _DOCKER, "up")
 
 
-def _apart(server: Server) -> None:
+def _apart(server: FaultyServer) -> None:
     server.run("ip", "link", "delete", _DOCKER)
 
 
-def _flux(server: Server) -> None:
+def _flux(server: FaultyServer) -> None:
     server.write(f"/proc/sys/net/ipv4/conf/{server.port.netdev}/arp_ignore", "0")
 
 
-def _advertised(server: Server) -> None:
+def _advertised(server: FaultyServer) -> None:
     server.write(f"/proc/sys/net/ipv6/conf/{server.port.netdev}/accept_ra", "1")
 
 
-def _full(server: Server) -> None:
+def _full(server: FaultyServer) -> None:
     server.write("/proc/sys/net/ipv4/neigh/default/gc_thresh3", "16")
 
 
-def _services(server: Server) -> None:
+def _services(server: FaultyServer) -> None:
     server.write(_SERVER, f"    - --service-cluster-ip-range={server.port.addressed[0].subnet}\n")
 
 

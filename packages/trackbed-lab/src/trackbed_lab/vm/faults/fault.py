@@ -15,12 +15,12 @@ SECONDS = 60
 """A program that takes longer hangs."""
 
 
-class RefusedError(Exception):
+class FaultError(Exception):
     """A program that makes or mends a fault failed; the message is what it said."""
 
 
 @dataclass(slots=True)
-class Server:
+class FaultyServer:
     """The server that the fault is put in: this very machine. Only ever run inside an emulated server."""
 
     node: NodePlan
@@ -32,7 +32,7 @@ class Server:
         """Run a program to its good end; what it wrote. Raises RefusedError."""
         done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603 - the lab's own words
         if done.returncode:
-            raise RefusedError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
+            raise FaultError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
     def write(self, path: str, text: str) -> None:
@@ -62,7 +62,7 @@ class Server:
             self.kept[place] = place.read_bytes() if place.exists() else None
 
 
-def restored(server: Server) -> None:
+def restore_files(server: FaultyServer) -> None:
     """Putting files back is enough."""
     server.restore()
 
@@ -71,5 +71,5 @@ class VmFault(NamedTuple):
     """One fault: its id in the catalogue, how to make it, and how to mend it."""
 
     id: str
-    inject: Callable[[Server], None]
-    heal: Callable[[Server], None] = restored
+    inject: Callable[[FaultyServer], None]
+    heal: Callable[[FaultyServer], None] = restore_files

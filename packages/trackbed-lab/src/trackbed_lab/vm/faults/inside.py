@@ -27,7 +27,7 @@ from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.transaction import carriers, record
 from trackbed_lab.vm.faults import FAULTS
-from trackbed_lab.vm.faults.fault import RefusedError, Server, VmFault
+from trackbed_lab.vm.faults.fault import FaultError, FaultyServer, VmFault
 
 RAIL = 1
 """Where faults are put: neither the first rail nor the last, which a sloppy check would look at alone."""
@@ -61,20 +61,20 @@ def main(words: Sequence[str]) -> int:
     fabric, name, what, *ids = words
     planned = compute_plan(load_fabric(Path(fabric).read_bytes(), fabric).fabric, {})
     node = next(one for one in planned.nodes if one.name == name)
-    server = Server(node, node.ports[min(RAIL, len(node.ports) - 1)])
+    server = FaultyServer(node, node.ports[min(RAIL, len(node.ports) - 1)])
     chosen = [fault for fault in FAULTS if not ids or fault.id in ids]
     if what == "try":
         good = [_tried(fault, server, planned) for fault in chosen]
         return 0 if all(good) else 1
     try:
         _one(what, chosen, server)
-    except (RefusedError, OSError, TimeoutExpired) as error:
+    except (FaultError, OSError, TimeoutExpired) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
 
-def _one(what: str, chosen: Iterable[VmFault], server: Server) -> None:
+def _one(what: str, chosen: Iterable[VmFault], server: FaultyServer) -> None:
     for fault in chosen:
         if what == "break":
             fault.inject(server)
@@ -85,14 +85,14 @@ def _one(what: str, chosen: Iterable[VmFault], server: Server) -> None:
             _healed(fault, server)
 
 
-def _healed(fault: VmFault, server: Server) -> None:
+def _healed(fault: VmFault, server: FaultyServer) -> None:
     """Mend it, wait for the ports, and count from now: the carriers that were lost meanwhile are the fault's."""
     fault.heal(server)
     ports = [port.netdev for port in server.node.ports]
     end = time.monotonic() + _SETTLE_SECONDS
     while not all(map(_settled, ports)):
         if time.monotonic() > end:
-            raise RefusedError(f"a port has not settled {_SETTLE_SECONDS:.0f} s after the fault was mended")
+            raise FaultError(f"a port has not settled {_SETTLE_SECONDS:.0f} s after the fault was mended")
         time.sleep(0.2)
     machine = Machine(Path("/"))
     carriers.save(machine, frozenset(ports), record.folder(machine))
@@ -106,17 +106,17 @@ def _settled(port: str) -> bool:
     return idle and (folder / "operstate").read_text() == "up\n"
 
 
-def _tried(fault: VmFault, server: Server, planned: Plan) -> bool:
+def _tried(fault: VmFault, server: FaultyServer, planned: Plan) -> bool:
     began, wrong, named, evidence, after = time.monotonic(), "", "", "", ""
     try:
         fault.inject(server)
         named, evidence = _named(server.node, planned)
-    except (RefusedError, OSError, TimeoutExpired) as error:
+    except (FaultError, OSError, TimeoutExpired) as error:
         wrong = str(error)
     try:
         _healed(fault, server)
         after, _ = _named(server.node, planned)
-    except (RefusedError, OSError, TimeoutExpired) as error:
+    except (FaultError, OSError, TimeoutExpired) as error:
         wrong = wrong or f"not mended: {error}"
     trial = Trial(fault.id, named, evidence, after, time.monotonic() - began, wrong)
     sys.stdout.write(msgspec.json.encode(trial).decode() + "\n")

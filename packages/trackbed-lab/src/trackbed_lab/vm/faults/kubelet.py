@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING
 from trackbed_lab.vm.faults.fault import VmFault
 
 if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import Server
+    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _FOLDER = "/var/lib/kubelet"
 _CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
-def _configured(server: Server, *lines: str) -> None:
+def _configured(server: FaultyServer, *lines: str) -> None:
     server.write(f"{_FOLDER}/config.yaml", _CONFIG + "".join(f"{line}\n" for line in lines))
 
 
-def _cpu_state(server: Server) -> None:
+def _cpu_state(server: FaultyServer) -> None:
     _configured(server, "cpuManagerPolicy: static", 'reservedSystemCPUs: "0"')
     server.write(f"{_FOLDER}/cpu_manager_state", '{"policyName":"none","defaultCpuSet":"","checksum":1}')
 
 
-def _memory_state(server: Server) -> None:
+def _memory_state(server: FaultyServer) -> None:
     _configured(server, "memoryManagerPolicy: Static")
     server.write(f"{_FOLDER}/memory_manager_state", '{"policyName":"None","machineState":{},"checksum":1}')
 
 
-def _unreserved(server: Server) -> None:
+def _unreserved(server: FaultyServer) -> None:
     _configured(server, "cpuManagerPolicy: static")
 
 
-def _on_rail(server: Server) -> None:
+def _on_rail(server: FaultyServer) -> None:
     _configured(server)
     own = str(server.port.addressed[0]).partition("/")[0]
     server.write(f"{_FOLDER}/kubeadm-flags.env", f'KUBELET_KUBEADM_ARGS="--node-ip={own}"\n')

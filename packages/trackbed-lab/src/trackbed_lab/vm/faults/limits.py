@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
-from trackbed_lab.vm.faults.standins import ended, started
+from trackbed_lab.vm.faults.standins import start_standin, stop_standin
 
 if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import Server
+    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _SITE = "/etc/security/limits.d/95-site.conf"
 _JOBS = "/etc/systemd/logind.conf.d/90-jobs.conf"
@@ -18,44 +18,44 @@ _INOTIFY = "/proc/sys/fs/inotify"
 _GROUP = Path("/sys/fs/cgroup/lab-jobs")
 
 
-def _prepared(server: Server, name: str, *limits: str) -> None:
+def _prepared(server: FaultyServer, name: str, *limits: str) -> None:
     """A service that runs, and all around it as it wants it."""
     server.write(_FILES, "2097152")
     server.write(f"{_INOTIFY}/max_user_instances", "8192")
     server.write(f"{_INOTIFY}/max_user_watches", "1048576")
     server.write(_JOBS, "[Login]\nRemoveIPC=no\n")
     server.write("/etc/cni/net.d/10-lab.conflist", "{}")
-    started(name, *limits)
+    start_standin(name, *limits)
 
 
-def _few_files(server: Server) -> None:
+def _few_files(server: FaultyServer) -> None:
     _prepared(server, "containerd", "--nofile=1024")
 
 
-def _endless_stack(server: Server) -> None:
+def _endless_stack(server: FaultyServer) -> None:
     _prepared(server, "slurmd", "--stack=unlimited")
 
 
-def _locked(server: Server) -> None:
+def _locked(server: FaultyServer) -> None:
     _prepared(server, "slurmd", "--memlock=8388608")
 
 
-def _limited(server: Server) -> None:
+def _limited(server: FaultyServer) -> None:
     server.write(_SITE, "* - memlock 65536\n")
     _locked(server)
 
 
-def _removed(server: Server) -> None:
+def _removed(server: FaultyServer) -> None:
     _prepared(server, "slurmd")
     server.write(_JOBS, "[Login]\nRemoveIPC=yes\n")
 
 
-def _few_watches(server: Server) -> None:
+def _few_watches(server: FaultyServer) -> None:
     _prepared(server, "containerd")
     server.write(f"{_INOTIFY}/max_user_instances", "128")
 
 
-def _in_group(server: Server) -> None:
+def _in_group(server: FaultyServer) -> None:
     """Devices of RDMA can be limited as soon as the group has the controller; soft-RoCE devices too."""
     Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+rdma")
     _GROUP.mkdir(exist_ok=True)
@@ -63,17 +63,17 @@ def _in_group(server: Server) -> None:
     server.write(str(_GROUP / "rdma.max"), f"{device} hca_handle=2 hca_object=2000")
 
 
-def _out_of_group(server: Server) -> None:
+def _out_of_group(server: FaultyServer) -> None:
     server.kept.clear()
     _GROUP.rmdir()
 
 
-def _no_starter(server: Server) -> None:
-    ended(server, "slurmd")
+def _no_starter(server: FaultyServer) -> None:
+    stop_standin(server, "slurmd")
 
 
-def _no_runtime(server: Server) -> None:
-    ended(server, "containerd")
+def _no_runtime(server: FaultyServer) -> None:
+    stop_standin(server, "containerd")
 
 
 FAULTS: tuple[VmFault, ...] = (

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
-from trackbed_lab.vm.faults.rdma import name_of
+from trackbed_lab.vm.faults.rdma import find_device_name
 
 if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import Server
+    from trackbed_lab.vm.faults.fault import FaultyServer
 
 
-def _other_class(server: Server) -> None:
+def _other_class(server: FaultyServer) -> None:
     """Documentation/ABI/testing/configfs-rdma_cm."""
-    server.write(f"/sys/kernel/config/rdma_cm/{name_of(server, server.port)}/ports/1/default_roce_tos", "0")
+    server.write(f"/sys/kernel/config/rdma_cm/{find_device_name(server, server.port)}/ports/1/default_roce_tos", "0")
 
 
 FAULTS: tuple[VmFault, ...] = (VmFault("qos-rdma-cm-tos-wrong", _other_class),)

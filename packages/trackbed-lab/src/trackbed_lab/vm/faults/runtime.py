@@ -9,46 +9,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
-from trackbed_lab.vm.faults.standins import ended, started
+from trackbed_lab.vm.faults.standins import start_standin, stop_standin
 
 if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import Server
+    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _NETWORK = "/etc/cni/net.d/10-lab.conflist"
 _SPEC = '{"cdiVersion": "0.6.0", "kind": "example.com/rail", "devices": [{"name": "rail0"}]}'
 
 
-def _running(server: Server, *limits: str) -> None:
+def _running(server: FaultyServer, *limits: str) -> None:
     server.write("/proc/sys/fs/file-max", "2097152")
     server.write("/proc/sys/fs/inotify/max_user_instances", "8192")
     server.write("/proc/sys/fs/inotify/max_user_watches", "1048576")
     server.write(_NETWORK, "{}")
-    started("containerd", *limits)
+    start_standin("containerd", *limits)
 
 
-def _locked(server: Server) -> None:
+def _locked(server: FaultyServer) -> None:
     _running(server, "--memlock=8388608")
 
 
-def _no_network(server: Server) -> None:
+def _no_network(server: FaultyServer) -> None:
     _running(server)
     server.remove(_NETWORK)
 
 
-def _no_cdi(server: Server) -> None:
+def _no_cdi(server: FaultyServer) -> None:
     _running(server)
     server.write("/etc/cdi/lab.json", _SPEC)
     config = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = false\n"
     server.write("/etc/containerd/config.toml", config)
 
 
-def _broken(server: Server) -> None:
+def _broken(server: FaultyServer) -> None:
     _running(server)
     server.write("/etc/cdi/lab.json", _SPEC[:40])
 
 
-def _stopped(server: Server) -> None:
-    ended(server, "containerd")
+def _stopped(server: FaultyServer) -> None:
+    stop_standin(server, "containerd")
 
 
 FAULTS: tuple[VmFault, ...] = (

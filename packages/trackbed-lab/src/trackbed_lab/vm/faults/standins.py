@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import Server
+    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _FOLDER = Path("/run/trackbed-lab/standins")
 _LIFE_SECONDS = "3600"
 
 
-def started(name: str, *limits: str) -> None:
+def start_standin(name: str, *limits: str) -> None:
     """Start a stand-in of this name under limits of prlimit(1), as `--nofile=1048576`; it outlives this process."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     program = _FOLDER / name
@@ -35,7 +35,7 @@ def started(name: str, *limits: str) -> None:
     (_FOLDER / f"{name}.pid").write_text(str(made.pid))
 
 
-def ended(server: Server, name: str) -> None:
+def stop_standin(server: FaultyServer, name: str) -> None:
     """End the stand-in, and put files back."""
     place = _FOLDER / f"{name}.pid"
     with suppress(OSError, ValueError):

@@ -15,10 +15,10 @@ from trackbed.host.machine import Machine
 from trackbed.host.steps import settings
 from trackbed.host.transaction import record
 from trackbed.host.transaction.apply import apply
-from trackbed_lab.vm.faults.fault import RefusedError
+from trackbed_lab.vm.faults.fault import FaultError
 
 if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import Server
+    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _COVERS = Path("/run/trackbed-lab/covers")
 _PATIENCE_SECONDS = 30.0
@@ -26,26 +26,26 @@ _STEPS = {"rdma", "vfs", "names", "addresses", "routing", "qos"}
 """What hangs on a port's interface."""
 
 
-def device(server: Server) -> Path:
+def locate_device(server: FaultyServer) -> Path:
     """The port's function in sysfs."""
     pci = server.port.pci
     if pci is None:
-        raise RefusedError(f"the plan has no PCI address for {server.port.netdev}; name the ports by it")
+        raise FaultError(f"the plan has no PCI address for {server.port.netdev}; name the ports by it")
     return Path("/sys/bus/pci/devices") / pci
 
 
-def logged(text: str) -> None:
+def write_kernel_log(text: str) -> None:
     """Write a line into the kernel's log (Documentation/ABI/testing/dev-kmsg)."""
     Path("/dev/kmsg").write_text(f"{text}\n")
 
 
-def emptied(server: Server) -> None:
+def clear_kernel_log(server: FaultyServer) -> None:
     """Empty the kernel's log: what stands there counts until the next boot."""
     server.run("dmesg", "--clear")
     server.restore()
 
 
-def cover(server: Server, path: str | Path, text: str) -> None:
+def cover(server: FaultyServer, path: str | Path, text: str) -> None:
     """Lay a file with this text over a file of the kernel."""
     place = Path(path).resolve()
     _COVERS.mkdir(parents=True, exist_ok=True)
@@ -54,24 +54,24 @@ def cover(server: Server, path: str | Path, text: str) -> None:
     server.run("mount", "--bind", str(above), str(place))
 
 
-def uncover(server: Server, path: str | Path) -> None:
+def uncover(server: FaultyServer, path: str | Path) -> None:
     """Take the file away again."""
     server.run("umount", str(Path(path).resolve()))
     server.restore()
 
 
-def set_up(server: Server) -> None:
+def configure_port(server: FaultyServer) -> None:
     """Wait until the port has an interface again, and give it what the plan says, its name included."""
-    back(server)
+    wait_for_interface(server)
     machine = Machine(Path("/"))
     apply(machine, settings(server.node, _STEPS), record.folder(machine))
 
 
-def back(server: Server) -> None:
+def wait_for_interface(server: FaultyServer) -> None:
     """Wait until the driver has made an interface for the port, and udev has done with it."""
-    end, place = time.monotonic() + _PATIENCE_SECONDS, device(server) / "net"
+    end, place = time.monotonic() + _PATIENCE_SECONDS, locate_device(server) / "net"
     while not (place.is_dir() and any(place.iterdir())):
         if time.monotonic() > end:
-            raise RefusedError(f"{server.port.pci} has no interface again within {_PATIENCE_SECONDS:.0f} s")
+            raise FaultError(f"{server.port.pci} has no interface again within {_PATIENCE_SECONDS:.0f} s")
         time.sleep(0.2)
     server.run("udevadm", "settle", "--timeout=20")
