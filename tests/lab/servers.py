@@ -53,9 +53,10 @@ def wanted(shape: LabShape) -> lab.LabSpec:
     """Servers to stand up; skips unless they were asked for, and where there can be none and CI does not insist."""
     if not os.environ.get("TRACKBED_VM"):
         pytest.skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them")
-    lacking = [f"{one.name}: {one.seen}; {one.todo}" for one in doctor.check_machine(2 * shape.memory) if not one.ok]
-    if lacking:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(lacking)}")
+    requirements = doctor.check_machine(2 * shape.memory)
+    missing = [f"{item.name}: {item.evidence}; {item.todo}" for item in requirements if not item.ok]
+    if missing:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(missing)}")
     found = parts.fetch_parts(print)
     return lab.LabSpec(found, replace(shape, accelerator=accelerator.choose_accelerator(found).accelerator))
 

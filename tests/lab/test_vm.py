@@ -314,7 +314,7 @@ def test_others_get_nothing(request_: bytes, answer: list[tuple[bytes, bytes]]) 
 def test_a_server_that_is_not_there_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = int(held.getsockname()[1])
-    with pytest.raises(channel.ChannelError, match="node-0 cannot be spoken to"):
+    with pytest.raises(channel.ChannelError, match="node-0 cannot be reached"):
         channel.read_boot_id(channel.Channel("node-0", port, ""))
 
 

@@ -217,7 +217,7 @@ def doctor(servers: int, memory: int, form: str) -> None:
     else:
         from trackbed.cli.tables import table
 
-        rows = [(one.name, "ok" if one.ok else "MISSING", one.seen, "" if one.ok else one.todo) for one in found]
+        rows = [(one.name, "ok" if one.ok else "MISSING", one.evidence, "" if one.ok else one.todo) for one in found]
         table(("part", "", "seen", "what to do"), rows)
     raise SystemExit(0 if all(one.ok for one in found) else 1)
 

@@ -161,7 +161,7 @@ def _fabric(tools: Tools, here: Cluster) -> tuple[str, bool]:
 
 
 def _boots(here: Cluster) -> list[str]:
-    return [read_boot_id(here.course.here.find_server(name).channel, _SECONDS) for name in here.names]
+    return [read_boot_id(here.course.lab.find_server(name).channel, _SECONDS) for name in here.names]
 
 
 def _stages(here: Cluster) -> list[str]:

@@ -93,7 +93,7 @@ class Cluster:
         return [done.output.decode(errors="replace") for done in self.course.run_everywhere(["sh", "-c", script])]
 
     def _on(self, node: str, argv: list[str]) -> CommandResult:
-        return execute(self.course.here.find_server(node).channel, argv, _SECONDS * 2)
+        return execute(self.course.lab.find_server(node).channel, argv, _SECONDS * 2)
 
     def until(self, what: str, holds: Callable[[], bool], seconds: float = _SECONDS) -> None:
         """Wait until the API says so. Raises LabError after a time that is long enough."""

@@ -1,9 +1,9 @@
-"""Whether KVM really runs a kernel here: found out by running one.
+"""The choice between KVM and software emulation, made by booting a kernel under KVM once.
 
-/dev/kvm is no proof. Where it is there but the processor's own virtualisation is not (a cloud instance with PVM, for
-one), QEMU starts, and the kernel stops at the first instruction that KVM would have to emulate. So the kernel of the
-parts is started once with nothing but its initramfs, which says a word and powers off. The answer is kept until the
-machine boots again.
+The existence of /dev/kvm proves nothing. Without hardware virtualisation behind it (a cloud instance with PVM, for
+one) QEMU starts, and the kernel stops at the first instruction that KVM would have to emulate. The probe boots the
+fetched kernel with only its initramfs, which prints a marker and powers off. The result is cached until this machine
+reboots.
 """
 
 from __future__ import annotations
@@ -19,61 +19,61 @@ from trackbed_lab.processes import start_process, stop_processes
 from trackbed_lab.vm.parts import Parts
 
 PROBE_SECONDS = 15.0
-"""With KVM it takes about a second."""
+"""With KVM the probe takes about a second."""
 
 _DEVICE = Path("/dev/kvm")
-_WORD = "trackbed: probed"
-_BROKEN = "KVM internal error"
+_MARKER = "trackbed: probed"
+_KVM_FAILURE = "KVM internal error"
 _KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 trackbed.probe"
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What came of the probe."""
+    """The accelerator to use, and the reason."""
 
     accelerator: str
     """kvm or tcg."""
     why: str
     boot: str
-    """Which boot of this machine it holds for."""
+    """Boot id of this machine for which the result is valid."""
 
 
 def describe_device() -> str:
-    """What can be said before there are parts to probe with."""
+    """Return what is known of KVM while no kernel has been fetched to probe it with."""
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
         return f"{_DEVICE} cannot be used: emulation in software, some ten times slower"
     return f"{_DEVICE} is there; `trackbed lab vm up` finds out whether it runs a kernel"
 
 
 def load_result(parts: Parts) -> ProbeResult | None:
-    """The answer of this boot of the machine, if it was asked."""
+    """Return the cached result, or None where the probe has not run since this machine booted."""
     try:
-        found = msgspec.json.decode(_record(parts).read_bytes(), type=ProbeResult)
+        result = msgspec.json.decode(_locate_result(parts).read_bytes(), type=ProbeResult)
     except (OSError, msgspec.DecodeError):
         return None
-    return found if found.boot == _boot() else None
+    return result if result.boot == _read_boot_id() else None
 
 
 def choose_accelerator(parts: Parts) -> ProbeResult:
-    """KVM where it works, else TCG."""
-    found = load_result(parts)
-    if found is None:
-        found = _probed(parts)
-        _record(parts).write_bytes(msgspec.json.encode(found))
-    return found
+    """Return KVM where it runs a kernel, else TCG; probe if there is no cached result."""
+    result = load_result(parts)
+    if result is None:
+        result = _probe_kvm(parts)
+        _locate_result(parts).write_bytes(msgspec.json.encode(result))
+    return result
 
 
-def _probed(parts: Parts) -> ProbeResult:
+def _probe_kvm(parts: Parts) -> ProbeResult:
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
-        return ProbeResult("tcg", f"TCG: {_DEVICE} is not there, or not for this user", _boot())
-    said = _run(parts)
-    if _WORD in said:
-        return ProbeResult("kvm", "KVM: it ran a kernel", _boot())
-    reason = next((line.strip() for line in said.splitlines() if _BROKEN in line), "it said nothing in time")
-    return ProbeResult("tcg", f"TCG: {_DEVICE} is there but does not run a kernel ({reason})", _boot())
+        return ProbeResult("tcg", f"TCG: {_DEVICE} is not there, or not for this user", _read_boot_id())
+    console = _boot_kernel(parts)
+    if _MARKER in console:
+        return ProbeResult("kvm", "KVM: it ran a kernel", _read_boot_id())
+    reason = next((line.strip() for line in console.splitlines() if _KVM_FAILURE in line), "no output in time")
+    return ProbeResult("tcg", f"TCG: {_DEVICE} is there but does not run a kernel ({reason})", _read_boot_id())
 
 
-def _run(parts: Parts) -> str:
-    """What a kernel says that is started with KVM, until it has said enough or too much time has gone by."""
+def _boot_kernel(parts: Parts) -> str:
+    """Boot the kernel under KVM; return its console up to the marker, a KVM failure or the timeout."""
     argv = [
         *("env", f"QEMU_MODULE_DIR={parts.qemu_modules}", *parts.build_qemu_command()),
         *("-M", "q35,kernel-irqchip=split", "-cpu", "host", "-accel", "kvm", "-m", "512"),
@@ -81,19 +81,19 @@ def _run(parts: Parts) -> str:
         *("-kernel", str(parts.vmlinuz), "-initrd", str(parts.initramfs), "-append", _KERNEL_ARGUMENTS),
     ]
     with TemporaryDirectory() as folder:
-        probe = start_process("probe", argv, Path(folder), detached=False)
+        qemu = start_process("probe", argv, Path(folder), detached=False)
         deadline = time.monotonic() + PROBE_SECONDS
-        said = ""
-        while probe.is_alive and time.monotonic() < deadline and not any(word in said for word in (_WORD, _BROKEN)):
+        console = ""
+        while qemu.is_alive and time.monotonic() < deadline and _MARKER not in console and _KVM_FAILURE not in console:
             time.sleep(0.1)
-            said = Path(probe.log).read_text(errors="replace")
-        stop_processes([probe])
-        return Path(probe.log).read_text(errors="replace")
+            console = Path(qemu.log).read_text(errors="replace")
+        stop_processes([qemu])
+        return Path(qemu.log).read_text(errors="replace")
 
 
-def _record(parts: Parts) -> Path:
+def _locate_result(parts: Parts) -> Path:
     return parts.folder / "accelerator.json"
 
 
-def _boot() -> str:
+def _read_boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

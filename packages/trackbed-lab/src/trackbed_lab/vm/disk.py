@@ -1,7 +1,7 @@
-"""The disk of an emulated server: ext4 on virtio, with all that lives through reboots and power cuts.
+"""The disk of an emulated server: ext4 on virtio, with the folders that persist across reboots and power cuts.
 
-A real file system on a real block device, so that a power cut loses what a program did not sync, as it does on metal.
-Made and read with e2fsprogs, without mounting, so nobody needs to be root.
+It is a real file system on a real block device, so a power cut loses unsynced writes as on metal. It is created and
+read with e2fsprogs, which need neither a mount nor root.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 
 SIZE_MIB = 2048
-"""Sparse: what is not written takes no room."""
+"""The image is sparse: only written blocks take space."""
 
 _JOURNAL_MIB = 8
-"""Written when the disk is made; a journal by size would be eight times that."""
+"""mkfs writes the whole journal; the default for this size is eight times larger."""
 
 TOOLS = ("mkfs.ext4", "e2fsck", "debugfs")
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -24,17 +24,17 @@ _UNCORRECTED = 4  # e2fsck(8): file system errors left uncorrected
 
 
 class DiskError(Exception):
-    """The disk cannot be made or read; the message says what the tool said."""
+    """The disk cannot be created or read; the message has the tool's error."""
 
 
 def find_missing_tools() -> list[str]:
-    """Programs needed here that this machine lacks (package e2fsprogs)."""
+    """Return the programs of e2fsprogs that this machine lacks."""
     return [name for name in TOOLS if shutil.which(name, path=_PATH) is None]
 
 
 def make_disk(image: Path, content: Path) -> None:
-    """A new disk that holds what is in the folder `content`. Raises DiskError."""
-    done = _run(
+    """Create a disk with the files of the folder `content`. Raises DiskError."""
+    process = _run(
         "mkfs.ext4",
         "-q",
         "-F",
@@ -47,25 +47,25 @@ def make_disk(image: Path, content: Path) -> None:
         str(image),
         f"{SIZE_MIB}M",
     )
-    if done.returncode:
-        raise DiskError(f"mkfs.ext4 {image}: {done.stderr.strip()}")
+    if process.returncode:
+        raise DiskError(f"mkfs.ext4 {image}: {process.stderr.strip()}")
 
 
 def read_file(image: Path, path: str) -> str:
-    """A file on a disk that nobody has mounted, after its journal was replayed. Raises DiskError."""
-    checked = _run("e2fsck", "-f", "-p", str(image))
-    if checked.returncode >= _UNCORRECTED:
-        raise DiskError(f"the file system of {image} is damaged: {(checked.stdout + checked.stderr).strip()}")
-    done = _run("debugfs", "-R", f"cat {path}", str(image))
-    if done.returncode or "File not found" in done.stderr:
-        raise DiskError(f"{path} is not on {image}: {done.stderr.strip()}")
-    return done.stdout
+    """Replay the journal of an unmounted disk, then return the content of one of its files. Raises DiskError."""
+    check = _run("e2fsck", "-f", "-p", str(image))
+    if check.returncode >= _UNCORRECTED:
+        raise DiskError(f"the file system of {image} is damaged: {(check.stdout + check.stderr).strip()}")
+    process = _run("debugfs", "-R", f"cat {path}", str(image))
+    if process.returncode or "File not found" in process.stderr:
+        raise DiskError(f"{path} is not on {image}: {process.stderr.strip()}")
+    return process.stdout
 
 
 def _run(*argv: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": _PATH, "LC_ALL": "C", "DEBUGFS_PAGER": "cat"}
     try:
-        return subprocess.run(  # noqa: S603 - e2fsprogs with paths of ours
+        return subprocess.run(  # noqa: S603 - e2fsprogs with paths of the lab
             argv,
             env=environment,
             stdin=subprocess.DEVNULL,

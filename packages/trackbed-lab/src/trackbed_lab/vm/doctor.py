@@ -1,4 +1,4 @@
-"""Whether this machine can have emulated servers, part by part, and what to do about what is missing."""
+"""The requirements of emulated servers, checked on this machine, with the remedy for each that is not met."""
 
 from __future__ import annotations
 
@@ -13,79 +13,78 @@ import msgspec
 from trackbed_lab.vm import accelerator, apt, disk, parts
 
 _DISK_MIB = 1500
-"""Parts while they are fetched and unpacked."""
-
-_WORDS = 3
+"""Space for the parts while they are fetched and unpacked."""
 
 
-class Requirement(msgspec.Struct, frozen=True):
-    """One thing that emulated servers need."""
+class Requirement(msgspec.Struct, frozen=True, rename={"evidence": "seen"}):
+    """One requirement: whether it is met, what was seen, and the remedy."""
 
     name: str
     ok: bool
-    seen: str
+    evidence: str
     todo: str = ""
 
 
 def check_machine(memory: int) -> list[Requirement]:
-    """Every part; `memory` is what all servers together take, in MiB. Starts nothing but apt's own questions."""
-    found = parts.load_parts()
-    looked = [_machine(), _accelerator(found), _memory(memory), _cache(found)]
-    return looked if found else [*looked, _tools(), _mirror(), _disk()]
+    """Check every requirement; `memory` is that of all servers together, in MiB. Only apt's queries are run."""
+    fetched = parts.load_parts()
+    requirements = [_check_platform(), _check_accelerator(fetched), _check_memory(memory), _check_parts(fetched)]
+    return requirements if fetched else [*requirements, _check_tools(), _check_mirror(), _check_disk()]
 
 
-def _machine() -> Requirement:
-    kind = f"{sys.platform} {platform.machine()}"
+def _check_platform() -> Requirement:
+    machine = f"{sys.platform} {platform.machine()}"
     todo = "the parts are Debian packages for amd64: use such a machine"
-    return Requirement("machine", kind == "linux x86_64", kind, todo)
+    return Requirement("machine", machine == "linux x86_64", machine, todo)
 
 
-def _accelerator(found: parts.Parts | None) -> Requirement:
-    """Never wrong: emulation works everywhere, only slower."""
-    known = accelerator.load_result(found) if found else None
-    return Requirement("processor", ok=True, seen=known.why if known else accelerator.describe_device())
+def _check_accelerator(fetched: parts.Parts | None) -> Requirement:
+    """Report the accelerator; always met, as emulation in software works everywhere."""
+    result = accelerator.load_result(fetched) if fetched else None
+    return Requirement("processor", ok=True, evidence=result.why if result else accelerator.describe_device())
 
 
-def _memory(wanted: int) -> Requirement:
+def _check_memory(required: int) -> Requirement:
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    free = int(fields["MemAvailable"].split()[0]) // 1024
-    todo = f"up to {wanted} MiB will be used: fewer servers (--servers) or less memory (--memory)"
-    return Requirement("memory", free >= wanted, f"{free} MiB available", todo)
+    available = int(fields["MemAvailable"].split()[0]) // 1024
+    todo = f"up to {required} MiB will be used: fewer servers (--servers) or less memory (--memory)"
+    return Requirement("memory", available >= required, f"{available} MiB available", todo)
 
 
-def _cache(found: parts.Parts | None) -> Requirement:
-    """Not there is no fault: `up` fetches them."""
-    if found is None:
-        return Requirement(
-            "parts", ok=True, seen=f"not in {parts.locate_cache()} yet; `trackbed lab vm up` fetches them once"
-        )
-    return Requirement("parts", ok=True, seen=f"QEMU {found.made.qemu}, Linux {found.made.kernel} in {found.folder}")
+def _check_parts(fetched: parts.Parts | None) -> Requirement:
+    """Report the parts; always met, as `up` fetches them."""
+    if fetched is None:
+        evidence = f"not in {parts.locate_cache()} yet; `trackbed lab vm up` fetches them once"
+    else:
+        evidence = f"QEMU {fetched.made.qemu}, Linux {fetched.made.kernel} in {fetched.folder}"
+    return Requirement("parts", ok=True, evidence=evidence)
 
 
-def _tools() -> Requirement:
-    lacking = [*apt.find_missing_tools(), *disk.find_missing_tools()]
+def _check_tools() -> Requirement:
+    missing = [*apt.find_missing_tools(), *disk.find_missing_tools()]
     return Requirement(
         "apt",
-        not lacking,
-        f"lacks {', '.join(lacking)}" if lacking else "there",
+        not missing,
+        f"lacks {', '.join(missing)}" if missing else "there",
         "use a Debian machine with the package e2fsprogs",
     )
 
 
-def _mirror() -> Requirement:
+def _check_mirror() -> Requirement:
     try:
         uri = apt.choose_mirror(apt.read_sources(), apt.read_codename())
     except apt.AptError as error:
-        return Requirement("mirror", ok=False, seen=str(error), todo=f"{apt.MIRROR_VARIABLE}=URL of a mirror of Debian")
-    return Requirement("mirror", ok=True, seen=uri)
+        return Requirement(
+            "mirror", ok=False, evidence=str(error), todo=f"{apt.MIRROR_VARIABLE}=URL of a mirror of Debian"
+        )
+    return Requirement("mirror", ok=True, evidence=uri)
 
 
-def _disk() -> Requirement:
-    place = parts.locate_cache()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free >> 20
-    ok = free >= _DISK_MIB and os.access(place, os.W_OK)
-    return Requirement(
-        "disk", ok, f"{free} MiB free below {place}", f"{_DISK_MIB} MiB that can be written: XDG_CACHE_HOME=DIR"
-    )
+def _check_disk() -> Requirement:
+    folder = parts.locate_cache()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free >> 20
+    ok = free >= _DISK_MIB and os.access(folder, os.W_OK)
+    todo = f"{_DISK_MIB} MiB that can be written: XDG_CACHE_HOME=DIR"
+    return Requirement("disk", ok, f"{free} MiB free below {folder}", todo)

@@ -1,8 +1,9 @@
-"""What a new emulated server has in its /etc: this machine's, less what this machine runs, and the lab's own few files.
+"""Persistent files of a new emulated server: this machine's /etc without its services, and the lab's own files.
 
-systemd is process 1, udev names and loads, networkd keeps the management NIC; of all other services only those are left
-that a host's chain needs. Soft-RoCE stands in for RDMA hardware: a udev rule makes an RDMA device for each rail's port,
-called as rdma-core would call a real one. Nothing else is set: no IOMMU, no VFs, small MTUs, kernel's own names.
+systemd is process 1, udev names interfaces and loads modules, networkd configures the management NIC. Services that
+the host's chain does not need are masked. Soft-RoCE stands in for RDMA hardware: a udev rule creates an RDMA device for
+each rail's port, named as rdma-core would name a real one. The server is otherwise in its factory state: no IOMMU, no
+VFs, MTU 1500, the kernel's interface names.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from trackbed_lab.vm.machine import MANAGEMENT_MAC
 
 MANAGEMENT = "mgmt0"
 ADDRESS, PREFIX, GATEWAY = "10.0.2.15", 24, "10.0.2.2"
-"""What QEMU's user network has for its one guest (qemu(1), -netdev user)."""
+"""Defaults of QEMU's user network for its one guest (qemu(1), -netdev user)."""
 
 UNIT = "trackbed-lab-agent.service"
 
-_MODULES = "# RDMA core, as rdma-core's own modules-load.d has it; crc32 is what rdma_rxe asks for.\n" + "".join(
+_MODULES = "# RDMA core, as in modules-load.d of rdma-core; rdma_rxe requests crc32.\n" + "".join(
     f"{name}\n" for name in ("crc32", "rdma_rxe", "ib_uverbs", "rdma_ucm")
 )
 
@@ -41,11 +42,11 @@ _UNUSED = (
     "serio_raw",
 )
 _BLACKLIST = "".join(f"blacklist {name}\n" for name in _UNUSED)
-"""Of the board, and of no use here."""
+"""Drivers of the emulated board that the lab does not use."""
 
 _SOFT_ROCE = """#!/bin/sh
-# Makes the soft-RoCE device of a port: $1 its interface, $2 its PCI address. Called as rdma-core calls real ones.
-# One at a time: two that are first at once both open the one UDP port, and one of them fails.
+# Creates the soft-RoCE device of a port: $1 its interface, $2 its PCI address. rdma-core names real devices like this.
+# The lock serializes the runs: two first devices would both open the driver's one UDP port, and one would fail.
 bus=${2#*:}
 bus=${bus%%:*}
 exec flock /run/soft-roce rdma link add "rocep$((0x$bus))s0" type rxe netdev "$1"
@@ -66,7 +67,7 @@ IPv6AcceptRA=no
 """
 
 _AGENT = """[Unit]
-Description=Runs what the lab asks for
+Description=Runs commands for the lab
 After=systemd-networkd.service
 DefaultDependencies=no
 After=sysinit.target
@@ -132,29 +133,42 @@ MASKED = (
     "timers.target",
     "tmp.mount",
 )
-"""Units that cost boot time and are of no use in a server that lives for minutes."""
+"""Units that cost boot time and have no use in a server that runs for minutes."""
 
 _TRIGGER = "[Service]\nExecStart=\nExecStart=-udevadm trigger --type=devices --action=add{}\n".format(
-    "".join(f" --subsystem-match={one}" for one in ("pci", "virtio", "net", "block", "infiniband"))
+    "".join(f" --subsystem-match={subsystem}" for subsystem in ("pci", "virtio", "net", "block", "infiniband"))
 )
-"""Of what the kernel found before udev ran only this matters: hundreds of terminals and ACPI devices are passed by."""
+"""Limits the coldplug to these subsystems: hundreds of terminals and ACPI devices need no events."""
 
-_LEFT_OUT = ("systemd/system", "systemd/network", "udev/rules.d", "fstab", "resolv.conf", "modprobe.d", "sysctl.d")
-"""What of this machine's /etc would make it act like this machine."""
+_EXCLUDED = ("systemd/system", "systemd/network", "udev/rules.d", "fstab", "resolv.conf", "modprobe.d", "sysctl.d")
+"""Paths of this machine's /etc that would configure the server like this machine."""
 
 
 class ServerFile(NamedTuple):
-    """A file of a server."""
+    """Content and mode of a file on a server."""
 
     content: str
     mode: int = 0o644
 
 
-def write_server_files(root: Path, tools: Path, name: str, kernel: str, more: Mapping[str, ServerFile]) -> None:
-    """Make a new server's persistent folders below `root`; `more` is what else is there, by path."""
-    for source in (Path("/etc"), tools / "etc"):
-        _copy(source, root / "etc", [source / left for left in _LEFT_OUT] if source == Path("/etc") else [])
-    texts = {
+def write_server_files(root: Path, tools: Path, name: str, kernel: str, extra_files: Mapping[str, ServerFile]) -> None:
+    """Create a new server's /etc and /boot below `root`; `extra_files` are by path relative to `root`."""
+    _copy_folder(Path("/etc"), root / "etc", [Path("/etc") / path for path in _EXCLUDED])
+    _copy_folder(tools / "etc", root / "etc", [])
+    texts = _render_files(name, kernel)
+    for path, file in {**{path: ServerFile(content) for path, content in texts.items()}, **extra_files}.items():
+        _make_parent(root / path).write_text(file.content)
+        (root / path).chmod(file.mode)
+    (root / "etc/default/grub.d").mkdir(parents=True, exist_ok=True)
+    script = _make_parent(root / "etc/trackbed-lab/soft-roce")
+    script.write_text(_SOFT_ROCE)
+    script.chmod(0o755)
+    _configure_systemd(root / "etc/systemd")
+
+
+def _render_files(name: str, kernel: str) -> dict[str, str]:
+    """Return the lab's files of a server: path -> content."""
+    return {
         "etc/hostname": f"{name}\n",
         "etc/machine-id": f"{secrets.token_hex(16)}\n",
         "etc/hosts": f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost\n",
@@ -172,54 +186,47 @@ def write_server_files(root: Path, tools: Path, name: str, kernel: str, more: Ma
         "etc/systemd/system.conf.d/lab.conf": _MANAGER,
         "etc/systemd/system/systemd-udev-trigger.service.d/lab.conf": _TRIGGER,
     }
-    for path, text in {**{path: ServerFile(content) for path, content in texts.items()}, **more}.items():
-        _place(root / path).write_text(text.content)
-        (root / path).chmod(text.mode)
-    _place(root / "etc/default/grub.d/x").parent.mkdir(exist_ok=True)
-    script = _place(root / "etc/trackbed-lab/soft-roce")
-    script.write_text(_SOFT_ROCE)
-    script.chmod(0o755)
-    _systemd(root / "etc/systemd")
 
 
-def _systemd(folder: Path) -> None:
-    """What is started: the agent, udev, networkd and what they pull in."""
+def _configure_systemd(folder: Path) -> None:
+    """Enable the agent and networkd, mask the units and generators that the server does not need."""
     system = folder / "system"
     for unit in MASKED:
-        _link(system / unit, "/dev/null")
-    for generator in _generators():
-        _link(folder / "system-generators" / generator, "/dev/null")
-    _link(system / "default.target", "/lib/systemd/system/multi-user.target")
+        _make_link(system / unit, "/dev/null")
+    for generator in _list_generators():
+        _make_link(folder / "system-generators" / generator, "/dev/null")
+    _make_link(system / "default.target", "/lib/systemd/system/multi-user.target")
     for unit in (UNIT, "/lib/systemd/system/systemd-networkd.service"):
         name = unit.rpartition("/")[2]
-        _link(system / "multi-user.target.wants" / name, unit if "/" in unit else f"/etc/systemd/system/{unit}")
+        _make_link(system / "multi-user.target.wants" / name, unit if "/" in unit else f"/etc/systemd/system/{unit}")
 
 
-def _generators() -> Iterable[str]:
-    return sorted(one.name for one in Path("/lib/systemd/system-generators").glob("*"))
+def _list_generators() -> Iterable[str]:
+    return sorted(path.name for path in Path("/lib/systemd/system-generators").glob("*"))
 
 
-def _link(path: Path, target: str) -> None:
-    _place(path).unlink(missing_ok=True)
+def _make_link(path: Path, target: str) -> None:
+    _make_parent(path).unlink(missing_ok=True)
     path.symlink_to(target)
 
 
-def _place(path: Path) -> Path:
+def _make_parent(path: Path) -> Path:
+    """Create the folder of a path; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def _copy(source: Path, target: Path, left_out: Iterable[Path]) -> None:
-    """Copy a folder but for what is left out, what cannot be read, and sockets and devices."""
+def _copy_folder(source: Path, target: Path, excluded: Iterable[Path]) -> None:
+    """Copy a folder without the excluded paths, unreadable files, sockets and devices."""
     for path in sorted(source.iterdir()) if os.access(source, os.R_OK | os.X_OK) else ():
         copy = target / path.name
-        if path in left_out:
+        if path in excluded:
             continue
         if path.is_symlink():
-            _link(copy, str(path.readlink()))
+            _make_link(copy, str(path.readlink()))
         elif path.is_dir():
             copy.mkdir(parents=True, exist_ok=True)
-            _copy(path, copy, left_out)
+            _copy_folder(path, copy, excluded)
         elif path.is_file() and os.access(path, os.R_OK):
             copy.unlink(missing_ok=True)
             shutil.copy2(path, copy)

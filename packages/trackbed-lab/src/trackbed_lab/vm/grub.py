@@ -1,7 +1,8 @@
-"""The boot loader of an emulated server: what /boot/grub/grub.cfg says is what the next boot gets.
+"""The boot loader of an emulated server: the next boot gets the kernel arguments of /boot/grub/grub.cfg.
 
-As on a real one, /etc/default/grub and /etc/default/grub.d/*.cfg count only after `update-grub`, which evaluates them
-in a shell in this order (grub-mkconfig(8)) and writes grub.cfg. QEMU starts kernels itself, so nothing else is in it.
+As on a real server, /etc/default/grub and /etc/default/grub.d/*.cfg take effect only after `update-grub`, which
+evaluates them in a shell in this order (grub-mkconfig(8)) and writes grub.cfg. QEMU loads the kernel itself, so
+grub.cfg has one entry and no boot device.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from trackbed_lab.vm import disk
 
 DEFAULT = 'GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n'
-"""/etc/default/grub of a new server, as Debian's."""
+"""/etc/default/grub of a new server, as in Debian."""
 
 UPDATE_GRUB = """#!/bin/sh
 # Stands for GRUB's own update-grub and grub-mkconfig -o FILE in an emulated server.
@@ -47,37 +48,37 @@ CONFIGURATION = "boot/grub/grub.cfg"
 
 
 class GrubError(Exception):
-    """The boot loader's configuration cannot be used; a real server would not boot either."""
+    """The boot loader's configuration is invalid; a real server would not boot with it."""
 
 
 def render_configuration(kernel: str) -> str:
-    """grub.cfg of a new server."""
+    """Return the grub.cfg of a new server."""
     return f"menuentry 'Linux {kernel}' {{\n    linux /boot/vmlinuz-{kernel} ro quiet\n}}\n"
 
 
 def parse_kernel_arguments(configuration: str) -> str:
-    """The arguments of the first entry's kernel. Raises GrubError."""
+    """Return the kernel arguments of the first entry. Raises GrubError."""
     for line in configuration.splitlines():
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
             raise GrubError(f"{CONFIGURATION}: {line.strip()!r}: {error}") from error
         if words[:1] == ["linux"] and len(words) > 1:
-            return " ".join(_quoted(word) for word in words[2:])
+            return " ".join(_quote(argument) for argument in words[2:])
     raise GrubError(f"{CONFIGURATION} has no line `linux KERNEL ARGUMENTS`")
 
 
 def read_kernel_arguments(image: Path) -> str:
-    """The kernel arguments for the next boot of the server with this disk. Raises GrubError."""
+    """Return the kernel arguments for the next boot from this disk. Raises GrubError."""
     try:
         return parse_kernel_arguments(disk.read_file(image, CONFIGURATION))
     except disk.DiskError as error:
         raise GrubError(str(error)) from error
 
 
-def _quoted(word: str) -> str:
-    """A word as the kernel takes it: a value with spaces in quotes (admin-guide/kernel-parameters.rst)."""
-    if not any(one.isspace() for one in word):
-        return word
-    name, equals, value = word.partition("=")
-    return f'{name}{equals}"{value}"' if equals else f'"{word}"'
+def _quote(argument: str) -> str:
+    """Quote a value with spaces as the kernel parses it (admin-guide/kernel-parameters.rst)."""
+    if not any(character.isspace() for character in argument):
+        return argument
+    name, equals, value = argument.partition("=")
+    return f'{name}{equals}"{value}"' if equals else f'"{argument}"'

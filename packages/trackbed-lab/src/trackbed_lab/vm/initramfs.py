@@ -1,8 +1,8 @@
-"""The first root of an emulated server, made here: a cpio archive with busybox, a script and a handful of modules.
+"""The initramfs of an emulated server: a cpio archive of busybox, a script and a few kernel modules.
 
-The script mounts this machine's root read-only over 9p, lays the fetched tools and an empty tmpfs over it, puts what
-lives through reboots (PERSISTENT, from the server's disk) in its place, and hands over to systemd. Nothing of this
-machine can be changed from inside: the only writable share is the server's own folder.
+The script mounts this machine's root read-only over 9p, overlays the fetched tools and an empty tmpfs, binds the
+persistent folders (PERSISTENT) from the server's disk, and executes systemd. A server cannot change this machine: its
+only writable share is its shared folder.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT_MODULES = ("9pnet_virtio", "9p", "overlay", "virtio_blk", "ext4")
-"""What mounting the root needs; each with what it needs itself."""
+"""Modules for mounting the root; their dependencies are added."""
 
 PERSISTENT = ("etc", "boot", "var/lib/trackbed", "var/lib/kubelet", "var/lib/containerd", "var/lib/cni")
-"""Folders of a server that live through reboots; all else starts over from this machine's root."""
+"""Folders of a server that persist across reboots; all others start as copies of this machine's."""
 
 SCRIPT = """#!/bin/sh
 fail() { echo "trackbed: the first root failed: $1"; sleep 1; poweroff -f; }
@@ -63,7 +63,7 @@ _LINK = stat.S_IFLNK | 0o777
 
 
 class InitramfsError(Exception):
-    """The first root cannot be made; the message says what is lacking."""
+    """The initramfs cannot be built; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,14 @@ class ArchiveEntry:
 
 
 def build_initramfs(busybox: Path, modules: Path) -> bytes:
-    """The archive, for the kernel whose indexed modules lie in `modules`. Raises InitramfsError, OSError."""
-    needs = parse_dependencies((modules / "modules.dep").read_text())
-    order = order_modules(needs, ROOT_MODULES)
+    """Build the archive for the kernel whose modules and modules.dep are in `modules`.
+
+    Raises:
+        InitramfsError: a module has an unknown compression.
+        OSError: a file cannot be read.
+    """
+    dependencies = parse_dependencies((modules / "modules.dep").read_text())
+    order = order_modules(dependencies, ROOT_MODULES)
     loaded = {
         parse_module_name(path): strip_signature(decompress_module((modules / path).read_bytes(), path))
         for path in order
@@ -87,7 +92,7 @@ def build_initramfs(busybox: Path, modules: Path) -> bytes:
 
 
 def list_entries(busybox: bytes, modules: Mapping[str, bytes]) -> list[ArchiveEntry]:
-    """What is in the archive; `modules` in the order of loading."""
+    """Return the entries of the archive; `modules` is in load order."""
     applets = ("sh", "mount", "mkdir", "insmod", "cat", "uname", "switch_root", "sleep", "poweroff", "echo")
     return [
         *(ArchiveEntry(name, _FOLDER) for name in _FOLDERS),
@@ -99,46 +104,46 @@ def list_entries(busybox: bytes, modules: Mapping[str, bytes]) -> list[ArchiveEn
     ]
 
 
-def pack_archive(listed: Iterable[ArchiveEntry]) -> bytes:
-    """The entries as cpio's newc format (Linux, Documentation/driver-api/early-userspace/buffer-format.rst)."""
-    members = [_member(number, one) for number, one in enumerate(listed, 1)]
-    return b"".join([*members, _member(0, ArchiveEntry("TRAILER!!!", 0))])
+def pack_archive(entries: Iterable[ArchiveEntry]) -> bytes:
+    """Encode entries in cpio's newc format (Linux, Documentation/driver-api/early-userspace/buffer-format.rst)."""
+    members = [_pack_member(inode, entry) for inode, entry in enumerate(entries, 1)]
+    return b"".join([*members, _pack_member(0, ArchiveEntry("TRAILER!!!", 0))])
 
 
 def parse_dependencies(index: str) -> dict[str, tuple[str, list[str]]]:
-    """Of modules.dep(5): a module's name -> its file and those that it needs, the first needed last."""
-    found = {}
+    """Parse modules.dep(5): module name -> its path, and the paths of its dependencies with the first to load last."""
+    modules = {}
     for line in index.splitlines():
-        path, _, needs = line.partition(":")
-        found[parse_module_name(path)] = (path, needs.split())
-    return found
+        path, _, dependencies = line.partition(":")
+        modules[parse_module_name(path)] = (path, dependencies.split())
+    return modules
 
 
-def order_modules(needs: Mapping[str, tuple[str, list[str]]], wanted: Sequence[str]) -> list[str]:
-    """Files of modules in an order in which they can be loaded; one that is built in is in no index and needs none."""
+def order_modules(modules: Mapping[str, tuple[str, list[str]]], names: Sequence[str]) -> list[str]:
+    """Return the paths of the named modules and their dependencies in load order; built-in modules are skipped."""
     order: list[str] = []
-    for name in wanted:
-        path, first = needs.get(name, ("", []))
-        order += [one for one in [*reversed(first), path] if one and one not in order]
+    for name in names:
+        path, dependencies = modules.get(name, ("", []))
+        order += [module for module in [*reversed(dependencies), path] if module and module not in order]
     return order
 
 
 def parse_module_name(path: str) -> str:
-    """9pnet_virtio of kernel/net/9p/9pnet_virtio.ko.xz."""
+    """Return the module's name: `9pnet_virtio` for `kernel/net/9p/9pnet_virtio.ko.xz`."""
     return path.rpartition("/")[2].partition(".")[0].replace("-", "_")
 
 
 def decompress_module(content: bytes, path: str) -> bytes:
-    """A module as insmod takes it: busybox's cannot unpack. Raises InitramfsError."""
+    """Return a module uncompressed, as busybox's insmod requires. Raises InitramfsError."""
     if path.endswith(".xz"):
         return lzma.decompress(content)
     if path.endswith(".ko"):
         return content
-    raise InitramfsError(f"{path} is packed in a way unknown here; a kernel of Debian has .ko.xz")
+    raise InitramfsError(f"{path} has an unknown compression; modules of Debian's kernels are .ko.xz")
 
 
 def strip_signature(module: bytes) -> bytes:
-    """A module without the signature at its end (struct module_signature of include/linux/module_signature.h)."""
+    """Remove the signature at a module's end (struct module_signature of include/linux/module_signature.h)."""
     if not module.endswith(_SIGNED):
         return module
     end = len(module) - len(_SIGNED)
@@ -146,13 +151,13 @@ def strip_signature(module: bytes) -> bytes:
     return module[: end - _SIGNATURE_BYTES - size]
 
 
-def _member(number: int, entry: ArchiveEntry) -> bytes:
+def _pack_member(inode: int, entry: ArchiveEntry) -> bytes:
     name = entry.name.encode() + b"\0"
     links = 2 if entry.mode == _FOLDER else 1
-    fields = (number, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)
+    fields = (inode, entry.mode, 0, 0, links, 0, len(entry.content), 0, 0, 0, 0, len(name), 0)
     head = (_MAGIC + "".join(f"{field:08X}" for field in fields)).encode() + name
-    return _padded(head) + _padded(entry.content)
+    return _pad(head) + _pad(entry.content)
 
 
-def _padded(content: bytes) -> bytes:
+def _pad(content: bytes) -> bytes:
     return content + b"\0" * (-len(content) % 4)

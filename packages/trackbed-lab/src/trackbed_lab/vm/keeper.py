@@ -1,12 +1,12 @@
-"""Who keeps one emulated server running: starts QEMU, sees why it ended, and starts it again after a reset.
+"""The supervisor of one emulated server: it starts QEMU, classifies why it ended, and boots again after a reset.
 
-    python -m trackbed_lab.vm.keeper LAB-FOLDER NUMBER
+    python -m trackbed_lab.vm.keeper LAB-FOLDER NAME
 
-QEMU ends at a reset (-no-reboot), and its control socket (QMP) says that it was one. Then the boot loader's
-configuration is read, as firmware and GRUB would, and the server boots with those kernel arguments. A panic is no
-reset: the kernel's argument panic=-1 makes it one, and its words on the console tell them apart.
+QEMU exits at a reset (-no-reboot) and reports the reset on its control socket (QMP). The keeper then reads the boot
+loader's configuration, as firmware and GRUB would, and boots the server with those kernel arguments. The kernel
+argument panic=-1 turns a panic into a reset; the console distinguishes the two.
 
-NAME/state.json says how things are; it is replaced as a whole.
+NAME/state.json holds the server's state; it is replaced atomically.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from trackbed_lab.vm import grub
 from trackbed_lab.vm.machine import BootSettings, LabShape, build_arguments, locate_disk, locate_socket
 
 SHORT_SECONDS = 10.0
-"""A boot that lasts less than this was none: it takes longer to come up."""
+"""A boot that lasts less than this has failed: coming up takes longer."""
 
 SHORT_BOOTS = 3
-"""So many of them in a row, and the server counts as crashed."""
+"""Short boots in a row after which the server counts as crashed."""
 
 _QMP_SECONDS = 20.0
 _CUT = "cut"
 _PANIC = "Kernel panic - not syncing"
-_FAILED = "trackbed: the first root failed"
+_INITRAMFS_FAILURE = "trackbed: the first root failed"
 
 
 class KeeperSettings(msgspec.Struct, frozen=True):
-    """What a keeper must know: written by whoever starts it, in LAB-FOLDER/NAME/keep.json."""
+    """The settings of a keeper, written to LAB-FOLDER/NAME/keep.json before it starts."""
 
     shape: LabShape
     number: int
@@ -48,7 +48,7 @@ class KeeperSettings(msgspec.Struct, frozen=True):
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """How a server is."""
+    """The state of a server."""
 
     phase: str
     """runs, off (it was shut down) or crashed."""
@@ -58,54 +58,57 @@ class ServerState(msgspec.Struct, frozen=True):
     why: str = ""
     """Why it is not running."""
     pid: int = 0
-    """QEMU's."""
+    """PID of QEMU."""
 
 
 class _QmpEvent(msgspec.Struct, frozen=True):
-    """A line of QMP; what is no event has none."""
+    """A message of QMP; `event` is empty where the message is no event."""
 
     event: str = ""
     data: dict[str, object] = msgspec.field(default_factory=dict)
 
 
-def keep_running(folder: Path, kept: KeeperSettings) -> ServerState:
-    """Boot and boot again until the server is shut down or crashes; how it ended. The working directory is `folder`."""
-    name, boots, short = kept.shape.list_servers()[kept.number], 0, 0
+def keep_running(folder: Path, settings: KeeperSettings) -> ServerState:
+    """Boot a server until it is shut down or crashes; return its last state. The working directory is `folder`."""
+    name = settings.shape.list_servers()[settings.number]
+    console, boots, short_boots = folder / name / "console.log", 0, 0
     while True:
         try:
-            told = grub.read_kernel_arguments(locate_disk(folder, name))
+            arguments = grub.read_kernel_arguments(locate_disk(folder, name))
         except grub.GrubError as error:
             return ServerState("crashed", boots, "", f"no boot: {error}")
         boots += 1
-        began, console = time.monotonic(), _size(folder / name / "console.log")
-        reason, qemu = _one_boot(folder, kept, ServerState("runs", boots, told))
-        short = short + 1 if time.monotonic() - began < SHORT_SECONDS else 0
+        start, offset = time.monotonic(), _read_size(console)
+        reason, qemu = _boot_once(folder, settings, ServerState("runs", boots, arguments))
+        short_boots = short_boots + 1 if time.monotonic() - start < SHORT_SECONDS else 0
         if _was_cut(folder / name):
             continue
-        words = _since(folder / name / "console.log", console)
-        end = classify_end(reason, words, qemu.read_log_end(), short)
+        end = classify_end(reason, _read_from(console, offset), qemu.read_log_end(), short_boots)
         if end is not None:
-            return ServerState(end[0], boots, told, end[1])
+            return ServerState(end[0], boots, arguments, end[1])
 
 
-def classify_end(reason: str, console: str, last_words: str, short: int) -> tuple[str, str] | None:
-    """What the end of a boot means: phase and why, None if the server is to boot again.
+def classify_end(reason: str, console: str, qemu_log: str, short_boots: int) -> tuple[str, str] | None:
+    """Return phase and explanation of a boot's end, or None if the server is to boot again.
 
-    `reason` is what QMP's SHUTDOWN event said, empty if there was none; `short` counts short boots in a row.
+    `reason` is that of QMP's SHUTDOWN event, "" where there was none; `short_boots` counts those in a row.
     """
-    if _PANIC in console:
-        return "crashed", next(line.strip() for line in console.splitlines() if _PANIC in line)
-    if _FAILED in console:
-        return "crashed", next(line.strip() for line in console.splitlines() if _FAILED in line)
+    for failure in (_PANIC, _INITRAMFS_FAILURE):
+        if failure in console:
+            return "crashed", next(line.strip() for line in console.splitlines() if failure in line)
     if reason == "guest-reset":
-        return ("crashed", f"it reset {short} times within seconds") if short >= SHORT_BOOTS else None
+        return ("crashed", f"it reset {short_boots} times within seconds") if short_boots >= SHORT_BOOTS else None
     if reason == "guest-shutdown":
         return "off", "it was shut down from inside"
-    return "crashed", f"QEMU ended ({reason or 'it gave no reason'}): {last_words}"
+    return "crashed", f"QEMU ended ({reason or 'it gave no reason'}): {qemu_log}"
 
 
 def cut_power(folder: Path) -> None:
-    """End the server in this folder at once, as a power cut does; its keeper boots it again. ValueError if it's off."""
+    """Kill the server of this folder as a power cut would; its keeper boots it again.
+
+    Raises:
+        ValueError: the server is not running.
+    """
     state = read_state(folder)
     if state is None or state.phase != "runs" or not state.pid:
         raise ValueError(f"{folder.name} does not run")
@@ -114,6 +117,7 @@ def cut_power(folder: Path) -> None:
 
 
 def _was_cut(folder: Path) -> bool:
+    """Return whether `cut_power` ended the boot; reset the mark."""
     try:
         (folder / _CUT).unlink()
     except FileNotFoundError:
@@ -121,46 +125,46 @@ def _was_cut(folder: Path) -> bool:
     return True
 
 
-def _one_boot(folder: Path, kept: KeeperSettings, state: ServerState) -> tuple[str, LabProcess]:
-    """Start QEMU and wait for its end; the reason it gave, and its process."""
-    name = kept.shape.list_servers()[kept.number]
-    for segment in range(kept.shape.segments):
-        _remove(folder / locate_socket(kept.number, segment, "vm"))
+def _boot_once(folder: Path, settings: KeeperSettings, state: ServerState) -> tuple[str, LabProcess]:
+    """Start QEMU and wait until it exits; return the reason of its SHUTDOWN event, and its process."""
+    name = settings.shape.list_servers()[settings.number]
+    for segment in range(settings.shape.segments):
+        _remove(folder / locate_socket(settings.number, segment, "vm"))
     _remove(folder / name / "qmp")
-    argv = build_arguments(kept.shape, kept.number, kept.boot, state.arguments)
+    argv = build_arguments(settings.shape, settings.number, settings.boot, state.arguments)
     qemu = start_process(f"{name}/qemu", argv, folder, detached=False)
     write_state(folder / name, msgspec.structs.replace(state, pid=qemu.pid))
     reason = ""
-    for event in _events(f"{name}/qmp", qemu):
+    for event in _iter_events(f"{name}/qmp", qemu):
         if event.event == "SHUTDOWN":
             reason = str(event.data.get("reason", ""))
     stop_processes([qemu])
     return reason, qemu
 
 
-def _events(path: str, qemu: LabProcess) -> Iterator[_QmpEvent]:
-    """What QEMU says on its control socket until it ends (QEMU QMP Reference Manual)."""
-    with socket.socket(socket.AF_UNIX) as line:
-        if not _connected(line, path, qemu):
+def _iter_events(path: str, qemu: LabProcess) -> Iterator[_QmpEvent]:
+    """Yield the messages of QEMU's control socket until it closes (QEMU QMP Reference Manual)."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        if not _connect(connection, path, qemu):
             return
-        line.sendall(b'{"execute": "qmp_capabilities"}\n')
-        with line.makefile("rb") as lines, suppress(ConnectionResetError):
-            for text in lines:
-                yield msgspec.json.decode(text, type=_QmpEvent)
+        connection.sendall(b'{"execute": "qmp_capabilities"}\n')
+        with connection.makefile("rb") as lines, suppress(ConnectionResetError):
+            for line in lines:
+                yield msgspec.json.decode(line, type=_QmpEvent)
 
 
-def _connected(line: socket.socket, path: str, qemu: LabProcess) -> bool:
+def _connect(connection: socket.socket, path: str, qemu: LabProcess) -> bool:
     deadline = time.monotonic() + _QMP_SECONDS
     while qemu.is_alive and time.monotonic() < deadline:
         with suppress(FileNotFoundError, ConnectionRefusedError):
-            line.connect(path)
+            connection.connect(path)
             return True
         time.sleep(0.05)
     return False
 
 
 def read_state(folder: Path) -> ServerState | None:
-    """The state in a server's folder; None if its keeper has not written one yet."""
+    """Return the state in a server's folder, or None if its keeper has not written it yet."""
     try:
         return msgspec.json.decode((folder / "state.json").read_bytes(), type=ServerState)
     except (OSError, msgspec.DecodeError):
@@ -168,10 +172,10 @@ def read_state(folder: Path) -> ServerState | None:
 
 
 def write_state(folder: Path, state: ServerState) -> None:
-    """Put a state in its place, whole or not at all."""
-    fresh = folder / "state.json.new"
-    fresh.write_bytes(msgspec.json.encode(state))
-    fresh.replace(folder / "state.json")
+    """Replace the state in a server's folder atomically."""
+    temporary = folder / "state.json.new"
+    temporary.write_bytes(msgspec.json.encode(state))
+    temporary.replace(folder / "state.json")
 
 
 def _remove(path: Path) -> None:
@@ -179,12 +183,12 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _size(path: Path) -> int:
+def _read_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _since(path: Path, offset: int) -> str:
-    """What a file holds from `offset` on."""
+def _read_from(path: Path, offset: int) -> str:
+    """Return the text of a file from `offset` on."""
     if not path.exists():
         return ""
     with path.open("rb") as stream:
@@ -192,13 +196,13 @@ def _since(path: Path, offset: int) -> str:
         return stream.read().decode(errors="replace")
 
 
-def main(words: Sequence[str]) -> None:
-    """The process that keeps one server."""
-    folder, name = Path(words[0]), words[1]
+def main(arguments: Sequence[str]) -> None:
+    """Keep one server running."""
+    folder, name = Path(arguments[0]), arguments[1]
     os.chdir(folder)
-    kept = msgspec.json.decode((folder / name / "keep.json").read_bytes(), type=KeeperSettings)
-    os.environ.update(kept.environment)
-    write_state(folder / name, keep_running(folder, kept))
+    settings = msgspec.json.decode((folder / name / "keep.json").read_bytes(), type=KeeperSettings)
+    os.environ.update(settings.environment)
+    write_state(folder / name, keep_running(folder, settings))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What stands for pods on an emulated server: a network namespace for each rail with a VF in it, addressed as planned.
+"""Stand-ins for pods on an emulated server: for each rail a network namespace with a VF, addressed as planned.
 
-Shell scripts, as values: they run inside the servers. Soft-RoCE listens in the namespace where its device was made, so
-each namespace gets a device of its own; RDMA devices have one name space for the whole host, so they carry the rail.
+Everything is a shell script that runs inside the servers. Soft-RoCE listens only in the namespace that created its
+device, so each namespace gets its own device. RDMA device names are global to the host, so they include the rail.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from trackbed.fabric.model.ranges import BITS, V4, text
 from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
 
 PORT = 18515
-"""perftest's own port; rail r uses PORT + r."""
+"""perftest's default port; rail r uses PORT + r."""
 
 _ITERATIONS = 20
 _SIZE_BYTES = 65536
@@ -18,44 +18,48 @@ CARRIER_SECONDS = 30
 
 
 def find_pod_address(port: PortPlan) -> Addressed:
-    """The first pod address of a port's block (IPv4)."""
-    own = port.v4
-    if own is None or not own.pods_count:
+    """Return the first pod address of a port's block (IPv4).
+
+    Raises:
+        ValueError: the Fabric gives pods no IPv4 addresses.
+    """
+    block = port.v4
+    if block is None or not block.pods_count:
         raise ValueError(f"{port.netdev} has no IPv4 addresses for pods; the lab needs a Fabric that has them")
-    return own.with_address(own.pods_first)
+    return block.with_address(block.pods_first)
 
 
 def format_pod_address(port: PortPlan) -> str:
-    """That address in text."""
+    """Return the first pod address as text."""
     return text(V4, find_pod_address(port).address)
 
 
 def name_rdma_device(port: PortPlan) -> str:
-    """The pod's RDMA device."""
+    """Return the name of the pod's RDMA device."""
     return f"pod{port.rail}"
 
 
 def render_pods_script(node: NodePlan) -> str:
-    """A script that makes all pods of a server, and waits until each has carrier."""
-    return "set -e\n" + "".join(_pod(node, port) for port in node.ports) + "".join(map(_wait, node.ports))
+    """Return a script that creates all pods of a server and waits until each has carrier."""
+    return "set -e\n" + "".join(_render_pod(node, port) for port in node.ports) + "".join(map(_render_wait, node.ports))
 
 
-def _pod(node: NodePlan, port: PortPlan) -> str:
-    own, name = port.v4, port.netdev
-    if own is None:
+def _render_pod(node: NodePlan, port: PortPlan) -> str:
+    block, name = port.v4, port.netdev
+    if block is None:
         raise ValueError(f"{name} has no IPv4 address")
-    route = f"ip -n {name} route add default via {text(V4, own.gateway)}\n" if own.gateway else ""
+    route = f"ip -n {name} route add default via {text(V4, block.gateway)}\n" if block.gateway else ""
     return f"""ip netns add {name}
 vf=$(ls /sys/class/net/{name}/device/virtfn0/net)
 ip link set "$vf" mtu {node.common.mtu_bytes} netns {name} name vf0
 ip -n {name} link set lo up
 ip -n {name} link set vf0 up
-ip -n {name} address add {text(V4, find_pod_address(port).address)}/{own.prefix} dev vf0
+ip -n {name} address add {format_pod_address(port)}/{block.prefix} dev vf0
 {route}ip netns exec {name} rdma link add {name_rdma_device(port)} type rxe netdev vf0
 """
 
 
-def _wait(port: PortPlan) -> str:
+def _render_wait(port: PortPlan) -> str:
     return f"""for i in $(seq {CARRIER_SECONDS * 5}); do
     [ "$(ip netns exec {port.netdev} cat /sys/class/net/vf0/carrier)" = 1 ] && break
     sleep 0.2
@@ -64,34 +68,35 @@ done
 """
 
 
-def _gid(port: PortPlan) -> str:
-    """Words that find the index of the RoCE v2 GID of the pod's IPv4 address."""
-    raw = find_pod_address(port).address.to_bytes(BITS[V4] // 8, "big").hex()
-    wanted = f"0000:0000:0000:0000:0000:ffff:{raw[:4]}:{raw[4:]}"
+def _render_gid_index(port: PortPlan) -> str:
+    """Return a shell expression for the index of the RoCE v2 GID of the pod's IPv4 address."""
+    address = find_pod_address(port).address.to_bytes(BITS[V4] // 8, "big").hex()
+    gid = f"0000:0000:0000:0000:0000:ffff:{address[:4]}:{address[4:]}"
     folder = f"/sys/class/infiniband/{name_rdma_device(port)}/ports/1/gids"
-    return f"$(ip netns exec {port.netdev} grep -l {wanted} {folder}/* 2>/dev/null | head -n 1 | sed 's,.*/,,')"
+    return f"$(ip netns exec {port.netdev} grep -l {gid} {folder}/* 2>/dev/null | head -n 1 | sed 's,.*/,,')"
 
 
 def render_bandwidth_server(port: PortPlan, number: int) -> str:
-    """Start the listening end of a bandwidth test in the pod of a port."""
-    return f"{_bandwidth(port, number)} >/run/bw{number}.log 2>&1 &\n"
+    """Return the command that starts the server of bandwidth test `number` in the pod of a port."""
+    return f"{_render_bandwidth(port, number)} >/run/bw{number}.log 2>&1 &\n"
 
 
-def render_bandwidth_client(port: PortPlan, to: PortPlan, number: int) -> str:
-    """Write to another server's pod over RDMA; the last line that perftest prints has the figures."""
-    return f"{_bandwidth(port, number)} {format_pod_address(to)}\n"
+def render_bandwidth_client(port: PortPlan, peer: PortPlan, number: int) -> str:
+    """Return the command that writes to another server's pod over RDMA; its last line of output has the figures."""
+    return f"{_render_bandwidth(port, number)} {format_pod_address(peer)}\n"
 
 
-def _bandwidth(port: PortPlan, number: int) -> str:
-    program = f"timeout 60 ib_write_bw -d {name_rdma_device(port)} -x {_gid(port)} -n {_ITERATIONS} -s {_SIZE_BYTES} -F"
-    return f"ip netns exec {port.netdev} {program} -p {PORT + number}"
+def _render_bandwidth(port: PortPlan, number: int) -> str:
+    options = f"-d {name_rdma_device(port)} -x {_render_gid_index(port)} -n {_ITERATIONS} -s {_SIZE_BYTES} -F"
+    return f"ip netns exec {port.netdev} timeout 60 ib_write_bw {options} -p {PORT + number}"
 
 
 def render_cm_server(port: PortPlan) -> str:
-    """Start the listening end of rping (connections by the RDMA CM) in the pod of a port."""
-    return f"ip netns exec {port.netdev} timeout 60 rping -s -a {format_pod_address(port)} -C 3 >/run/rping{port.rail}.log 2>&1 &\n"
+    """Return the command that starts the server of rping (connections by the RDMA CM) in the pod of a port."""
+    rping = f"timeout 60 rping -s -a {format_pod_address(port)} -C 3"
+    return f"ip netns exec {port.netdev} {rping} >/run/rping{port.rail}.log 2>&1 &\n"
 
 
-def render_cm_client(port: PortPlan, to: PortPlan) -> str:
-    """Connect to another server's pod by the RDMA CM."""
-    return f"ip netns exec {port.netdev} timeout 60 rping -c -a {format_pod_address(to)} -C 3\n"
+def render_cm_client(port: PortPlan, peer: PortPlan) -> str:
+    """Return the command that connects to another server's pod by the RDMA CM."""
+    return f"ip netns exec {port.netdev} timeout 60 rping -c -a {format_pod_address(peer)} -C 3\n"

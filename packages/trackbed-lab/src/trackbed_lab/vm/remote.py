@@ -1,4 +1,4 @@
-"""`trackbed apply --nodes` in emulated servers: what it sends to a host goes over their own channel instead of ssh."""
+"""`trackbed apply --nodes` on emulated servers; requests travel over the servers' channels instead of SSH."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from trackbed_lab.vm.machine import locate_shared_folder
 from trackbed_lab.vm.run import SECONDS, CommandDocument, VmRun
 
 _REQUEST = "request"
-_DONE = frozenset({"applied", "left", "same"})
-"""Outcomes of an apply that came to its end."""
+_COMPLETED = frozenset({"applied", "left", "same"})
+"""Outcomes of an apply that ran to its end."""
 
 
-def apply_over_channel(course: VmRun) -> list[CommandDocument]:
-    """What each server answers; for one that has none, why."""
-    for node in course.plan.nodes:
-        (locate_shared_folder(Path(course.here.folder), node.name) / _REQUEST).write_bytes(_request(node))
-    done = course.run_everywhere(["sh", "-c", _command()])
+def apply_over_channel(run: VmRun) -> list[CommandDocument]:
+    """Apply the plan on every server; return what each printed, or why it printed nothing."""
+    for node in run.plan.nodes:
+        (locate_shared_folder(Path(run.lab.folder), node.name) / _REQUEST).write_bytes(_build_request(node))
+    results = run.run_everywhere(["sh", "-c", _build_command()])
     return [
-        _answer(judged(node.name, one.status, one.output.decode().splitlines(), one.errors.decode().splitlines()))
-        for node, one in zip(course.plan.nodes, done, strict=True)
+        _to_document(
+            judged(node.name, result.status, result.output.decode().splitlines(), result.errors.decode().splitlines())
+        )
+        for node, result in zip(run.plan.nodes, results, strict=True)
     ]
 
 
-def _request(node: NodePlan) -> bytes:
+def _build_request(node: NodePlan) -> bytes:
     return boot.payload(task("apply", node, "auto", int(SECONDS)))
 
 
-def _command() -> str:
-    """With the Python that the request was compiled by: a server sees all programs of this machine."""
+def _build_command() -> str:
+    """Return the command that runs a request with this Python, which servers see too and which compiled the request."""
     return f"PATH={Path(sys.executable).parent}:$PATH; {boot.command()} < /run/own/{_REQUEST}"
 
 
-def _answer(outcome: Outcome) -> CommandDocument:
-    if outcome.kind in _DONE:
+def _to_document(outcome: Outcome) -> CommandDocument:
+    if outcome.kind in _COMPLETED:
         return dict(outcome.answer), ""
     return None, f"{outcome.node}: {outcome.told}"

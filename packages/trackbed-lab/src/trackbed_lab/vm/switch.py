@@ -1,13 +1,13 @@
-"""The switches of a lab: rail r of all servers is one segment, joined by datagram sockets; the cluster's network too.
+"""The switches of a lab: each rail is one segment of all servers, and so is the cluster's network.
 
     python -m trackbed_lab.vm.switch LAB-FOLDER
 
-LAB-FOLDER/net/shape.json says what the lab looks like. Each leaf tells its name by LLDP (IEEE 802.1AB); where the
+LAB-FOLDER/net/shape.json has the shape of the lab. Each leaf announces its name by LLDP (IEEE 802.1AB). Where the
 Fabric has gateways, a router joins the rails.
 
-A port is a pair of unix datagram sockets, QEMU's and ours; one datagram is one Ethernet frame (qemu(1), -netdev dgram).
-The switch learns where addresses are, as a bridge does (IEEE 802.1Q, 8.7), floods what it does not know, and drops
-what a port does not take within WAIT_SECONDS. A server that is off takes nothing; when it is back it is found again.
+A port is a pair of unix datagram sockets, QEMU's and the switch's; a datagram is one Ethernet frame (qemu(1), -netdev
+dgram). The switch learns addresses as a bridge does (IEEE 802.1Q, 8.7), floods frames for unknown ones, and drops a
+frame that a port does not accept within WAIT_SECONDS. Frames for a server that is off are dropped until it is back.
 """
 
 from __future__ import annotations
@@ -30,129 +30,131 @@ from trackbed_lab.vm.machine import LabShape, locate_socket
 from trackbed_lab.vm.router import Router
 
 WAIT_SECONDS = 0.02
-"""How long a full port holds up its segment: a kernel keeps only some 10 datagrams for each receiver."""
+"""Time for a full port to accept a frame: the kernel queues only some 10 datagrams for each receiver."""
 
 _MAX_FRAME = 1 << 16
 _RESERVED = bytes.fromhex("0180c20000")
 _LLDP_SECONDS = 1.0
 ROUTER = -1
-"""Stands for a port: where the router's frames come from."""
+"""Port number of the router in every segment."""
 
 _HEADER = 14
 _SHORTEST = 60
-"""IEEE 802.3, 4.4.2, without the checksum: NICs count shorter ones as errors, and QEMU's do not fill them up."""
+"""Minimum frame without checksum (IEEE 802.3, 4.4.2). NICs count shorter frames as errors; QEMU's do not pad them."""
 
 _BUFFER = 1 << 20
 _MAX_ADDRESSES = 1 << 14
-"""Learned for each segment at most; addresses are the servers' to invent."""
+"""Limit of learned addresses for each segment, as servers can send from any number of addresses."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """One rail, or the cluster's network: its ports by number, and behind which port each address was seen."""
+    """One rail, or the cluster's network: a send function for each port, and the port of each learned address."""
 
     send: dict[int, Callable[[bytes], None]]
     port_by_mac: dict[bytes, int] = field(default_factory=dict)
 
     def forward(self, port: int, frame: bytes) -> list[int]:
-        """Send a frame that came in at `port` on; the ports it went to."""
+        """Forward a frame that arrived at `port`; return the ports it was sent to."""
         if len(frame) < _HEADER:
             return []
         target, source = frame[:6], frame[6:12]
         if not source[0] & 1 and (source in self.port_by_mac or len(self.port_by_mac) < _MAX_ADDRESSES):
             self.port_by_mac[source] = port
-        known = None if target[0] & 1 else self.port_by_mac.get(target)
-        ports = [one for one in self.send if one != port] if known is None else [known] * (known != port)
-        for one in ports:
-            self.send[one](frame.ljust(_SHORTEST, b"\0"))
-        return ports
+        learned = None if target[0] & 1 else self.port_by_mac.get(target)
+        targets = (
+            [number for number in self.send if number != port] if learned is None else [learned] * (learned != port)
+        )
+        for number in targets:
+            self.send[number](frame.ljust(_SHORTEST, b"\0"))
+        return targets
 
 
-def build_sender(ours: socket.socket, theirs: str) -> Callable[[bytes], None]:
-    """What hands a frame to the server at `theirs`; lost if nobody is there or it takes too long."""
+def build_sender(local: socket.socket, remote: str) -> Callable[[bytes], None]:
+    """Return a function that sends a frame to the server at `remote`; it drops frames that are not accepted in time."""
 
     def send(frame: bytes) -> None:
         with suppress(FileNotFoundError, ConnectionRefusedError, BlockingIOError):
-            ours.sendto(frame, theirs)
+            local.sendto(frame, remote)
 
     return send
 
 
 def open_port(path: str) -> socket.socket:
-    """Our end of a port."""
+    """Open the switch's socket of a port."""
     with suppress(FileNotFoundError):
         Path(path).unlink()
-    ours = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-    wait = struct.pack("ll", 0, int(WAIT_SECONDS * 1e6))  # for sending alone: a timeout of Python's is for both
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
-    ours.bind(path)
-    return ours
+    local = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    local.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+    timeout = struct.pack("ll", 0, int(WAIT_SECONDS * 1e6))  # settimeout would limit receiving too
+    local.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+    local.bind(path)
+    return local
 
 
 def serve_ports(shape: LabShape) -> None:
-    """Forward for ever; the working directory is the lab's folder."""
+    """Forward frames for ever; the working directory is the lab's folder."""
     selector = selectors.DefaultSelector()
     segments = []
     for number in range(shape.segments):
-        count = shape.servers + (number == shape.rails)  # in the cluster's network one more: its way out
+        count = shape.servers + (number == shape.rails)  # the cluster's network has one more port, for its gateway
         ports = {server: open_port(locate_socket(server, number, "sw")) for server in range(count)}
-        segment = Segment({one: build_sender(ours, locate_socket(one, number, "vm")) for one, ours in ports.items()})
-        segments.append(segment)
-        for server, ours in ports.items():
-            selector.register(ours, selectors.EVENT_READ, (number, server))
-    fabric = Switches(segments, Router(shape.gateways))
-    spoke = 0.0
+        senders = {server: build_sender(port, locate_socket(server, number, "vm")) for server, port in ports.items()}
+        segments.append(Segment(senders))
+        for server, port in ports.items():
+            selector.register(port, selectors.EVENT_READ, (number, server))
+    switches = Switches(segments, Router(shape.gateways))
+    announced = 0.0
     while True:
         for key, _ in selector.select(_LLDP_SECONDS):
-            _drain(key.fileobj, fabric, *key.data)
-        if time.monotonic() - spoke > _LLDP_SECONDS:
-            spoke = time.monotonic()
+            _drain(key.fileobj, switches, *key.data)
+        if time.monotonic() - announced > _LLDP_SECONDS:
+            announced = time.monotonic()
             send_lldp(shape, segments[: shape.rails])
 
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """All segments, rails first, and what joins the rails."""
+    """All segments, rails first, and the router that joins the rails."""
 
     segments: Sequence[Segment]
     router: Router
 
     def handle_frame(self, number: int, server: int, frame: bytes) -> None:
-        """Let a frame of a server's port go where it must."""
+        """Forward or route a frame that arrived at a server's port of segment `number`."""
         if frame[:5] == _RESERVED:
-            return  # for the switch itself (IEEE 802.1Q, 8.6.3)
+            return  # reserved addresses are not forwarded (IEEE 802.1Q, 8.6.3)
         routed = number < len(self.router.gateways)
         if not (routed and frame[:6] == self.router.gateways[number].build_mac(number)):
             self.segments[number].forward(server, frame)
         if routed:
-            for out, answer in self.router.handle(number, frame):
-                self.segments[out].forward(ROUTER, answer)
+            for rail, output in self.router.handle(number, frame):
+                self.segments[rail].forward(ROUTER, output)
 
 
 def send_lldp(shape: LabShape, segments: Sequence[Segment]) -> None:
-    """Each leaf tells each port its name and the port's."""
+    """Announce leaf and port by LLDP on every port."""
     for rail, (leaf, segment) in enumerate(zip(shape.list_leaves(), segments, strict=True)):
         source = bytes((2, 0x54, 0x42, 0xFD, rail, 0))
         for server, send in segment.send.items():
-            said = lldp.Advertisement(leaf, f"swp{server + 1}", system_name=leaf, port_vlan=1)
-            send((_RESERVED + b"\x0e" + source + b"\x88\xcc" + lldp.encode(said)).ljust(_SHORTEST, b"\0"))
+            advertisement = lldp.Advertisement(leaf, f"swp{server + 1}", system_name=leaf, port_vlan=1)
+            send((_RESERVED + b"\x0e" + source + b"\x88\xcc" + lldp.encode(advertisement)).ljust(_SHORTEST, b"\0"))
 
 
 _BATCH = 64
 
 
-def _drain(ours: object, fabric: Switches, number: int, server: int) -> None:
-    """Take what has come in at one port, and no more than a batch: others wait."""
-    assert isinstance(ours, socket.socket)  # noqa: S101 - nothing else was registered
+def _drain(port: object, switches: Switches, number: int, server: int) -> None:
+    """Handle the pending frames of one port, at most a batch so that other ports are served."""
+    assert isinstance(port, socket.socket)  # noqa: S101 - only sockets were registered
     with suppress(BlockingIOError):
         for _ in range(_BATCH):
-            fabric.handle_frame(number, server, ours.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
+            switches.handle_frame(number, server, port.recv(_MAX_FRAME, socket.MSG_DONTWAIT))
 
 
-def main(words: Sequence[str]) -> None:
-    """The process that is the lab's switches."""
-    os.chdir(words[0])
+def main(arguments: Sequence[str]) -> None:
+    """Run the switches of a lab."""
+    os.chdir(arguments[0])
     serve_ports(msgspec.json.decode(Path("net/shape.json").read_bytes(), type=LabShape))
 
 

@@ -1,8 +1,9 @@
-"""The rate of this machine's time stamp counter, which an emulated processor hands through to its kernel as it is.
+"""The rate of this machine's time stamp counter, which an emulated processor passes through to its kernel.
 
-A kernel that must find it out itself counts for some milliseconds while it boots, and on a busy machine can be ten
-times wrong: a command's 240 s were once over after 19. The HPET's rate is fixed, but each look at it costs an emulated
-server 13 us. So the rate is measured here, between two looks at the clock far apart, and told to the kernel.
+A kernel that has to calibrate the counter itself counts for some milliseconds during boot. On a busy machine the result
+can be wrong by a factor of ten: a command's limit of 240 s once passed after 19 s. The HPET has a fixed rate, but each
+read costs an emulated server 13 us. So the rate is measured here between two clock reads far apart, and passed to the
+kernel as an argument.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from functools import cache
 
 _RDTSC = bytes.fromhex("0f31 48c1e220 4809d0 c3")
-"""rdtsc; shl rdx, 32; or rax, rdx; ret (Intel SDM, volume 2): the counter as the function's result."""
+"""rdtsc; shl rdx, 32; or rax, rdx; ret (Intel SDM, volume 2): returns the counter."""
 
 _SECONDS = 0.1
 _TRIES = 50
@@ -23,7 +24,7 @@ _TRIES = 50
 
 @cache
 def measure_khz() -> int | None:
-    """The rate in kHz; None where it cannot be had: on another architecture, without executable memory."""
+    """Return the rate in kHz, or None on another architecture or without executable memory."""
     if platform.machine() not in {"x86_64", "AMD64"}:
         return None
     try:
@@ -31,23 +32,23 @@ def measure_khz() -> int | None:
     except OSError:  # SELinux: execmem
         return None
     code.write(_RDTSC)
-    place = ctypes.c_char.from_buffer(code)
-    count = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(place))
-    return measure_rate(count)
+    buffer = ctypes.c_char.from_buffer(code)
+    read_counter = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(buffer))
+    return measure_rate(read_counter)
 
 
-def measure_rate(count: Callable[[], int]) -> int:
-    """The rate of a counter in kHz."""
-    began, first = _both(count)
+def measure_rate(read_counter: Callable[[], int]) -> int:
+    """Return the rate of a counter in kHz."""
+    start, first = _sample(read_counter)
     time.sleep(_SECONDS)
-    ended, last = _both(count)
-    return round((last - first) * 1_000_000 / (ended - began))
+    end, last = _sample(read_counter)
+    return round((last - first) * 1_000_000 / (end - start))
 
 
-def _both(count: Callable[[], int]) -> tuple[int, int]:
-    """Clock (ns) and counter at one moment: the pair of many that was looked at fastest, so not interrupted."""
-    found = []
+def _sample(read_counter: Callable[[], int]) -> tuple[int, int]:
+    """Read clock (ns) and counter at one moment: the fastest of many reads, which was not interrupted."""
+    samples = []
     for _ in range(_TRIES):
-        before, counted, after = time.monotonic_ns(), count(), time.monotonic_ns()
-        found.append((after - before, (before + after) // 2, counted))
-    return min(found)[1:]
+        before, count, after = time.monotonic_ns(), read_counter(), time.monotonic_ns()
+        samples.append((after - before, (before + after) // 2, count))
+    return min(samples)[1:]

@@ -1,4 +1,4 @@
-"""Faults of the host that are made for real inside an emulated server, a module for each step."""
+"""Faults of the host that are injected for real inside an emulated server, one module for each step."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ FAULTS: tuple[VmFault, ...] = (
     *kubelet.FAULTS,
     *runtime.FAULTS,
 )
-"""All of them, in the order of the chain."""
+"""All faults, in the order of the chain."""

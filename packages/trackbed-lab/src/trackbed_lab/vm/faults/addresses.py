@@ -1,98 +1,100 @@
-"""Faults of the step addresses, made in an emulated server with ip(8) and sysctls."""
+"""Faults of the step addresses, injected in an emulated server with ip(8) and sysctls."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
-from trackbed_lab.vm.faults.ways import configure_port
+from trackbed_lab.vm.faults.helpers import configure_port
 
 if TYPE_CHECKING:
     from trackbed_lab.vm.faults.fault import FaultyServer
 
-_DOCKER = "docker0"
-_CHOSEN = "192.0.2.77/32"
-"""TEST-NET-1 (RFC 5737)."""
-_SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+_BRIDGE = "docker0"
+_UNPLANNED = "192.0.2.77/32"
+"""In TEST-NET-1 (RFC 5737)."""
+_API_SERVER_MANIFEST = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
 
-def _again(server: FaultyServer) -> None:
-    """What went with the address or the link is set as planned."""
+def _reconfigure(server: FaultyServer) -> None:
+    """Apply the plan again to everything that was lost with the address or the link."""
     server.restore()
     configure_port(server)
 
 
-def _own(server: FaultyServer) -> str:
+def _format_address(server: FaultyServer) -> str:
+    """Return the port's address with its prefix length."""
     return str(server.port.addressed[0])
 
 
-def _gone(server: FaultyServer) -> None:
-    server.run("ip", "address", "delete", _own(server), "dev", server.port.netdev)
+def _delete_address(server: FaultyServer) -> None:
+    server.run("ip", "address", "delete", _format_address(server), "dev", server.port.netdev)
 
 
-def _wide(server: FaultyServer) -> None:
-    _gone(server)
-    server.run("ip", "address", "add", f"{_own(server).partition('/')[0]}/8", "dev", server.port.netdev)
+def _widen_prefix(server: FaultyServer) -> None:
+    _delete_address(server)
+    server.run("ip", "address", "add", f"{_format_address(server).partition('/')[0]}/8", "dev", server.port.netdev)
 
 
-def _narrow_again(server: FaultyServer) -> None:
-    server.run("ip", "address", "delete", f"{_own(server).partition('/')[0]}/8", "dev", server.port.netdev)
-    _again(server)
+def _restore_prefix(server: FaultyServer) -> None:
+    server.run("ip", "address", "delete", f"{_format_address(server).partition('/')[0]}/8", "dev", server.port.netdev)
+    _reconfigure(server)
 
 
-def _extra(server: FaultyServer) -> None:
-    server.run("ip", "address", "add", _CHOSEN, "dev", server.port.netdev)
+def _add_unplanned(server: FaultyServer) -> None:
+    server.run("ip", "address", "add", _UNPLANNED, "dev", server.port.netdev)
 
 
-def _no_extra(server: FaultyServer) -> None:
-    server.run("ip", "address", "delete", _CHOSEN, "dev", server.port.netdev)
+def _delete_unplanned(server: FaultyServer) -> None:
+    server.run("ip", "address", "delete", _UNPLANNED, "dev", server.port.netdev)
 
 
-def _twice(server: FaultyServer) -> None:
+def _add_twin(server: FaultyServer) -> None:
     server.run("ip", "link", "add", "lab-twin", "type", "dummy")
-    server.run("ip", "address", "add", f"{_own(server).partition('/')[0]}/32", "dev", "lab-twin")
+    server.run("ip", "address", "add", f"{_format_address(server).partition('/')[0]}/32", "dev", "lab-twin")
 
 
-def _once(server: FaultyServer) -> None:
+def _delete_twin(server: FaultyServer) -> None:
     server.run("ip", "link", "delete", "lab-twin")
 
 
-def _overlapping(server: FaultyServer) -> None:
-    """Docker's bridge inside the port's own subnet, as far from the port's address as a /30 can be."""
+def _add_bridge(server: FaultyServer) -> None:
+    """Create Docker's bridge inside the port's subnet, as far from the port's address as a /30 can be."""
     subnet = server.port.addressed[0].subnet
-    server.run("ip", "link", "add", _DOCKER, "type", "bridge")
-    server.run("ip", "address", "add", f"{str(subnet).partition('/')[0]}/30", "dev", _DOCKER)
-    server.run("ip", "link", "set", _DOCKER, "up")
+    server.run("ip", "link", "add", _BRIDGE, "type", "bridge")
+    server.run("ip", "address", "add", f"{str(subnet).partition('/')[0]}/30", "dev", _BRIDGE)
+    server.run("ip", "link", "set", _BRIDGE, "up")
 
 
-def _apart(server: FaultyServer) -> None:
-    server.run("ip", "link", "delete", _DOCKER)
+def _delete_bridge(server: FaultyServer) -> None:
+    server.run("ip", "link", "delete", _BRIDGE)
 
 
-def _flux(server: FaultyServer) -> None:
+def _allow_arp_flux(server: FaultyServer) -> None:
     server.write(f"/proc/sys/net/ipv4/conf/{server.port.netdev}/arp_ignore", "0")
 
 
-def _advertised(server: FaultyServer) -> None:
+def _accept_advertisements(server: FaultyServer) -> None:
     server.write(f"/proc/sys/net/ipv6/conf/{server.port.netdev}/accept_ra", "1")
 
 
-def _full(server: FaultyServer) -> None:
+def _shrink_neighbour_table(server: FaultyServer) -> None:
     server.write("/proc/sys/net/ipv4/neigh/default/gc_thresh3", "16")
 
 
-def _services(server: FaultyServer) -> None:
-    server.write(_SERVER, f"    - --service-cluster-ip-range={server.port.addressed[0].subnet}\n")
+def _overlap_service_range(server: FaultyServer) -> None:
+    subnet = server.port.addressed[0].subnet
+    server.write(_API_SERVER_MANIFEST, f"    - --service-cluster-ip-range={subnet}\n")
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("addr-missing", _gone, _again),
-    VmFault("addr-prefix-length-wrong", _wide, _narrow_again),
-    VmFault("addr-same-on-two-local-ports", _twice, _once),
-    VmFault("addr-docker0-overlap", _overlapping, _apart),
-    VmFault("addr-service-cidr-overlap", _services),
-    VmFault("addr-neighbour-table-overflow", _full),
-    VmFault("addr-arp-flux", _flux),
-    VmFault("addr-router-advertisement-default", _advertised),
-    VmFault("addr-unplanned-extra", _extra, _no_extra),
+    VmFault("addr-missing", _delete_address, _reconfigure),
+    VmFault("addr-prefix-length-wrong", _widen_prefix, _restore_prefix),
+    VmFault("addr-same-on-two-local-ports", _add_twin, _delete_twin),
+    VmFault("addr-docker0-overlap", _add_bridge, _delete_bridge),
+    VmFault("addr-service-cidr-overlap", _overlap_service_range),
+    VmFault("addr-neighbour-table-overflow", _shrink_neighbour_table),
+    VmFault("addr-arp-flux", _allow_arp_flux),
+    VmFault("addr-router-advertisement-default", _accept_advertisements),
+    VmFault("addr-unplanned-extra", _add_unplanned, _delete_unplanned),
 )

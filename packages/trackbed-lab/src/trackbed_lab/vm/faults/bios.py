@@ -1,4 +1,4 @@
-"""Faults of step bios, made in an emulated server."""
+"""Faults of the step bios, injected in an emulated server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
-from trackbed_lab.vm.faults.ways import (
+from trackbed_lab.vm.faults.helpers import (
     clear_kernel_log,
     configure_port,
     cover,
@@ -19,51 +19,53 @@ if TYPE_CHECKING:
     from trackbed_lab.vm.faults.fault import FaultyServer
 
 
-def _removed(server: FaultyServer) -> None:
+def _remove_function(server: FaultyServer) -> None:
     (locate_device(server) / "remove").write_text("1")
 
 
-def _found(server: FaultyServer) -> None:
+def _rescan_bus(server: FaultyServer) -> None:
     Path("/sys/bus/pci/rescan").write_text("1")
     configure_port(server)
 
 
-def _without_node(server: FaultyServer) -> None:
+def _clear_numa_node(server: FaultyServer) -> None:
     server.write(str(locate_device(server) / "numa_node"), "-1")
 
 
-def _no_room(_: FaultyServer) -> None:
+def _log_unassigned_resources(_: FaultyServer) -> None:
     write_kernel_log("pci_bus 0000:10: Some PCI device resources are unassigned, try booting with pci=realloc")
 
 
-def _weak_slot(server: FaultyServer) -> None:
-    write_kernel_log(f"mlx5_core {server.port.pci}: port_module: Detected insufficient power on the PCIe slot (25W).")
+def _log_insufficient_power(server: FaultyServer) -> None:
+    message = "port_module: Detected insufficient power on the PCIe slot (25W)."
+    write_kernel_log(f"mlx5_core {server.port.pci}: {message}")
 
 
-def _bars(server: FaultyServer) -> None:
-    """Lines 8 to 13 are the VFs' (include/linux/pci.h)."""
-    lines = (locate_device(server) / "resource").read_text().splitlines()
-    nothing = " ".join(["0x0000000000000000"] * 3)
-    cover(server, locate_device(server) / "resource", "\n".join([*lines[:7], *[nothing] * 6]) + "\n")
+def _hide_vf_bars(server: FaultyServer) -> None:
+    """Zero the BARs of the VFs, lines 8 to 13 of `resource` (include/linux/pci.h)."""
+    resource = locate_device(server) / "resource"
+    lines = resource.read_text().splitlines()
+    unassigned = " ".join(["0x0000000000000000"] * 3)
+    cover(server, resource, "\n".join([*lines[:7], *[unassigned] * 6]) + "\n")
 
 
-def _bars_back(server: FaultyServer) -> None:
+def _show_vf_bars(server: FaultyServer) -> None:
     uncover(server, locate_device(server) / "resource")
 
 
-def _errors(server: FaultyServer) -> None:
+def _report_pcie_errors(server: FaultyServer) -> None:
     cover(server, locate_device(server) / "aer_dev_nonfatal", "Undefined 0\nCmpltTO 3\nTOTAL_ERR_NONFATAL 3\n")
 
 
-def _no_errors(server: FaultyServer) -> None:
+def _hide_pcie_errors(server: FaultyServer) -> None:
     uncover(server, locate_device(server) / "aer_dev_nonfatal")
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("bios-port-pci-absent", _removed, _found),
-    VmFault("bios-above-4g-off", _no_room, clear_kernel_log),
-    VmFault("bios-vf-bars-unassigned", _bars, _bars_back),
-    VmFault("bios-slot-power-insufficient", _weak_slot, clear_kernel_log),
-    VmFault("bios-pcie-errors", _errors, _no_errors),
-    VmFault("bios-numa-node-unknown", _without_node),
+    VmFault("bios-port-pci-absent", _remove_function, _rescan_bus),
+    VmFault("bios-above-4g-off", _log_unassigned_resources, clear_kernel_log),
+    VmFault("bios-vf-bars-unassigned", _hide_vf_bars, _show_vf_bars),
+    VmFault("bios-slot-power-insufficient", _log_insufficient_power, clear_kernel_log),
+    VmFault("bios-pcie-errors", _report_pcie_errors, _hide_pcie_errors),
+    VmFault("bios-numa-node-unknown", _clear_numa_node),
 )

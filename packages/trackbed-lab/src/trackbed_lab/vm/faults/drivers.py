@@ -1,4 +1,4 @@
-"""Faults of step drivers, made in an emulated server: its NICs have a real driver (igb)."""
+"""Faults of the step drivers, injected in an emulated server, whose NICs have a real driver (igb)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
-from trackbed_lab.vm.faults.ways import clear_kernel_log, configure_port, locate_device, write_kernel_log
+from trackbed_lab.vm.faults.helpers import clear_kernel_log, configure_port, locate_device, write_kernel_log
 
 if TYPE_CHECKING:
     from trackbed_lab.vm.faults.fault import FaultyServer
@@ -14,33 +14,26 @@ if TYPE_CHECKING:
 _PROBE = Path("/sys/bus/pci/drivers_probe")
 
 
-def _unbound(server: FaultyServer) -> None:
-    place = locate_device(server)
-    (place / "driver/unbind").write_text(place.name)
+def _override_driver(server: FaultyServer) -> None:
+    """Reserve the function for another driver and unbind it, as a virtual machine manager would."""
+    device = locate_device(server)
+    (device / "driver_override").write_text("vfio-pci")
+    (device / "driver/unbind").write_text(device.name)
 
 
-def _bound(server: FaultyServer) -> None:
-    _PROBE.write_text(locate_device(server).name)
+def _rebind_driver(server: FaultyServer) -> None:
+    device = locate_device(server)
+    (device / "driver_override").write_text("\n")
+    _PROBE.write_text(device.name)
     configure_port(server)
 
 
-def _kept(server: FaultyServer) -> None:
-    """For a virtual machine, say: the driver is told to leave the function alone."""
-    (locate_device(server) / "driver_override").write_text("vfio-pci")
-    _unbound(server)
-
-
-def _given_back(server: FaultyServer) -> None:
-    (locate_device(server) / "driver_override").write_text("\n")
-    _bound(server)
-
-
-def _refused(server: FaultyServer) -> None:
-    place = locate_device(server).name.partition(":")[2]
-    write_kernel_log(f"DMAR: [DMA Read NO_PASID] Request device [{place}] fault addr 0xfd000000 [fault reason 0x06]")
+def _log_dma_fault(server: FaultyServer) -> None:
+    address = locate_device(server).name.partition(":")[2]
+    write_kernel_log(f"DMAR: [DMA Read NO_PASID] Request device [{address}] fault addr 0xfd000000 [fault reason 0x06]")
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("driver-not-bound", _kept, _given_back),
-    VmFault("driver-iommu-page-faults", _refused, clear_kernel_log),
+    VmFault("driver-not-bound", _override_driver, _rebind_driver),
+    VmFault("driver-iommu-page-faults", _log_dma_fault, clear_kernel_log),
 )

@@ -1,4 +1,4 @@
-"""A fault of a host, as it is made and mended inside an emulated server."""
+"""The server that faults are injected into from inside, and a fault's pair of functions."""
 
 from __future__ import annotations
 
@@ -12,63 +12,63 @@ from typing import NamedTuple
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 SECONDS = 60
-"""A program that takes longer hangs."""
+"""Limit for one program."""
 
 
 class FaultError(Exception):
-    """A program that makes or mends a fault failed; the message is what it said."""
+    """A fault could not be injected or healed; the message has the program's error."""
 
 
 @dataclass(slots=True)
 class FaultyServer:
-    """The server that the fault is put in: this very machine. Only ever run inside an emulated server."""
+    """This very machine, an emulated server, and the port that faults are injected at."""
 
     node: NodePlan
     port: PortPlan
-    kept: dict[Path, bytes | None] = field(default_factory=dict)
-    """Files as they were before `write` or `remove`: what `restore` puts back."""
+    saved: dict[Path, bytes | None] = field(default_factory=dict)
+    """Files as they were before `write` or `remove`, for `restore`; None: there was no file."""
 
     def run(self, *argv: str) -> str:
-        """Run a program to its good end; what it wrote. Raises RefusedError."""
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603 - the lab's own words
-        if done.returncode:
-            raise FaultError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
-        return done.stdout
+        """Run a program and return its output. Raises FaultError if it fails."""
+        process = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603 - the lab's own arguments
+        if process.returncode:
+            raise FaultError(f"{' '.join(argv)}: {(process.stderr or process.stdout).strip()}")
+        return process.stdout
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, in sysfs, in /proc or on disk; `restore` puts back what was there."""
-        place = Path(path)
-        self._keep(place)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
+        """Write a file, in sysfs, in /proc or on disk; `restore` puts the original content back."""
+        file = Path(path)
+        self._save(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
 
     def remove(self, path: str) -> None:
         """Remove a file; `restore` puts it back."""
-        self._keep(Path(path))
+        self._save(Path(path))
         Path(path).unlink(missing_ok=True)
 
     def restore(self) -> None:
-        """Put every file back that was written or removed, last first."""
-        for place, content in reversed(self.kept.items()):
+        """Restore every file that was written or removed, in reverse order."""
+        for path, content in reversed(self.saved.items()):
             if content is None:
                 with suppress(OSError):
-                    place.unlink()
+                    path.unlink()
             else:
-                place.write_bytes(content)
-        self.kept.clear()
+                path.write_bytes(content)
+        self.saved.clear()
 
-    def _keep(self, place: Path) -> None:
-        if place not in self.kept:
-            self.kept[place] = place.read_bytes() if place.exists() else None
+    def _save(self, path: Path) -> None:
+        if path not in self.saved:
+            self.saved[path] = path.read_bytes() if path.exists() else None
 
 
 def restore_files(server: FaultyServer) -> None:
-    """Putting files back is enough."""
+    """Heal a fault that consists of written or removed files."""
     server.restore()
 
 
 class VmFault(NamedTuple):
-    """One fault: its id in the catalogue, how to make it, and how to mend it."""
+    """A fault: its id in the catalogue, and the functions that inject and heal it."""
 
     id: str
     inject: Callable[[FaultyServer], None]

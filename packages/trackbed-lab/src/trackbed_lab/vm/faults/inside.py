@@ -1,10 +1,10 @@
-"""Faults made, mended and looked for inside an emulated server; started there by the lab, one process for many faults.
+"""The program that injects, heals and checks faults inside an emulated server, where the lab starts it.
 
     python -m trackbed_lab.vm.faults.inside FABRIC NODE break ID
     python -m trackbed_lab.vm.faults.inside FABRIC NODE heal ID
     python -m trackbed_lab.vm.faults.inside FABRIC NODE try [ID ...]
 
-`try` breaks, looks, mends and looks again, fault by fault, and says a line of JSON (Trial) for each.
+`try` injects each fault, runs doctor, heals the fault, runs doctor again, and prints a line of JSON (Trial).
 """
 
 from __future__ import annotations
@@ -30,103 +30,110 @@ from trackbed_lab.vm.faults import FAULTS
 from trackbed_lab.vm.faults.fault import FaultError, FaultyServer, VmFault
 
 RAIL = 1
-"""Where faults are put: neither the first rail nor the last, which a sloppy check would look at alone."""
+"""The rail that faults are injected on: neither the first nor the last, where a careless check might still pass."""
 
-PATIENCE = Timeouts(reply=1.5, lldp=1.5)
+TIMEOUTS = Timeouts(reply=1.5, lldp=1.5)
 _SETTLE_SECONDS = 30.0
-_KEPT = Path("/run/trackbed-lab-faults.json")
+_SAVED_FILES = Path("/run/trackbed-lab-faults.json")
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What came of one fault."""
+    """The result of trying one fault."""
 
     id: str
     named: str
-    """The first broken thing that doctor named; empty: it found nothing."""
+    """Id of doctor's first finding with the fault; "": none."""
     evidence: str
     after: str
-    """What doctor still named when the fault was mended; empty: sound again."""
+    """Id of doctor's first finding after the fault was healed; "": none."""
     seconds: float
     wrong: str = ""
-    """Why the fault could not be made or mended."""
+    """Why the fault could not be injected or healed."""
 
     @property
     def ok(self) -> bool:
-        """Named first, and sound again afterwards."""
+        """Whether doctor named the fault first, and found nothing after it was healed."""
         return self.named == self.id and not self.after and not self.wrong
 
 
-def main(words: Sequence[str]) -> int:
-    """Do what was asked for; 0 if it went well."""
-    fabric, name, what, *ids = words
-    planned = compute_plan(load_fabric(Path(fabric).read_bytes(), fabric).fabric, {})
-    node = next(one for one in planned.nodes if one.name == name)
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; return the exit code."""
+    fabric, name, action, *ids = arguments
+    fabric_plan = compute_plan(load_fabric(Path(fabric).read_bytes(), fabric).fabric, {})
+    node = next(node for node in fabric_plan.nodes if node.name == name)
     server = FaultyServer(node, node.ports[min(RAIL, len(node.ports) - 1)])
-    chosen = [fault for fault in FAULTS if not ids or fault.id in ids]
-    if what == "try":
-        good = [_tried(fault, server, planned) for fault in chosen]
-        return 0 if all(good) else 1
+    faults = [fault for fault in FAULTS if not ids or fault.id in ids]
+    if action == "try":
+        results = [_try_fault(fault, server, fabric_plan) for fault in faults]
+        return 0 if all(results) else 1
     try:
-        _one(what, chosen, server)
+        _run_action(action, faults, server)
     except (FaultError, OSError, TimeoutExpired) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
 
-def _one(what: str, chosen: Iterable[VmFault], server: FaultyServer) -> None:
-    for fault in chosen:
-        if what == "break":
+def _run_action(action: str, faults: Iterable[VmFault], server: FaultyServer) -> None:
+    """Inject or heal faults; the saved files are passed from one process to the next by a file."""
+    for fault in faults:
+        if action == "break":
             fault.inject(server)
-            _KEPT.write_bytes(msgspec.json.encode({str(path): content for path, content in server.kept.items()}))
+            files = {str(path): content for path, content in server.saved.items()}
+            _SAVED_FILES.write_bytes(msgspec.json.encode(files))
         else:
-            kept = msgspec.json.decode(_KEPT.read_bytes(), type=dict[str, bytes | None]) if _KEPT.exists() else {}
-            server.kept = {Path(path): content for path, content in kept.items()}
-            _healed(fault, server)
+            content = _SAVED_FILES.read_bytes() if _SAVED_FILES.exists() else b"{}"
+            files = msgspec.json.decode(content, type=dict[str, bytes | None])
+            server.saved = {Path(path): content for path, content in files.items()}
+            _heal(fault, server)
 
 
-def _healed(fault: VmFault, server: FaultyServer) -> None:
-    """Mend it, wait for the ports, and count from now: the carriers that were lost meanwhile are the fault's."""
+def _heal(fault: VmFault, server: FaultyServer) -> None:
+    """Heal a fault, wait until the ports have settled, and save their carrier counts.
+
+    Checks count carrier losses from then on, because those before were caused by the fault.
+    """
     fault.heal(server)
     ports = [port.netdev for port in server.node.ports]
-    end = time.monotonic() + _SETTLE_SECONDS
-    while not all(map(_settled, ports)):
-        if time.monotonic() > end:
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while not all(map(_is_settled, ports)):
+        if time.monotonic() > deadline:
             raise FaultError(f"a port has not settled {_SETTLE_SECONDS:.0f} s after the fault was mended")
         time.sleep(0.2)
     machine = Machine(Path("/"))
     carriers.save(machine, frozenset(ports), record.folder(machine))
 
 
-def _settled(port: str) -> bool:
-    """Whether a port has carrier, and networkd is done with it: until then it puts back what a fault takes away."""
+def _is_settled(port: str) -> bool:
+    """Return whether a port has carrier and networkd has configured it; until then networkd would undo a fault."""
     folder = Path("/sys/class/net", port)
     state = Path("/run/systemd/netif/links", (folder / "ifindex").read_text().strip())
-    idle = not state.exists() or "ADMIN_STATE=configuring" not in state.read_text()
-    return idle and (folder / "operstate").read_text() == "up\n"
+    configured = not state.exists() or "ADMIN_STATE=configuring" not in state.read_text()
+    return configured and (folder / "operstate").read_text() == "up\n"
 
 
-def _tried(fault: VmFault, server: FaultyServer, planned: Plan) -> bool:
-    began, wrong, named, evidence, after = time.monotonic(), "", "", "", ""
+def _try_fault(fault: VmFault, server: FaultyServer, fabric_plan: Plan) -> bool:
+    """Inject and heal a fault with doctor run after each; print the trial and return whether it succeeded."""
+    start, problem, named, evidence, after = time.monotonic(), "", "", "", ""
     try:
         fault.inject(server)
-        named, evidence = _named(server.node, planned)
+        named, evidence = _find_first(server.node, fabric_plan)
     except (FaultError, OSError, TimeoutExpired) as error:
-        wrong = str(error)
+        problem = str(error)
     try:
-        _healed(fault, server)
-        after, _ = _named(server.node, planned)
+        _heal(fault, server)
+        after, _ = _find_first(server.node, fabric_plan)
     except (FaultError, OSError, TimeoutExpired) as error:
-        wrong = wrong or f"not mended: {error}"
-    trial = Trial(fault.id, named, evidence, after, time.monotonic() - began, wrong)
+        problem = problem or f"not mended: {error}"
+    trial = Trial(fault.id, named, evidence, after, time.monotonic() - start, problem)
     sys.stdout.write(msgspec.json.encode(trial).decode() + "\n")
     sys.stdout.flush()
     return trial.ok
 
 
-def _named(node: NodePlan, planned: Plan) -> tuple[str, str]:
-    """What doctor names first, and what it saw."""
-    first = diagnose([inspect_node(Subject(Machine(Path("/")), node), planned, PATIENCE)]).first
+def _find_first(node: NodePlan, fabric_plan: Plan) -> tuple[str, str]:
+    """Run doctor; return id and evidence of the first broken finding, or ("", "")."""
+    first = diagnose([inspect_node(Subject(Machine(Path("/")), node), fabric_plan, TIMEOUTS)]).first
     return (first.id, first.evidence) if first is not None and first.verdict in BROKEN else ("", "")
 
 

@@ -1,7 +1,7 @@
-"""Faults of the step kubelet, made in an emulated server.
+"""Faults of the step kubelet, injected in an emulated server.
 
-It has no kubelet: the files that kubelet would have stand for it. With the configuration below alone the server is
-sound; swap, states and policies are looked at as on a host whose kubelet does not start.
+There is no kubelet; its files stand in for it. With only the configuration below doctor finds nothing. Swap, states and
+policies are checked as on a host whose kubelet does not start.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ _FOLDER = "/var/lib/kubelet"
 _CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
-def _configured(server: FaultyServer, *lines: str) -> None:
+def _write_config(server: FaultyServer, *lines: str) -> None:
     server.write(f"{_FOLDER}/config.yaml", _CONFIG + "".join(f"{line}\n" for line in lines))
 
 
-def _cpu_state(server: FaultyServer) -> None:
-    _configured(server, "cpuManagerPolicy: static", 'reservedSystemCPUs: "0"')
+def _write_cpu_state(server: FaultyServer) -> None:
+    _write_config(server, "cpuManagerPolicy: static", 'reservedSystemCPUs: "0"')
     server.write(f"{_FOLDER}/cpu_manager_state", '{"policyName":"none","defaultCpuSet":"","checksum":1}')
 
 
-def _memory_state(server: FaultyServer) -> None:
-    _configured(server, "memoryManagerPolicy: Static")
+def _write_memory_state(server: FaultyServer) -> None:
+    _write_config(server, "memoryManagerPolicy: Static")
     server.write(f"{_FOLDER}/memory_manager_state", '{"policyName":"None","machineState":{},"checksum":1}')
 
 
-def _unreserved(server: FaultyServer) -> None:
-    _configured(server, "cpuManagerPolicy: static")
+def _omit_reservation(server: FaultyServer) -> None:
+    _write_config(server, "cpuManagerPolicy: static")
 
 
-def _on_rail(server: FaultyServer) -> None:
-    _configured(server)
-    own = str(server.port.addressed[0]).partition("/")[0]
-    server.write(f"{_FOLDER}/kubeadm-flags.env", f'KUBELET_KUBEADM_ARGS="--node-ip={own}"\n')
+def _set_node_ip(server: FaultyServer) -> None:
+    """Make the port's address the node's."""
+    _write_config(server)
+    address = str(server.port.addressed[0]).partition("/")[0]
+    server.write(f"{_FOLDER}/kubeadm-flags.env", f'KUBELET_KUBEADM_ARGS="--node-ip={address}"\n')
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("kubelet-static-policy-without-reservation", _unreserved),
-    VmFault("kubelet-cpu-manager-state-conflict", _cpu_state),
-    VmFault("kubelet-memory-manager-state-conflict", _memory_state),
-    VmFault("kubelet-node-address-on-rail", _on_rail),
+    VmFault("kubelet-static-policy-without-reservation", _omit_reservation),
+    VmFault("kubelet-cpu-manager-state-conflict", _write_cpu_state),
+    VmFault("kubelet-memory-manager-state-conflict", _write_memory_state),
+    VmFault("kubelet-node-address-on-rail", _set_node_ip),
 )

@@ -1,4 +1,4 @@
-"""Faults of the step names, made in an emulated server. Linux renames an interface that is up since 6.2."""
+"""Faults of the step names, injected in an emulated server; since Linux 6.2 an interface can be renamed while up."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
+from trackbed_lab.vm.faults.helpers import configure_port
 from trackbed_lab.vm.faults.rdma import find_device_name, remove_cm_settings
-from trackbed_lab.vm.faults.ways import configure_port
 
 if TYPE_CHECKING:
     from trackbed_lab.vm.faults.fault import FaultyServer
 
-_ASIDE = "lab-aside"
-_HALFWAY = "rename77"
+_TEMPORARY = "lab-aside"
+_UDEV_TEMPORARY = "rename77"
+"""Name that udev gives an interface whose rename it has not completed."""
 _NETPLAN = Path("/etc/netplan")
 _CLOUD_INIT = """network:
     ethernets:
@@ -28,62 +29,64 @@ def _rename(server: FaultyServer, old: str, new: str) -> None:
     server.run("ip", "link", "set", old, "name", new)
 
 
-def _swap(server: FaultyServer) -> None:
-    mine = server.port.netdev
-    other = next(port.netdev for port in server.node.ports if port.netdev != mine)
-    for old, new in ((mine, _ASIDE), (other, mine), (_ASIDE, other)):
+def _swap_names(server: FaultyServer) -> None:
+    """Swap the names of the port and another one."""
+    name = server.port.netdev
+    other = next(port.netdev for port in server.node.ports if port.netdev != name)
+    for old, new in ((name, _TEMPORARY), (other, name), (_TEMPORARY, other)):
         _rename(server, old, new)
 
 
-def _away(server: FaultyServer) -> None:
-    _rename(server, server.port.netdev, _ASIDE)
+def _rename_port(server: FaultyServer) -> None:
+    _rename(server, server.port.netdev, _TEMPORARY)
 
 
-def _back(server: FaultyServer) -> None:
-    _rename(server, _ASIDE, server.port.netdev)
+def _restore_name(server: FaultyServer) -> None:
+    _rename(server, _TEMPORARY, server.port.netdev)
 
 
-def _halfway(server: FaultyServer) -> None:
-    _rename(server, server.port.netdev, _HALFWAY)
+def _interrupt_rename(server: FaultyServer) -> None:
+    _rename(server, server.port.netdev, _UDEV_TEMPORARY)
 
 
-def _whole(server: FaultyServer) -> None:
-    _rename(server, _HALFWAY, server.port.netdev)
+def _complete_rename(server: FaultyServer) -> None:
+    _rename(server, _UDEV_TEMPORARY, server.port.netdev)
 
 
-def _two_sources(server: FaultyServer) -> None:
+def _add_name_sources(server: FaultyServer) -> None:
+    """Add a .link file and a udev rule that both name the port."""
     device, name = Path("/sys/class/net", server.port.netdev, "device").resolve().name, server.port.netdev
     server.write("/etc/systemd/network/00-lab.link", f"[Match]\nPath=pci-{device}\n\n[Link]\nName={name}\n")
     rule = f'ACTION=="add", SUBSYSTEM=="net", KERNELS=="{device}", NAME="{name}"\n'
     server.write("/etc/udev/rules.d/99-lab-names.rules", rule)
 
 
-def _cloud_init(server: FaultyServer) -> None:
+def _add_cloud_init(server: FaultyServer) -> None:
     server.write(str(_NETPLAN / "50-cloud-init.yaml"), _CLOUD_INIT.format(netdev=server.port.netdev))
 
 
-def _no_cloud_init(server: FaultyServer) -> None:
-    """An empty /etc/netplan would make the host one of netplan's."""
+def _remove_cloud_init(server: FaultyServer) -> None:
+    """Restore files and remove /etc/netplan: an empty one would make netplan the host's network manager."""
     server.restore()
     with suppress(OSError):
         _NETPLAN.rmdir()
 
 
-def _other_device_name(server: FaultyServer) -> None:
+def _rename_rdma_device(server: FaultyServer) -> None:
     remove_cm_settings()
-    server.run("rdma", "dev", "set", find_device_name(server, server.port), "name", _ASIDE)
+    server.run("rdma", "dev", "set", find_device_name(server, server.port), "name", _TEMPORARY)
 
 
-def _device_name(server: FaultyServer) -> None:
-    server.run("rdma", "dev", "set", _ASIDE, "name", find_device_name(server, server.port))
+def _restore_rdma_name(server: FaultyServer) -> None:
+    server.run("rdma", "dev", "set", _TEMPORARY, "name", find_device_name(server, server.port))
     configure_port(server)
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("names-netdev-missing", _away, _back),
-    VmFault("names-on-wrong-device", _swap, _swap),
-    VmFault("names-rename-conflict", _halfway, _whole),
-    VmFault("names-cloud-init-rewrites-network", _cloud_init, _no_cloud_init),
-    VmFault("names-two-naming-sources", _two_sources),
-    VmFault("names-rdma-device-unexpected", _other_device_name, _device_name),
+    VmFault("names-netdev-missing", _rename_port, _restore_name),
+    VmFault("names-on-wrong-device", _swap_names, _swap_names),
+    VmFault("names-rename-conflict", _interrupt_rename, _complete_rename),
+    VmFault("names-cloud-init-rewrites-network", _add_cloud_init, _remove_cloud_init),
+    VmFault("names-two-naming-sources", _add_name_sources),
+    VmFault("names-rdma-device-unexpected", _rename_rdma_device, _restore_rdma_name),
 )

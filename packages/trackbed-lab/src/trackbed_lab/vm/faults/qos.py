@@ -1,7 +1,7 @@
-"""Faults of the step qos, made in an emulated server: rdma_cm's default class for soft-RoCE devices, in configfs.
+"""Faults of the step qos, injected in an emulated server: rdma_cm's default traffic class of soft-RoCE, in configfs.
 
-Its NICs have no data center bridging and no counters by priority, and soft-RoCE knows no RoCE v1; those faults are
-tried on recorded hosts only.
+Its NICs have neither data center bridging nor counters by priority, and soft-RoCE has no RoCE v1; those faults are
+tested only on recorded hosts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from trackbed_lab.vm.faults.fault import FaultyServer
 
 
-def _other_class(server: FaultyServer) -> None:
-    """Documentation/ABI/testing/configfs-rdma_cm."""
-    server.write(f"/sys/kernel/config/rdma_cm/{find_device_name(server, server.port)}/ports/1/default_roce_tos", "0")
+def _reset_traffic_class(server: FaultyServer) -> None:
+    """Set the default traffic class to 0 (Documentation/ABI/testing/configfs-rdma_cm)."""
+    device = find_device_name(server, server.port)
+    server.write(f"/sys/kernel/config/rdma_cm/{device}/ports/1/default_roce_tos", "0")
 
 
-FAULTS: tuple[VmFault, ...] = (VmFault("qos-rdma-cm-tos-wrong", _other_class),)
+FAULTS: tuple[VmFault, ...] = (VmFault("qos-rdma-cm-tos-wrong", _reset_traffic_class),)

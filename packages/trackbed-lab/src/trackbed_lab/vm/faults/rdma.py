@@ -1,4 +1,4 @@
-"""Faults of the step rdma, made in an emulated server: soft-RoCE stands in for the RDMA hardware of its ports."""
+"""Faults of the step rdma, injected in an emulated server; soft-RoCE stands in for the RDMA hardware of its ports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed_lab.vm.faults.fault import VmFault
-from trackbed_lab.vm.faults.ways import configure_port
+from trackbed_lab.vm.faults.helpers import configure_port
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import PortPlan
@@ -14,100 +14,101 @@ if TYPE_CHECKING:
 
 _NAMESPACE = "lab-other"
 _OPTIONS = "/etc/modprobe.d/zz-lab.conf"
-"""Read last: modprobe.d(5) goes by names."""
+"""Read last, as modprobe.d(5) sorts by name."""
 _STACK = ("rdma_ucm", "rdma_rxe", "rdma_cm", "iw_cm", "ib_cm", "ib_umad", "ib_uverbs", "ib_uverbs_support", "ib_core")
-"""Users before what they use: `modprobe -r` stops at a module that is in use."""
+"""Users before their dependencies: `modprobe -r` stops at a module that is in use."""
 _VERBS = Path("/sys/class/infiniband_verbs")
-_MANAGER = Path("/sys/kernel/config/rdma_cm")
-_OTHER = {"shared": "exclusive", "exclusive": "shared"}
+_CM_SETTINGS = Path("/sys/kernel/config/rdma_cm")
+_OTHER_MODE = {"shared": "exclusive", "exclusive": "shared"}
 
 
 def find_device_name(server: FaultyServer, port: PortPlan) -> str:
-    """The planned name of a port's RDMA device."""
+    """Return the planned name of a port's RDMA device."""
     return next(rail.rdma for rail in server.node.common.rails if rail.rail == port.rail)
 
 
 def remove_cm_settings() -> None:
-    """Take the RDMA CM's settings of devices away: they hold their devices, and outlive them."""
-    for folder in _MANAGER.glob("*"):
+    """Remove the RDMA CM's settings of all devices, which hold a reference to their device and outlive it."""
+    for folder in _CM_SETTINGS.glob("*"):
         folder.rmdir()
 
 
-def _added(server: FaultyServer, port: PortPlan) -> None:
+def _add_device(server: FaultyServer, port: PortPlan) -> None:
     server.run("rdma", "link", "add", find_device_name(server, port), "type", "rxe", "netdev", port.netdev)
 
 
-def _deleted(server: FaultyServer) -> None:
+def _delete_device(server: FaultyServer) -> None:
     remove_cm_settings()
     server.run("rdma", "link", "delete", find_device_name(server, server.port))
 
 
-def _back(server: FaultyServer) -> None:
-    _added(server, server.port)
+def _restore_device(server: FaultyServer) -> None:
+    _add_device(server, server.port)
     configure_port(server)
 
 
-def _unloaded(server: FaultyServer) -> None:
+def _unload_stack(server: FaultyServer) -> None:
     remove_cm_settings()
     loaded = [name for name in _STACK if Path("/sys/module", name).exists()]
     server.run("modprobe", "-r", *loaded)
 
 
-def _loaded(server: FaultyServer) -> None:
+def _load_stack(server: FaultyServer) -> None:
     server.run("modprobe", "-a", "rdma_rxe", "ib_uverbs", "rdma_ucm")
     for port in server.node.ports:
-        _added(server, port)
+        _add_device(server, port)
     configure_port(server)
 
 
-def _no_node(server: FaultyServer) -> None:
-    mine = find_device_name(server, server.port)
-    found = next(one for one in _VERBS.glob("uverbs*") if (one / "ibdev").read_text().strip() == mine)
-    Path("/dev/infiniband", found.name).unlink()
+def _delete_verbs_node(server: FaultyServer) -> None:
+    name = find_device_name(server, server.port)
+    verbs = next(path for path in _VERBS.glob("uverbs*") if (path / "ibdev").read_text().strip() == name)
+    Path("/dev/infiniband", verbs.name).unlink()
 
 
-def _node(server: FaultyServer) -> None:
-    _deleted(server)
-    _back(server)
+def _recreate_device(server: FaultyServer) -> None:
+    _delete_device(server)
+    _restore_device(server)
 
 
-def _no_manager(server: FaultyServer) -> None:
-    server.run("rmmod", "rdma_ucm")  # modprobe would take along what it needs
+def _unload_user_cm(server: FaultyServer) -> None:
+    server.run("rmmod", "rdma_ucm")  # modprobe -r would unload its dependencies too
 
 
-def _manager(server: FaultyServer) -> None:
+def _load_user_cm(server: FaultyServer) -> None:
     server.run("modprobe", "rdma_ucm")
 
 
-def _other_mode(server: FaultyServer) -> None:
-    server.run("rdma", "system", "set", "netns", _OTHER[server.node.common.rdma_mode])
+def _change_mode(server: FaultyServer) -> None:
+    server.run("rdma", "system", "set", "netns", _OTHER_MODE[server.node.common.rdma_mode])
 
 
-def _planned_mode(server: FaultyServer) -> None:
+def _restore_mode(server: FaultyServer) -> None:
     server.run("rdma", "system", "set", "netns", server.node.common.rdma_mode)
 
 
-def _busy(server: FaultyServer) -> None:
-    _other_mode(server)
+def _block_mode_change(server: FaultyServer) -> None:
+    """Set the other mode, then add a network namespace: the kernel refuses to change the mode while there is one."""
+    _change_mode(server)
     server.run("ip", "netns", "add", _NAMESPACE)
 
 
-def _free(server: FaultyServer) -> None:
+def _allow_mode_change(server: FaultyServer) -> None:
     server.run("ip", "netns", "delete", _NAMESPACE)
-    _planned_mode(server)
+    _restore_mode(server)
 
 
-def _forgotten(server: FaultyServer) -> None:
-    other = 0 if server.node.common.rdma_mode == "shared" else 1
-    server.write(_OPTIONS, f"options ib_core netns_mode={other}\n")
+def _persist_other_mode(server: FaultyServer) -> None:
+    value = 0 if server.node.common.rdma_mode == "shared" else 1
+    server.write(_OPTIONS, f"options ib_core netns_mode={value}\n")
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("rdma-stack-not-loaded", _unloaded, _loaded),
-    VmFault("rdma-netns-mode-change-busy", _busy, _free),
-    VmFault("rdma-netns-mode-wrong", _other_mode, _planned_mode),
-    VmFault("rdma-netns-mode-not-persistent", _forgotten),
-    VmFault("rdma-device-missing-for-port", _deleted, _back),
-    VmFault("rdma-uverbs-node-missing", _no_node, _node),
-    VmFault("rdma-ucm-node-missing", _no_manager, _manager),
+    VmFault("rdma-stack-not-loaded", _unload_stack, _load_stack),
+    VmFault("rdma-netns-mode-change-busy", _block_mode_change, _allow_mode_change),
+    VmFault("rdma-netns-mode-wrong", _change_mode, _restore_mode),
+    VmFault("rdma-netns-mode-not-persistent", _persist_other_mode),
+    VmFault("rdma-device-missing-for-port", _delete_device, _restore_device),
+    VmFault("rdma-uverbs-node-missing", _delete_verbs_node, _recreate_device),
+    VmFault("rdma-ucm-node-missing", _unload_user_cm, _load_user_cm),
 )

@@ -1,7 +1,7 @@
-"""Faults of the step runtime, made in an emulated server.
+"""Faults of the step runtime, injected in an emulated server.
 
-It has no containerd: a stand-in under its name and files of its configuration stand for it. With a network
-configuration and no limit on locked memory that server is sound.
+There is no containerd; a process of its name and its configuration files stand in for it. With a network configuration
+and without a limit on locked memory doctor finds nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NETWORK = "/etc/cni/net.d/10-lab.conflist"
 _SPEC = '{"cdiVersion": "0.6.0", "kind": "example.com/rail", "devices": [{"name": "rail0"}]}'
 
 
-def _running(server: FaultyServer, *limits: str) -> None:
+def _start_containerd(server: FaultyServer, *limits: str) -> None:
     server.write("/proc/sys/fs/file-max", "2097152")
     server.write("/proc/sys/fs/inotify/max_user_instances", "8192")
     server.write("/proc/sys/fs/inotify/max_user_watches", "1048576")
@@ -26,34 +26,34 @@ def _running(server: FaultyServer, *limits: str) -> None:
     start_standin("containerd", *limits)
 
 
-def _locked(server: FaultyServer) -> None:
-    _running(server, "--memlock=8388608")
+def _limit_memlock(server: FaultyServer) -> None:
+    _start_containerd(server, "--memlock=8388608")
 
 
-def _no_network(server: FaultyServer) -> None:
-    _running(server)
+def _remove_network(server: FaultyServer) -> None:
+    _start_containerd(server)
     server.remove(_NETWORK)
 
 
-def _no_cdi(server: FaultyServer) -> None:
-    _running(server)
+def _disable_cdi(server: FaultyServer) -> None:
+    _start_containerd(server)
     server.write("/etc/cdi/lab.json", _SPEC)
     config = "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = false\n"
     server.write("/etc/containerd/config.toml", config)
 
 
-def _broken(server: FaultyServer) -> None:
-    _running(server)
+def _truncate_spec(server: FaultyServer) -> None:
+    _start_containerd(server)
     server.write("/etc/cdi/lab.json", _SPEC[:40])
 
 
-def _stopped(server: FaultyServer) -> None:
+def _stop_containerd(server: FaultyServer) -> None:
     stop_standin(server, "containerd")
 
 
 FAULTS: tuple[VmFault, ...] = (
-    VmFault("runtime-memlock-low", _locked, _stopped),
-    VmFault("runtime-cni-not-initialized", _no_network, _stopped),
-    VmFault("runtime-cdi-disabled", _no_cdi, _stopped),
-    VmFault("runtime-cdi-spec-missing", _broken, _stopped),
+    VmFault("runtime-memlock-low", _limit_memlock, _stop_containerd),
+    VmFault("runtime-cni-not-initialized", _remove_network, _stop_containerd),
+    VmFault("runtime-cdi-disabled", _disable_cdi, _stop_containerd),
+    VmFault("runtime-cdi-spec-missing", _truncate_spec, _stop_containerd),
 )

@@ -1,7 +1,7 @@
-"""Processes that stand for services which an emulated server lacks: /proc shows their names and limits, they only wait.
+"""Stand-in processes for services that an emulated server lacks.
 
-A sleeping program under another name is what checks see of containerd or slurmd, which look at no more than its name,
-arguments and limits. The sound server has none of them, so the same stand-in with right limits is sound too.
+Checks look at a service's name, arguments and limits in /proc. A sleeping program under the name of containerd or
+slurmd has all of these. Doctor finds nothing while no stand-in runs, nor while one runs under the required limits.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _LIFE_SECONDS = "3600"
 
 
 def start_standin(name: str, *limits: str) -> None:
-    """Start a stand-in of this name under limits of prlimit(1), as `--nofile=1048576`; it outlives this process."""
+    """Start a stand-in under limits of prlimit(1), such as `--nofile=1048576`; it outlives this process."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     program = _FOLDER / name
     if not program.exists():
         shutil.copy("/bin/sleep", program)
-    words = ["prlimit", "--memlock=unlimited", "--stack=8388608", "--nofile=1048576", *limits, str(program)]
+    argv = ["prlimit", "--memlock=unlimited", "--stack=8388608", "--nofile=1048576", *limits, str(program)]
     quiet = subprocess.DEVNULL
-    made = subprocess.Popen(  # noqa: S603 - the lab's own words
-        [*words, _LIFE_SECONDS], stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+    process = subprocess.Popen(  # noqa: S603 - the lab's own arguments
+        [*argv, _LIFE_SECONDS], stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
     )
-    (_FOLDER / f"{name}.pid").write_text(str(made.pid))
+    (_FOLDER / f"{name}.pid").write_text(str(process.pid))
 
 
 def stop_standin(server: FaultyServer, name: str) -> None:
-    """End the stand-in, and put files back."""
-    place = _FOLDER / f"{name}.pid"
+    """Kill a stand-in, if it runs, and restore files."""
+    pid_file = _FOLDER / f"{name}.pid"
     with suppress(OSError, ValueError):
-        number = int(place.read_text())
-        os.kill(number, signal.SIGKILL)
+        pid = int(pid_file.read_text())
+        os.kill(pid, signal.SIGKILL)
         with suppress(ChildProcessError):
-            os.waitpid(number, 0)
-    place.unlink(missing_ok=True)
+            os.waitpid(pid, 0)
+    pid_file.unlink(missing_ok=True)
     server.restore()
