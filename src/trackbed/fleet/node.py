@@ -2,7 +2,7 @@
 
     standard input    {"verb": "diff" | "apply" | "boot" | "reboot" | "capture", "name": "gpu-1",
                        "node": {node document}, "files": {format: {path: content}}, "persist": "auto", "seconds": 270,
-                       "wanted": {what `capture` reads, as capture.snapshot.Wanted}}
+                       "wanted": {what `capture` reads, as snapshot.Wanted}}
     standard output   trackbed began
                       trackbed {"outcome": ..., ...}
 

@@ -34,7 +34,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def task(verb: Verb, node: NodePlan, persist: str, seconds: int) -> Task:
-    """The request for one node. `persist` is a name of `chain.render.FORMATS`, `auto` or `none`."""
+    """The request for one node. `persist` is a name of `host.render.FORMATS`, `auto` or `none`."""
     if verb in {"boot", "reboot"}:
         return Task(verb, node.name, msgspec.Raw(b"null"), {}, persist, seconds)
     wanted = [form for form in FORMATS if persist in {"auto", form}]

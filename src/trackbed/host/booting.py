@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trackbed.host.machine import Machine
 
 UNIT = "trackbed-boot.service"
-"""`chain.boot` writes it."""
+"""`steps.boot` writes it."""
 
 _JOB = ("systemctl", "show", "--property=Job", "--value", UNIT)
 _SETTLE = ("udevadm", "settle", "--timeout=30")
@@ -23,6 +23,6 @@ def pending(machine: Machine) -> bool:
 
 
 def wait(machine: Machine) -> None:
-    """Wait until the unit has ended, five minutes at most (hosts.runner), and until udev has named what it made."""
+    """Wait until the unit has ended, five minutes at most (host.runner), and until udev has named what it made."""
     machine.run(("systemctl", "start", UNIT))  # joins the job that is there
     machine.run(_SETTLE)

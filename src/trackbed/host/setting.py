@@ -1,6 +1,6 @@
 """One wanted fact on a host. Steps yield settings; they never touch a machine.
 
-A setting says what is wanted (`want`, one of the frozen values below) and why. `hosts` has one module for each kind of
+A setting says what is wanted (`want`, one of the frozen values below) and why. `kinds` has one module for each kind of
 want that reads it, compares it, writes it, makes it survive a reboot and undoes it.
 """
 

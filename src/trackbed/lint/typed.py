@@ -1,7 +1,7 @@
 """YAML nodes to the values Kubernetes sees: scalars typed as sigs.k8s.io/yaml does, merge keys followed.
 
 That reader keeps YAML 1.1 booleans (`on` is true) but reads neither base-60 numbers nor dates.
-`spec.source.read` has bounded size, depth and aliases before anything here runs.
+`fabric.model.source.read` has bounded size, depth and aliases before anything here runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEADING_ZERO = re.compile(r"([-+]?)0o?([0-7_]+)")
 
 
 def values(text: str) -> list[Any]:
-    """Every document of a YAML text that is not empty, typed; the text must have passed `spec.source.read`."""
+    """Every document of a YAML text that is not empty, typed; the text must have passed `fabric.model.source.read`."""
     nodes = yaml.compose_all(text, Loader=yaml.CBaseLoader)
     return [_value(node, {}) for node in nodes if not _is_null(node)]
 
@@ -44,7 +44,7 @@ def _mapping(node: yaml.Node, seen: dict[int, Any]) -> dict[str, Any]:
     own: dict[str, Any] = {}
     for key, item in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            continue  # spec.source reports it
+            continue  # fabric.model.source reports it
         if key.value == "<<" and not key.style:
             for base in _bases(_value(item, seen)):
                 merged = {**base, **merged}

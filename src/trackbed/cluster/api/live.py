@@ -1,6 +1,6 @@
 """An API server for programs that stay: requests side by side, and streams of what changes.
 
-The command line's client is `kube.client`. This one names objects by path, decodes only the fields that its user reads,
+The command line's client is `api.client`. This one names objects by path, decodes only the fields that its user reads,
 and never waits inside: who reconciles comes again by itself.
 """
 
@@ -136,5 +136,5 @@ def decoded(raw: bytes, shape: type[_T], what: str) -> _T:
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Live:
-    """The server that a kubeconfig names, as `kube.client.connect`."""
+    """The server that a kubeconfig names, as `api.client.connect`."""
     return Live(configured(kubeconfig, context))

@@ -42,7 +42,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     """Metadata of an object."""
 
     name: str
-    resourceVersion: str  # noqa: N815 - as `kube.reflector.Meta` has it
+    resourceVersion: str  # noqa: N815 - as `api.reflector.Meta` has it
     uid: str = ""
     generation: int = 0
     labels: _Labels = _Labels()

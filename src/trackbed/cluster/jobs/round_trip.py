@@ -2,7 +2,7 @@
 
 A document that was not changed is written as it was read, byte for byte. Aliases and merge keys are written out in
 those that were changed: rails put on one of two places that share a piece of text must not appear on the other. The
-text has been checked by `spec.source.read` first, which bounds what aliases expand to.
+text has been checked by `fabric.model.source.read` first, which bounds what aliases expand to.
 """
 
 from __future__ import annotations

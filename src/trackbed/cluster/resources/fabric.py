@@ -1,4 +1,4 @@
-"""The Fabric as a custom resource: where it is, and what its controller says of it; its `spec` is `spec.fabric`."""
+"""The status of a Fabric as a custom resource; its `spec` is that of `fabric.model.fabric`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kind file: a whole file of ours that a program of the host reads, each under one of the names below.
 
-They lie apart from the network's files (`hosts.files`), whose set depends on what configures the network: these are
-compared, written and undone like every other setting.
+They lie apart from the network's files (`transaction.files`), whose set depends on what configures the network. These
+are compared, written and undone like every other setting.
 """
 
 from __future__ import annotations

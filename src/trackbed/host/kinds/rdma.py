@@ -2,7 +2,7 @@
 
 The mode is a parameter of ib_core and can be changed while the kernel runs only as long as there is one network
 namespace (drivers/infiniband/core/device.c, rdma_compatdev_set); later, the next boot brings it. What is there is read
-from sysfs; a change is asked of the kernel itself (`hosts.talk`), with no need of rdma(8). A device keeps its index
+from sysfs; a change is asked of the kernel itself (`host.talk`), with no need of rdma(8). A device keeps its index
 when its name changes.
 """
 

@@ -1,4 +1,4 @@
-"""The functions of the boot script (`chain.boot`), in sh as POSIX has it."""
+"""The functions of the boot script (`steps.boot`), in sh as POSIX has it."""
 
 from __future__ import annotations
 

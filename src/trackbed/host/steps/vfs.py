@@ -8,7 +8,7 @@
 The first two are files (Documentation/PCI/pci-iov-howto.rst, Documentation/ABI/testing/sysfs-bus-pci); trust and spoof
 check are set through the port (rtnetlink, IFLA_VF_TRUST and IFLA_VF_SPOOFCHK; ip-link(8)). The count comes before
 everything that configures a port, because making VFs resets some ports; the next boot makes them in Trackbed's boot
-unit (`chain.boot`) before kubelet asks for devices. Without it pods wait for devices that no node offers.
+unit (`steps.boot`) before kubelet asks for devices. Without it pods wait for devices that no node offers.
 """
 
 from __future__ import annotations

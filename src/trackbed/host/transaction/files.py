@@ -30,7 +30,7 @@ OWN = (
     ("/etc/sysctl.d", "90-trackbed.conf"),
     ("/etc/iproute2/rt_tables.d", "trackbed.conf"),
 )
-"""Folder and pattern of every file that Trackbed may write: what `chain.render` yields."""
+"""Folder and pattern of every file that Trackbed may write: what `host.render` yields."""
 
 RIVALS = (
     ("/etc/netplan", "*.yaml"),

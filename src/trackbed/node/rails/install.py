@@ -1,7 +1,7 @@
 """Puts the CNI executable where a runtime looks for it, told where its agent listens.
 
-There are two that do the same: `cni/go`, which an image builds and puts into the package as `cni/trackbed`, needs
-nothing of the host and starts in 1 ms; `cni/shim.py`, which every installation has, needs a Python there.
+There are two that do the same. `node/cni/go`, which an image builds and puts into the package as `node/cni/trackbed`,
+needs nothing of the host and starts in 1 ms. `node/cni/shim.py`, which every installation has, needs a Python there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAME = "trackbed"
 _CNI = Path(trackbed.__file__).parent / "node" / "cni"
 _SHIM = _CNI / "shim.py"
 BUILT = _CNI / NAME
-"""Where an image puts what it has built of `cni/go`."""
+"""Where an image puts what it has built of `node/cni/go`."""
 _SOCKET_LINE = 'SOCKET = b"/run/trackbed/agent.sock"'
 _SOCKET_PLACE = b"@trackbed-agent-socket@".ljust(107, b".")  # of sun_path's 108 bytes, unix(7), one ends the name
 

@@ -37,7 +37,7 @@ class Host:
         return await self._send(task(verb, node, "auto", _SECONDS))
 
     async def capture(self, name: str, wanted: Wanted) -> Outcome:
-        """What the host shows of what is wanted, as `capture.wire` writes it in the answer's `snapshot`."""
+        """What the host shows of what is wanted, as `snapshot.wire` writes it in the answer's `snapshot`."""
         return await self._send(Task("capture", name, msgspec.Raw(b"null"), {}, "none", _CAPTURE_SECONDS, wanted))
 
     async def _send(self, one: Task) -> Outcome:

@@ -1,6 +1,6 @@
 """One run over a real cluster: from two servers in factory state to pods with 8 RDMA rails, and back.
 
-factory, reboot, doctor           as in lab/vm/run.py; servers join the cluster as they boot
+factory, reboot, doctor           as in vm/run.py; servers join the cluster as they boot
 apply      the same, as `trackbed apply --nodes` does it: nothing of Trackbed needs to be on a server
 nodes      kubelets are Ready
 stack      `trackbed render stack native`; every agent serves, every rail is offered

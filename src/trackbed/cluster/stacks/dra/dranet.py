@@ -2,7 +2,7 @@
 
 DRANET (dra.net) needs no CNI plugin, no Multus and no address pool: what the host set on a port moves with it. So the
 hosts must be set up by Trackbed, and the port must be free of pods' other uses. ARP settings do not survive the move,
-the kernel resets them in the new namespace: the claim asks for the same values that hosts have (chain/routing.py);
+the kernel resets them in the new namespace: the claim asks for the same values that hosts have (host/steps/routing.py);
 without them a pod with eight ports answers for one port's address on another. Follows dranet.dev and its CRD-less
 NetworkConfig of 1.4.
 """
