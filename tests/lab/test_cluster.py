@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from trackbed_lab.kubernetes import cluster
-from trackbed_lab.vm import keeper
 from trackbed_lab.vm.channel import execute
 from trackbed_lab.vm.machine import LabShape, locate_shared_folder
 
 from tests.lab import servers
+from tests.lab.power import cut_power
 from trackbed.cluster.api.client import Client, connect
 from trackbed.fabric.plan.wire import write_node
 
@@ -129,7 +129,7 @@ def test_a_pod_that_asks_for_what_no_node_has_waits_with_the_reason(here: cluste
 def test_a_pod_runs_again_after_a_power_cut(here: cluster.Cluster, client: Client) -> None:
     start(client, "tough", "node-0")
     address(client, "tough")
-    keeper.cut_power(Path(here.servers.folder) / "node-0")
+    cut_power(Path(here.servers.folder) / "node-0")
     assert address(client, "tough", restarts=1).startswith("10.244.0.")
     assert said(here, "exec", "tough", "true").returncode == 0
 

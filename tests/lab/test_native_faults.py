@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from trackbed_lab.kubernetes import control_plane
 from trackbed_lab.kubernetes.run import VFS
-from trackbed_lab.vm import keeper
 
 from tests.lab.native import IN_A_ROUND, NODE, Trial, raised, rounds
+from tests.lab.power import cut_power
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")]
 
@@ -62,7 +62,7 @@ def test_pods_run_again_after_the_servers_power_was_cut(trial: Trial) -> None:
     for _ in rounds():
         trial.scale(PODS)
         trial.whole()
-        keeper.cut_power(Path(trial.here.servers.folder) / NODE)
+        cut_power(Path(trial.here.servers.folder) / NODE)
         trial.until("the agent serves again", lambda: trial.held() is not None)
         trial.whole()
         trial.scale(0)

@@ -13,11 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from trackbed_lab.vm import keeper, lab
+from trackbed_lab.vm import lab
 from trackbed_lab.vm.channel import ChannelError, execute, read_boot_id
 from trackbed_lab.vm.faults import FAULTS
 
 from tests.lab import servers
+from tests.lab.power import cut_power
 from tests.lab.servers import ALONE, OTHER, USUAL
 
 pytestmark = pytest.mark.may_skip("emulated servers take a quarter of an hour; TRACKBED_VM=1 asks for them")
@@ -68,7 +69,7 @@ def _cut(here: lab.VmLab, node: str, fabric: str, window: tuple[float, float]) -
     applying = threading.Thread(target=_ignored, args=(here, node, fabric))
     applying.start()
     applying.join(delay)
-    keeper.cut_power(Path(here.folder) / node)
+    cut_power(Path(here.folder) / node)
     applying.join(60)
     lab.wait_until_up(here, {node: before}, servers.SECONDS, lambda _: None)
     paths = sorted({*servers.files(USUAL, node), *servers.files(OTHER, node)})

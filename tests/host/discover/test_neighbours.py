@@ -3,10 +3,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from threading import Event, Thread
 
+from tests.kernel.senders import announce
 from tests.kernel.wire.cabling import cable, host
 from trackbed.host.discover.inventory import Inventory, Nic
 from trackbed.host.discover.neighbours import listened
-from trackbed.kernel.wire.lldp import Advertisement, announce
+from trackbed.kernel.wire.lldp import Advertisement
 
 
 def test_the_switch_port_of_an_interface_is_heard() -> None:

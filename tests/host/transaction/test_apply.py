@@ -10,6 +10,7 @@ import pytest
 
 from tests.host.places import MACS, PORTS, Host, everything
 from tests.host.steps.fabrics import FLAT, P2P, SCHEMES, node_plan
+from tests.kernel.senders import add_altname
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import Comparison
 from trackbed.host.kinds.names import renames
@@ -30,7 +31,7 @@ from trackbed.kernel.netlink.addresses import (
     replace_address,
 )
 from trackbed.kernel.netlink.codec import Message
-from trackbed.kernel.netlink.links import add_altname, delete_link, list_links, set_link
+from trackbed.kernel.netlink.links import delete_link, list_links, set_link
 from trackbed.kernel.netlink.routes import Route, add_route, delete_route, get_route, list_routes
 from trackbed.kernel.netlink.rules import PolicyRule, add_rule, delete_rule, list_rules
 

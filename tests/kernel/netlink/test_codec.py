@@ -4,7 +4,6 @@ import struct
 import sys
 from contextlib import suppress
 from socket import AF_INET, AF_INET6
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,9 +12,6 @@ from hypothesis import strategies as st
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
 from trackbed.kernel.netlink.codec import MalformedError, Message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 little_endian = pytest.mark.skipif(sys.byteorder != "little", reason="the golden bytes are little endian")
 
@@ -27,9 +23,7 @@ KINDS = st.integers(0, 0x3FFF)
     ("packed", "golden"),
     [
         pytest.param(codec.pack_u8(1, 0xAB), "05000100 ab000000", id="u8 is padded, its length is not"),
-        pytest.param(codec.pack_u16(2, 0x1234), "06000200 34120000", id="u16"),
         pytest.param(codec.pack_u32(3, 0xDEADBEEF), "08000300 efbeadde", id="u32"),
-        pytest.param(codec.pack_u64(4, 1), "0c000400 0100000000000000", id="u64"),
         pytest.param(codec.pack_be32(5, 0x0A000001), "08000500 0a000001", id="be32 in network order"),
         pytest.param(codec.pack_string(6, "eth0"), "09000600 65746830 00000000", id="string closed by a zero"),
         pytest.param(codec.pack_attribute(7, b""), "04000700", id="no bytes"),
@@ -78,13 +72,12 @@ def test_messages_come_back_in_order_and_unchanged(written: list[tuple[int, int,
 
 
 @given(
-    st.sampled_from([(codec.pack_u8, 1), (codec.pack_u16, 2), (codec.pack_u32, 4), (codec.pack_u64, 8)]).flatmap(
-        lambda width: st.tuples(st.just(width[0]), st.integers(0, (1 << 8 * width[1]) - 1))
-    )
+    st.sampled_from([1, 2, 4, 8]).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, (1 << 8 * size) - 1)))
 )
-def test_numbers_come_back(case: tuple[Callable[[int, int], bytes], int]) -> None:
-    write, number = case
-    assert codec.as_int(codec.parse_attributes(write(9, number))[9]) == number
+def test_numbers_come_back(case: tuple[int, int]) -> None:
+    size, number = case
+    packed = codec.pack_attribute(9, number.to_bytes(size, sys.byteorder))
+    assert codec.as_int(codec.parse_attributes(packed)[9]) == number
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kernel.senders import add_altname
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError
 from trackbed.kernel.netlink.links import (
@@ -15,7 +16,6 @@ from trackbed.kernel.netlink.links import (
     Link,
     VethEnd,
     _parse_link,
-    add_altname,
     create_bridge,
     create_macvlan,
     create_veth,

@@ -7,17 +7,16 @@ from socket import AF_INET, AF_INET6
 
 import pytest
 
+from tests.kernel.senders import set_neighbour
 from trackbed.kernel.netlink.codec import MalformedError
 from trackbed.kernel.netlink.links import VethEnd, create_veth, set_link
 from trackbed.kernel.netlink.neighbours import (
     NUD_PERMANENT,
-    NUD_STALE,
     Neighbour,
     _parse_neighbour,
     delete_neighbour,
     flush_neighbours,
     list_neighbours,
-    set_neighbour,
 )
 from trackbed.kernel.netlink.sockets import BatchError, Socket
 
@@ -65,8 +64,8 @@ def test_absent_entry_is_not_deleted(sock: Socket) -> None:
 
 def test_flush_forgets_what_one_link_has_learnt_and_keeps_what_was_put_there(sock: Socket) -> None:
     learnt = [
-        replace(V4, address=V4.address + 1, state=NUD_STALE),
-        replace(V6, address=V6.address + 1, state=NUD_STALE),
+        replace(V4, address=V4.address + 1, state=0x04),
+        replace(V6, address=V6.address + 1, state=0x04),
     ]
     elsewhere = replace(learnt[0], index=21)
     sock.send([set_neighbour(entry) for entry in (V4, V6, *learnt, elsewhere)])

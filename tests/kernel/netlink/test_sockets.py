@@ -23,7 +23,7 @@ from trackbed.kernel.netlink.sockets import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOOP = Message(codec.NLMSG_NOOP, 0, b"")
+NOOP = Message(1, 0, b"")
 """The kernel answers it only where an acknowledgement is asked for."""
 ABSENT = set_link(4242, up=True)
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernel.senders import announce
 from tests.kernel.wire.cabling import cable, host
 from trackbed.kernel.wire.errors import MalformedFrame
 from trackbed.kernel.wire.lldp import (
     NEAREST_BRIDGE,
     Advertisement,
-    announce,
     collect,
     decode,
     encode,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.senders import add_altname
 from tests.node.rails.node import FABRIC, Node, inside, made, netns_fd, planned
 from tests.node.rails.sysfs import Sysfs
 from trackbed.kernel.netlink import links
@@ -80,7 +81,7 @@ def test_a_vf_that_the_kernel_brought_home_gets_its_name_back_from_udev(node: No
     given = attachment(move, node.pod().path)
     renamed(node, "ens1v1", "dev65536")
     with Socket(netns=node.netns) as host:
-        host.send([links.add_altname(links.get_link(host, "dev65536").index, "ens1v1")])
+        host.send([add_altname(links.get_link(host, "dev65536").index, "ens1v1")])
     move.detach(given, None, alone=True)
     assert "dev65536" not in inside(node.netns).links
     assert inside(node.netns).links["ens1v1"].altnames == ()

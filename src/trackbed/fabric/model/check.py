@@ -22,7 +22,6 @@ RDMA_OVERHEAD_BYTES = 104
 
 The kernel takes 96 off (iboe_get_mtu in include/rdma/ib_addr.h) and picks the next lower path MTU.
 """
-IPV6_MIN_MTU_BYTES = 1280
 
 
 def check_fabric(spec: FabricSpec) -> Iterator[Problem]:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from trackbed.host.discover.inventory import Inventory
     from trackbed.host.discover.rails import Aside, Rail
 
-WIDTH = 120
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:

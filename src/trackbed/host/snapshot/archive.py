@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -180,11 +180,3 @@ def masked(seen: Snapshot) -> Snapshot:
     """What a snapshot looks like once it was captured: secrets blanked, forbidden files gone."""
     kept = {path: blanked(path, raw) for path, raw in seen.files.items() if not forbidden(path)}
     return Snapshot(kept, seen.links, seen.folders, seen.outputs, seen.unreadable)
-
-
-def together(all_wanted: Iterable[Wanted]) -> Wanted:
-    """What several want, each once."""
-    found = Wanted()
-    for wanted in all_wanted:
-        found |= wanted
-    return found

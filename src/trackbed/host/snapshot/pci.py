@@ -2,7 +2,7 @@
 
     0x00   header: vendor, device, status (bit 4: there is a list of capabilities), at 0x34 its start
     0x40   capabilities, each with an id and the place of the next: Express (0x10) has device and link registers
-    0x100  extended capabilities, the same again in four bytes: AER 0x0001, ACS 0x000D, ATS 0x000F, SR-IOV 0x0010
+    0x100  extended capabilities, the same again in four bytes: ACS 0x000D, ATS 0x000F
 
 (PCI Express Base Specification, chapter 7; the names and offsets of include/uapi/linux/pci_regs.h.) Who is not root
 reads the header's 64 bytes only, and a function that is gone answers ff for each byte: then there are no capabilities
@@ -18,7 +18,7 @@ LEGACY_BYTES = 256
 _STATUS, _HAS_LIST, _LIST = 0x06, 0x10, 0x34
 
 EXPRESS = 0x10
-AER, ACS, ATS, SRIOV = 0x0001, 0x000D, 0x000F, 0x0010
+ACS, ATS = 0x000D, 0x000F
 
 REDIRECTS = 0x1C
 """ACS control: P2P request redirect (bit 2), completion redirect (bit 3), upstream forwarding (bit 4)."""
@@ -38,24 +38,6 @@ class Express:
     max_speed: float
     width: int
     max_width: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sriov:
-    """SR-IOV: how many VFs the function has, and where their six base address registers point."""
-
-    total_vfs: int
-    num_vfs: int
-    vf_device: int
-    bars: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """AER: status bits that are set until somebody clears them."""
-
-    uncorrectable: int
-    correctable: int
 
 
 def readable(config: bytes) -> bool:
@@ -116,24 +98,6 @@ def ats(config: bytes) -> bool | None:
     """Whether ATS is enabled; None where the function has no ATS."""
     place = extended(config).get(ATS)
     return bool(_number(config, place + 6, 2) & 0x8000) if place is not None and place + 8 <= len(config) else None
-
-
-def sriov(config: bytes) -> Sriov | None:
-    """The SR-IOV registers; None where the function has none."""
-    place = extended(config).get(SRIOV)
-    if place is None or place + 0x3C > len(config):
-        return None
-    bars = tuple(_number(config, place + 0x24 + 4 * bar, 4) for bar in range(6))
-    total, number, device = (_number(config, place + offset, 2) for offset in (0x0E, 0x10, 0x1A))
-    return Sriov(total, number, device, bars)
-
-
-def aer(config: bytes) -> Errors | None:
-    """The AER status registers; None where the function has none."""
-    place = extended(config).get(AER)
-    if place is None or place + 0x14 > len(config):
-        return None
-    return Errors(_number(config, place + 4, 4), _number(config, place + 16, 4))
 
 
 def _number(config: bytes, place: int, size: int) -> int:

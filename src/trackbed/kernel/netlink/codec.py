@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
-_U8, _U16, _U32, _U64 = struct.Struct("=B"), struct.Struct("=H"), struct.Struct("=I"), struct.Struct("=Q")
+_U8, _U32 = struct.Struct("=B"), struct.Struct("=I")
 _BE32 = struct.Struct("!I")
 
-NLM_F_REQUEST, NLM_F_MULTI, NLM_F_ACK, NLM_F_DUMP_INTR = 0x1, 0x2, 0x4, 0x10
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP_INTR = 0x1, 0x4, 0x10
 NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE, NLM_F_APPEND = 0x100, 0x200, 0x400, 0x800
 NLM_F_DUMP = 0x300
-NLMSG_NOOP, NLMSG_ERROR, NLMSG_DONE, NLMSG_OVERRUN = 1, 2, 3, 4
+NLMSG_ERROR, NLMSG_DONE = 2, 3
 NLA_F_NESTED = 0x8000
 _TYPE_MASK = 0x3FFF
 
@@ -49,19 +49,9 @@ def pack_u8(attribute_type: int, value: int) -> bytes:
     return pack_attribute(attribute_type, _U8.pack(value))
 
 
-def pack_u16(attribute_type: int, value: int) -> bytes:
-    """Return an attribute of two bytes in native byte order."""
-    return pack_attribute(attribute_type, _U16.pack(value))
-
-
 def pack_u32(attribute_type: int, value: int) -> bytes:
     """Return an attribute of four bytes in native byte order."""
     return pack_attribute(attribute_type, _U32.pack(value))
-
-
-def pack_u64(attribute_type: int, value: int) -> bytes:
-    """Return an attribute of eight bytes in native byte order."""
-    return pack_attribute(attribute_type, _U64.pack(value))
 
 
 def pack_be32(attribute_type: int, value: int) -> bytes:

@@ -25,18 +25,16 @@ if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
 
 RTM_GETDCB, RTM_SETDCB = 78, 79
-DCB_CMD_IEEE_SET, DCB_CMD_IEEE_GET, DCB_CMD_SDCBX, DCB_CMD_IEEE_DEL = 20, 21, 23, 27
+DCB_CMD_IEEE_SET, DCB_CMD_IEEE_GET, DCB_CMD_IEEE_DEL = 20, 21, 27
 DCB_ATTR_IFNAME, DCB_ATTR_IEEE, DCB_ATTR_DCBX = 1, 13, 14
 DCB_ATTR_IEEE_ETS, DCB_ATTR_IEEE_PFC, DCB_ATTR_IEEE_APP_TABLE = 1, 2, 3
 DCB_ATTR_DCB_BUFFER, DCB_ATTR_DCB_APP_TRUST_TABLE = 10, 11
 DCB_ATTR_IEEE_APP, DCB_ATTR_DCB_APP = 1, 2
 
 IEEE_8021QAZ_MAX_TCS = 8
-IEEE_8021QAZ_TSA_STRICT, IEEE_8021QAZ_TSA_CB_SHAPER, IEEE_8021QAZ_TSA_ETS, IEEE_8021QAZ_TSA_VENDOR = 0, 1, 2, 255
-IEEE_8021QAZ_APP_SEL_ETHERTYPE, IEEE_8021QAZ_APP_SEL_STREAM, IEEE_8021QAZ_APP_SEL_DGRAM = 1, 2, 3
-IEEE_8021QAZ_APP_SEL_ANY, IEEE_8021QAZ_APP_SEL_DSCP, DCB_APP_SEL_PCP = 4, 5, 255
-DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, DCB_CAP_DCBX_VER_CEE = 0x01, 0x02, 0x04
-DCB_CAP_DCBX_VER_IEEE, DCB_CAP_DCBX_STATIC = 0x08, 0x10
+IEEE_8021QAZ_TSA_STRICT, IEEE_8021QAZ_TSA_ETS = 0, 2
+IEEE_8021QAZ_APP_SEL_DSCP, DCB_APP_SEL_PCP = 5, 255
+DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, DCB_CAP_DCBX_VER_IEEE = 0x01, 0x02, 0x08
 
 EightInts = tuple[int, int, int, int, int, int, int, int]
 """One number for each priority or traffic class, 0 to 7."""
@@ -249,17 +247,6 @@ def set_trust(name: str, selectors: Iterable[int]) -> Message:
     return _build_set_message(name, codec.pack_nested(DCB_ATTR_DCB_APP_TRUST_TABLE, *parts))
 
 
-def set_buffer(name: str, buffer: Buffer) -> Message:
-    """Return the message that sets the receive buffers; the kernel ignores the total."""
-    value = _pack_struct(_BUFFER, *buffer.buffer_by_priority, *buffer.sizes_bytes, buffer.total_bytes)
-    return _build_set_message(name, codec.pack_attribute(DCB_ATTR_DCB_BUFFER, value))
-
-
-def set_dcbx(name: str, mode: int) -> Message:
-    """Return the message that sets the DCB_CAP_DCBX_* flags."""
-    return Message(RTM_SETDCB, 0, _pack_header(DCB_CMD_SDCBX, name) + codec.pack_u8(DCB_ATTR_DCBX, mode))
-
-
 def apply_setting(sock: Socket, message: Message) -> None:
     """Send one of the setting messages above and check its result; RequestError if the driver refuses it."""
     failure = parse_failure(_request_reply(sock, message))
@@ -270,11 +257,11 @@ def apply_setting(sock: Socket, message: Message) -> None:
 def parse_failure(body: bytes | memoryview) -> Failure | None:
     """Parse a reply to a setting; None means success.
 
-    The kernel stores a negative errno in one byte. SDCBX replies 1 for every refusal; this returns EINVAL for it.
+    The kernel stores a negative errno in one byte; EINVAL stands for any other refusal.
     """
     codec.unpack_header(_MESSAGE, body)
     attributes = codec.parse_attributes(body, _MESSAGE.size)
-    status_attribute = attributes.get(DCB_ATTR_IEEE, attributes.get(DCB_ATTR_DCBX))
+    status_attribute = attributes.get(DCB_ATTR_IEEE)
     if status_attribute is None:
         msg = "a reply to a DCB setting without its result"
         raise MalformedError(msg)

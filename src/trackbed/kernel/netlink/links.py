@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
-RTM_NEWLINKPROP, RTM_DELLINKPROP = 108, 109
+RTM_DELLINKPROP = 109
 IFF_UP, IFF_RUNNING = 0x1, 0x40
 
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER = 1, 3, 4, 5, 10
@@ -275,12 +275,6 @@ def delete_group(group: int) -> Message:
     The kernel refuses group 0 (EPERM), the default group of every interface.
     """
     return Message(RTM_DELLINK, 0, _INFO.pack(0, 0, 0, 0, 0) + codec.pack_u32(IFLA_GROUP, group))
-
-
-def add_altname(index: int, name: str) -> Message:
-    """Return the message that adds an alternative name to an interface."""
-    inner = codec.pack_nested(IFLA_PROP_LIST, codec.pack_string(IFLA_ALT_IFNAME, name))
-    return Message(RTM_NEWLINKPROP, NLM_F_CREATE | NLM_F_EXCL, _INFO.pack(0, 0, index, 0, 0) + inner)
 
 
 def delete_altname(index: int, name: str) -> Message:

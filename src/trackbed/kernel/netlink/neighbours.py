@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
-from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_REPLACE, Message
-from trackbed.kernel.netlink.links import parse_mac
+from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.sockets import BatchError
 
 if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
 
-RTM_NEWNEIGH, RTM_DELNEIGH, RTM_GETNEIGH = 28, 29, 30
+RTM_DELNEIGH, RTM_GETNEIGH = 29, 30
 NDA_DST, NDA_LLADDR = 1, 2
-NUD_INCOMPLETE, NUD_REACHABLE, NUD_STALE, NUD_DELAY, NUD_PROBE, NUD_FAILED = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
 NUD_NOARP, NUD_PERMANENT = 0x40, 0x80
 
 _INFO = struct.Struct("=BxxxiHBB")
@@ -27,7 +25,7 @@ _INFO = struct.Struct("=BxxxiHBB")
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An entry of the neighbour table; `mac` is empty while unresolved, `state` is one of NUD_*."""
+    """An entry of the neighbour table; `mac` is empty while unresolved, `state` is one of NUD_* of the header."""
 
     index: int
     family: int
@@ -53,17 +51,6 @@ def _parse_neighbour(body: memoryview) -> Neighbour:
     attributes = codec.parse_attributes(body, _INFO.size)
     address = int.from_bytes(attributes.get(NDA_DST, b""), "big")
     return Neighbour(index, family, address, bytes(attributes.get(NDA_LLADDR, b"")).hex(":"), state, flags)
-
-
-def set_neighbour(entry: Neighbour) -> Message:
-    """Return the message that adds or replaces an entry."""
-    parts = [
-        _INFO.pack(entry.family, entry.index, entry.state, entry.flags, 0),
-        codec.pack_attribute(NDA_DST, pack_address(entry.family, entry.address)),
-    ]
-    if entry.mac:
-        parts.append(codec.pack_attribute(NDA_LLADDR, parse_mac(entry.mac)))
-    return Message(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, b"".join(parts))
 
 
 def delete_neighbour(entry: Neighbour) -> Message:

@@ -1,4 +1,4 @@
-"""RDMA devices over NETLINK_RDMA: list, rename, move, create and delete (include/uapi/rdma/rdma_netlink.h).
+"""RDMA devices over NETLINK_RDMA: list, rename, move and create (include/uapi/rdma/rdma_netlink.h).
 
 All functions need `Socket(NETLINK_RDMA)`. Opening it raises OSError (EPROTONOSUPPORT) if the kernel has no RDMA, or has
 it as a module (ib_core) that is not loaded.
@@ -16,20 +16,18 @@ from typing import TYPE_CHECKING, Literal
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
-from trackbed.kernel.netlink.exact import U8, U32, U64, format_guid, unpack_number
+from trackbed.kernel.netlink.exact import U32, U64, format_guid, unpack_number
 
 if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
 
 RDMA_NL_NLDEV = 5
-RDMA_NLDEV_CMD_GET, RDMA_NLDEV_CMD_SET, RDMA_NLDEV_CMD_NEWLINK, RDMA_NLDEV_CMD_DELLINK = 1, 2, 3, 4
-RDMA_NLDEV_CMD_PORT_GET, RDMA_NLDEV_CMD_SYS_GET, RDMA_NLDEV_CMD_SYS_SET = 5, 6, 7
-RDMA_NLDEV_CMD_GET_CHARDEV = 15
+RDMA_NLDEV_CMD_GET, RDMA_NLDEV_CMD_SET, RDMA_NLDEV_CMD_NEWLINK = 1, 2, 3
+RDMA_NLDEV_CMD_SYS_SET, RDMA_NLDEV_CMD_GET_CHARDEV = 7, 15
 
 RDMA_NLDEV_ATTR_DEV_INDEX, RDMA_NLDEV_ATTR_DEV_NAME, RDMA_NLDEV_ATTR_PORT_INDEX = 1, 2, 3
 RDMA_NLDEV_ATTR_FW_VERSION, RDMA_NLDEV_ATTR_NODE_GUID, RDMA_NLDEV_ATTR_SYS_IMAGE_GUID = 5, 6, 7
-RDMA_NLDEV_ATTR_PORT_STATE, RDMA_NLDEV_ATTR_PORT_PHYS_STATE = 12, 13
-RDMA_NLDEV_ATTR_NDEV_INDEX, RDMA_NLDEV_ATTR_NDEV_NAME, RDMA_NLDEV_ATTR_LINK_TYPE = 50, 51, 65
+RDMA_NLDEV_ATTR_NDEV_NAME, RDMA_NLDEV_ATTR_LINK_TYPE = 51, 65
 RDMA_NLDEV_SYS_ATTR_NETNS_MODE, RDMA_NLDEV_ATTR_DEV_PROTOCOL, RDMA_NLDEV_NET_NS_FD = 66, 67, 68
 RDMA_NLDEV_ATTR_CHARDEV_TYPE, RDMA_NLDEV_ATTR_CHARDEV_NAME, RDMA_NLDEV_ATTR_CHARDEV = 69, 70, 72
 
@@ -37,21 +35,6 @@ NetnsMode = Literal["exclusive", "shared"]
 """exclusive: a device is visible in one namespace only. shared: in all of them."""
 
 _MODES: tuple[NetnsMode, ...] = ("exclusive", "shared")
-
-PORT_STATES = ("nop", "down", "init", "armed", "active", "active_defer")
-"""enum ib_port_state of include/rdma/ib_verbs.h, with the names that rdma(8) prints."""
-
-PHYSICAL_STATES = (
-    "nop",
-    "sleep",
-    "polling",
-    "disabled",
-    "port_configuration_training",
-    "link_up",
-    "link_error_recovery",
-    "phy_test",
-)
-"""enum ib_port_phys_state of the same header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +49,6 @@ class RdmaDevice:
     firmware: str
     protocol: str
     """roce, ib, iw, usnic or opa; empty on kernels before 5.0."""
-
-
-@dataclass(frozen=True, slots=True)
-class RdmaPort:
-    """A port of a device; rdma(8) calls it a link."""
-
-    device_index: int
-    device: str
-    number: int
-    """Counts from 1."""
-    state: str
-    """One of PORT_STATES; a number if the kernel reports a newer state."""
-    physical_state: str
-    netdev: str | None
-    """Interface of a RoCE or iWARP port; None if it has none, or if that is in another namespace."""
-    netdev_index: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +67,6 @@ def _build_message(command: int, *attributes: bytes) -> Message:
 
 def _pack_index(index: int) -> bytes:
     return codec.pack_u32(RDMA_NLDEV_ATTR_DEV_INDEX, index)
-
-
-def build_netns_mode_request() -> Message:
-    """Return the request that `get_netns_mode` sends."""
-    return _build_message(RDMA_NLDEV_CMD_SYS_GET)
-
-
-def get_netns_mode(sock: Socket) -> NetnsMode:
-    """Return whether devices are shared among namespaces or exclusive to one."""
-    return parse_netns_mode(_request_reply(sock, build_netns_mode_request()))
-
-
-def parse_netns_mode(body: bytes | memoryview) -> NetnsMode:
-    """Parse the mode in a reply; MalformedError if it is unknown."""
-    value = codec.parse_attributes(body).get(RDMA_NLDEV_SYS_ATTR_NETNS_MODE)
-    mode = unpack_number(U8, value, "RDMA_NLDEV_SYS_ATTR_NETNS_MODE", len(_MODES))
-    if mode >= len(_MODES):
-        shown = "none" if value is None else str(mode)
-        msg = f"RDMA_NLDEV_SYS_ATTR_NETNS_MODE is {shown}, expected 0 (exclusive) or 1 (shared)"
-        raise MalformedError(msg)
-    return _MODES[mode]
 
 
 def set_netns_mode(mode: NetnsMode) -> Message:
@@ -151,41 +97,6 @@ def parse_device(body: bytes | memoryview) -> RdmaDevice:
         ),
         firmware=codec.as_text(attributes.get(RDMA_NLDEV_ATTR_FW_VERSION)),
         protocol=codec.as_text(attributes.get(RDMA_NLDEV_ATTR_DEV_PROTOCOL)),
-    )
-
-
-def build_port_request(device_index: int, port: int) -> Message:
-    """Return the request for one port (from 1) that `list_ports` sends."""
-    return _build_message(
-        RDMA_NLDEV_CMD_PORT_GET, _pack_index(device_index), codec.pack_u32(RDMA_NLDEV_ATTR_PORT_INDEX, port)
-    )
-
-
-def list_ports(sock: Socket, device: RdmaDevice) -> tuple[RdmaPort, ...]:
-    """Return the ports of a device; RequestError (EINVAL) if it has gone."""
-    return tuple(
-        parse_port(_request_reply(sock, build_port_request(device.index, number)))
-        for number in range(1, device.ports + 1)
-    )
-
-
-def parse_port(body: bytes | memoryview) -> RdmaPort:
-    """Parse a reply to RDMA_NLDEV_CMD_PORT_GET (fill_port_info of drivers/infiniband/core/nldev.c)."""
-    attributes = codec.parse_attributes(body)
-    netdev = attributes.get(RDMA_NLDEV_ATTR_NDEV_INDEX)
-    return RdmaPort(
-        device_index=_require_u32(attributes, RDMA_NLDEV_ATTR_DEV_INDEX, "RDMA_NLDEV_ATTR_DEV_INDEX"),
-        device=_require_name(attributes),
-        number=_require_u32(attributes, RDMA_NLDEV_ATTR_PORT_INDEX, "RDMA_NLDEV_ATTR_PORT_INDEX"),
-        state=_name_state(
-            PORT_STATES, unpack_number(U8, attributes.get(RDMA_NLDEV_ATTR_PORT_STATE), "RDMA_NLDEV_ATTR_PORT_STATE")
-        ),
-        physical_state=_name_state(
-            PHYSICAL_STATES,
-            unpack_number(U8, attributes.get(RDMA_NLDEV_ATTR_PORT_PHYS_STATE), "RDMA_NLDEV_ATTR_PORT_PHYS_STATE"),
-        ),
-        netdev=codec.as_text(attributes.get(RDMA_NLDEV_ATTR_NDEV_NAME)) or None,
-        netdev_index=None if netdev is None else unpack_number(U32, netdev, "RDMA_NLDEV_ATTR_NDEV_INDEX"),
     )
 
 
@@ -235,11 +146,6 @@ def create_link(name: str, netdev: str, kind: str = "rxe") -> Message:
     )
 
 
-def delete_link(index: int) -> Message:
-    """Return the message that deletes a software device; hardware is refused (EINVAL)."""
-    return _build_message(RDMA_NLDEV_CMD_DELLINK, _pack_index(index))
-
-
 def _request_reply(sock: Socket, message: Message) -> memoryview:
     replies = sock.request(message)
     if len(replies) != 1:
@@ -265,7 +171,3 @@ def _require_name(attributes: dict[int, memoryview]) -> str:
 
 def _parse_guid_attribute(attributes: dict[int, memoryview], attribute_type: int, label: str) -> str:
     return format_guid(unpack_number(U64, attributes.get(attribute_type), label))
-
-
-def _name_state(names: tuple[str, ...], value: int) -> str:
-    return names[value] if value < len(names) else str(value)

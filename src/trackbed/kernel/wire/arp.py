@@ -3,7 +3,8 @@
     prober = Prober(netns, claims)
     unsent = prober.send_probes()     # one probe for each claim, without waiting
     ...                               # reply to the runtime; bring the pod up
-    prober.collect(timeout_seconds)   # or: add_reader(prober.fileno(), prober.receive), then prober.conflicts
+    loop.add_reader(prober.fileno(), prober.receive)
+    prober.conflicts                  # those received so far
     prober.close()                    # waits for an RCU grace period; run it in a thread of an event loop
 
 A conflict (RFC 5227, section 2.1.1) is an ARP packet from a foreign MAC address that either has a claimed address as
@@ -139,12 +140,6 @@ class Prober:
         """Process the packets that have arrived, without waiting."""
         for frame in receive_pending(self._packets):
             self._record_conflict(frame.ifindex, frame.payload)
-
-    def collect(self, timeout_seconds: float) -> tuple[AddressConflict, ...]:
-        """Listen for `timeout_seconds` and return all conflicts; a first conflict does not end it early."""
-        for frame in receive_until(self._packets, timeout_seconds):
-            self._record_conflict(frame.ifindex, frame.payload)
-        return self.conflicts
 
     def close(self) -> None:
         """Close the socket. This takes up to 20 ms in the kernel: run it in a thread of an event loop."""

@@ -6,13 +6,13 @@ in that order; all others are optional. Received frames are untrusted.
 
 import socket
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 from trackbed.kernel.wire.errors import MalformedFrame
 from trackbed.kernel.wire.netns_sockets import Netns
-from trackbed.kernel.wire.packets import Frame, open_packets, receive_until, send_frame
+from trackbed.kernel.wire.packets import Frame, open_packets, receive_until
 
 NEAREST_BRIDGE = bytes.fromhex("0180c200000e")  # 802.1AB, table 7-1: no bridge passes it on
 
@@ -95,18 +95,6 @@ def decode(payload: bytes) -> Advertisement:
         port_description=_parse_optional_text(values.get(_PORT_DESCRIPTION)),
         port_vlan=_parse_number(vlans[0], "port VLAN id") if vlans else None,
     )
-
-
-def announce(netns: Netns, advertisements: Mapping[int, Advertisement]) -> None:
-    """Send one frame on each interface (by ifindex).
-
-    Raises:
-        NotPermitted: the process lacks CAP_NET_RAW.
-        OSError: an interface has gone (ENODEV) or is down (ENETDOWN).
-    """
-    with open_packets(netns, _ETHERTYPE) as packets:
-        for ifindex, advertisement in advertisements.items():
-            send_frame(packets, ifindex, _ETHERTYPE, NEAREST_BRIDGE, encode(advertisement))
 
 
 def subscribe(netns: Netns, ifindexes: Collection[int]) -> socket.socket:

@@ -12,7 +12,6 @@ NAME/state.json holds the server's state; it is replaced atomically.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 import time
@@ -33,7 +32,7 @@ SHORT_BOOTS = 3
 """Short boots in a row after which the server counts as crashed."""
 
 _QMP_SECONDS = 20.0
-_CUT = "cut"
+CUT = "cut"
 _PANIC = "Kernel panic - not syncing"
 _INITRAMFS_FAILURE = "trackbed: the first root failed"
 
@@ -103,23 +102,10 @@ def classify_end(reason: str, console: str, qemu_log: str, short_boots: int) -> 
     return "crashed", f"QEMU ended ({reason or 'it gave no reason'}): {qemu_log}"
 
 
-def cut_power(folder: Path) -> None:
-    """Kill the server of this folder as a power cut would; its keeper boots it again.
-
-    Raises:
-        ValueError: the server is not running.
-    """
-    state = read_state(folder)
-    if state is None or state.phase != "runs" or not state.pid:
-        raise ValueError(f"{folder.name} does not run")
-    (folder / _CUT).touch()
-    os.kill(state.pid, signal.SIGKILL)
-
-
 def _was_cut(folder: Path) -> bool:
-    """Return whether `cut_power` ended the boot; reset the mark."""
+    """Return whether a power cut of a test ended the boot; remove its mark."""
     try:
-        (folder / _CUT).unlink()
+        (folder / CUT).unlink()
     except FileNotFoundError:
         return False
     return True
