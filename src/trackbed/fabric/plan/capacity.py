@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.model.fabric import FabricSpec
-    from trackbed.fabric.plan.schemes import RangeLayout
+    from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 def check_capacity(cut: Range, rail: int, layout: RangeLayout, slots: int, nodes: int) -> Problem | None:

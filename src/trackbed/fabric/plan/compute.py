@@ -21,7 +21,8 @@ from trackbed.fabric.plan.plan import (
     RailPlan,
 )
 from trackbed.fabric.plan.rail_ranges import compute_rail_ranges, find_supernet
-from trackbed.fabric.plan.schemes import RangeLayout, load_scheme
+from trackbed.fabric.plan.schemes import SCHEMES
+from trackbed.fabric.plan.schemes.layout import RangeLayout
 from trackbed.fabric.plan.schemes.shared_subnet import find_gateway
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def build_layouts(spec: FabricSpec, version: int) -> list[tuple[Range | None, Ra
 def _layouts(spec: FabricSpec, ranges: list[Range | None]) -> list[RangeLayout | None]:
     if spec.addressing.scheme == "none":
         return [None] * len(ranges)
-    deal = load_scheme(spec.addressing.scheme).build_layout
+    deal = SCHEMES[spec.addressing.scheme].build_layout
     return [
         deal(spec.addressing, entry, cut, spec.nodes_per_unit) if cut else None
         for entry, cut in zip(spec.rails, ranges, strict=True)

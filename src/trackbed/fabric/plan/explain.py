@@ -12,7 +12,7 @@ from trackbed.fabric.plan.compute import build_layouts
 if TYPE_CHECKING:
     from trackbed.fabric.model.fabric import Fabric
     from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan
-    from trackbed.fabric.plan.schemes import RangeLayout
+    from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):

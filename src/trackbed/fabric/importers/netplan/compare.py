@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.model.fabric import FabricSpec
     from trackbed.fabric.model.problems import Place
     from trackbed.fabric.plan.plan import Plan, PortPlan
-    from trackbed.fabric.plan.schemes import RangeLayout
+    from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 class Slots(NamedTuple):

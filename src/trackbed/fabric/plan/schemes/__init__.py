@@ -6,23 +6,14 @@ of the Fabric, the rail's entry and the rail's range, and returns a RangeLayout.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from trackbed.fabric.plan.schemes import node_subnet, point_to_point, shared_subnet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trackbed.fabric.model.rails import RailSpec
     from trackbed.fabric.model.ranges import Range
-    from trackbed.fabric.plan.plan import Addressed
-
-
-class RangeLayout(NamedTuple):
-    """Division of a rail's range among nodes."""
-
-    slots: int
-    """Nodes that fit into the range."""
-    compute_address: Callable[[int], Addressed]
-    """Addressing of the node with a slot, 0 <= slot < slots; strictly increasing in the slot."""
+    from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 class Scheme(Protocol):
@@ -32,8 +23,9 @@ class Scheme(Protocol):
         """Divide the range of one rail."""
 
 
-def load_scheme(name: str) -> Scheme:
-    """Return the module of a scheme."""
-    from trackbed.fabric.plan.schemes import node_subnet, point_to_point, shared_subnet  # noqa: PLC0415 - they import Layout
-
-    return {"shared-subnet": shared_subnet, "node-subnet": node_subnet, "point-to-point": point_to_point}[name]
+SCHEMES: Final[dict[str, Scheme]] = {
+    "shared-subnet": shared_subnet,
+    "node-subnet": node_subnet,
+    "point-to-point": point_to_point,
+}
+"""The registry of schemes, by their names in the Fabric."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS, V4
 from trackbed.fabric.plan.plan import Addressed
-from trackbed.fabric.plan.schemes import RangeLayout
+from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.addressing import NodeSubnet

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS
 from trackbed.fabric.plan.plan import Addressed
-from trackbed.fabric.plan.schemes import RangeLayout
+from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.addressing import PointToPoint

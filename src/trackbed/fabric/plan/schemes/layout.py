@@ -1,0 +1,19 @@
+"""Division of a rail's range among nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trackbed.fabric.plan.plan import Addressed
+
+
+class RangeLayout(NamedTuple):
+    """Division of a rail's range among nodes."""
+
+    slots: int
+    """Nodes that fit into the range."""
+    compute_address: Callable[[int], Addressed]
+    """Addressing of the node with a slot, 0 <= slot < slots; strictly increasing in the slot."""
