@@ -491,7 +491,7 @@ FABRICS = {
     "same DSCP": (
         fabric("qos: {dscp: 48}"),
         (
-            "f.yaml:8:8: error: dscp and cnpDscp are both 48: congestion notifications must ride in a class of "
+            "f.yaml:8:8: error: dscp and cnpDscp are both 48: congestion notifications need a class of "
             "their own [same-dscp]"
         ),
     ),

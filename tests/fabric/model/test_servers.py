@@ -68,7 +68,7 @@ def test_a_server_without_published_ports_takes_those_of_the_group() -> None:
 
 WRONG = {
     "unknown": ("server: dgx-h10", 8, "fabric.yaml:6:7: error: the catalogue has no server 'dgx-h10'; did you mean"),
-    "without ports": ("server: smc-sys-821ge-tnhr", 8, "nobody has published the PCI addresses of smc-sys-821ge-tnhr"),
+    "without ports": ("server: smc-sys-821ge-tnhr", 8, "the PCI addresses of smc-sys-821ge-tnhr are not published"),
     "other rails": ("server: dgx-gb200", 8, "4 ports (of server dgx-gb200) for 8 rails"),
     "no text": ("server: 7", 8, "the catalogue has no server '7'"),
 }

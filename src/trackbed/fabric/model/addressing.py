@@ -1,18 +1,18 @@
 """The four addressing schemes.
 
-All share one shape: a supernet is cut into one range a rail, and the scheme says what happens inside a rail's range.
+All of them divide a supernet into one range for each rail; the scheme defines the use of a rail's range.
 
     addressing:
       scheme: shared-subnet        # a rail's range is one subnet
       ipv4: 10.0.0.0/13            # 8 rails: 10.0.0.0/16 .. 10.7.0.0/16
 
     addressing:
-      scheme: node-subnet          # a rail's range is cut into a subnet for each node
+      scheme: node-subnet          # a rail's range is divided into a subnet for each node
       ipv4: 10.0.0.0/13
       ipv4NodePrefix: 27
 
     addressing:
-      scheme: point-to-point       # a rail's range is cut into a /31 for each node (RFC 3021)
+      scheme: point-to-point       # a rail's range is divided into a /31 for each node (RFC 3021)
       layout: spectrum-x-2tier
 
     addressing: {scheme: none}
@@ -33,55 +33,57 @@ SPECTRUM_X_RAIL_PREFIX = 15
 
 
 class _Supernet(FabricModel):
-    """What the three schemes with addresses have in common."""
+    """Fields of the three schemes with addresses."""
 
     ipv4: RangeV4 | None = None
-    """IPv4 supernet of all rails. May be left out when every rail gives its own range."""
+    """IPv4 supernet of all rails. Optional if every rail has its own range."""
     ipv4_rail_prefix: int | None = Field(default=None, ge=1, le=31)
-    """Length of a rail's range. Default: the supernet cut into the smallest power of two that holds all rails."""
+    """Prefix length of a rail's range. Default: the supernet divided into the smallest power of two that holds all
+    rails.
+    """
     ipv6: RangeV6 | None = None
     """IPv6 supernet of all rails, planned beside IPv4."""
     ipv6_rail_prefix: int | None = Field(default=None, ge=1, le=127)
-    """Length of a rail's IPv6 range. Default: as for IPv4; /64 in scheme shared-subnet."""
+    """Prefix length of a rail's IPv6 range. Default: as for IPv4; /64 in scheme shared-subnet."""
 
 
 class SharedSubnet(_Supernet):
     """A flat rail: one subnet for each rail, shared by ports and pods of all nodes."""
 
     scheme: Literal["shared-subnet"]
-    """One subnet a rail."""
+    """One subnet for each rail."""
     pod_addresses: int = Field(default=15, ge=0, le=65535)
-    """Addresses set aside for pods on each node and rail. 15 and the port itself make a block of 16."""
+    """Addresses reserved for pods on each node and rail. 15 and the port's own make a block of 16."""
     gateway: Literal["none", "first", "last"] = "none"
-    """Which usable address of a rail's subnet is its gateway; none for a rail without router."""
+    """Usable address of a rail's subnet that is its gateway; none for a rail without router."""
 
 
 class NodeSubnet(_Supernet):
-    """One subnet for each node and rail: first usable address the gateway, second the port, the rest for pods."""
+    """One subnet for each node and rail: first usable address the gateway, second the port, the others for pods."""
 
     scheme: Literal["node-subnet"]
     """One subnet for each node and rail."""
     ipv4_node_prefix: int = Field(default=27, ge=8, le=29)
-    """Length of a node's IPv4 subnet on a rail; /27 leaves 28 addresses for pods."""
+    """Prefix length of a node's IPv4 subnet on a rail; /27 leaves 28 addresses for pods."""
     ipv6_node_prefix: int = Field(default=64, ge=16, le=124)
-    """Length of a node's IPv6 subnet on a rail."""
+    """Prefix length of a node's IPv6 subnet on a rail."""
     pod_addresses: int | None = Field(default=None, ge=0, le=65535)
-    """Addresses for pods on each node and rail. Default: all that the subnet has left, 4096 at most."""
+    """Addresses for pods on each node and rail. Default: all remaining addresses of the subnet, 4096 at most."""
 
 
 class PointToPoint(_Supernet):
-    """Routed to the host: a /31 (IPv6: /127) for each node and rail; even address the host, odd the leaf."""
+    """Routed to the host: a /31 (IPv6: /127) for each node and rail; even address for the host, odd for the leaf."""
 
     scheme: Literal["point-to-point"]
     """A /31 for each node and rail (RFC 3021; IPv6 /127, RFC 6164)."""
     layout: Literal["dense", "spectrum-x-2tier"] = "dense"
-    """dense: the /31s follow each other. spectrum-x-2tier: 172.(16+2*rail).unit.(2*host), rail range /15."""
+    """dense: consecutive /31s. spectrum-x-2tier: 172.(16+2*rail).unit.(2*host), rail range /15."""
     pod_addresses: int = Field(default=1, ge=0, le=1)
-    """A /31 has one address besides the leaf's: 1 gives it to the pod that the port moves into."""
+    """A /31 has one address besides the leaf's: 1 assigns it to the pod that the port moves into."""
 
     @model_validator(mode="before")
     @classmethod
-    def _spectrum_x_ranges(cls, value: object) -> object:
+    def _add_spectrum_x_ranges(cls, value: object) -> object:
         if not isinstance(value, dict) or value.get("layout") != "spectrum-x-2tier":
             return value
         return {"ipv4": str(SPECTRUM_X_SUPERNET), "ipv4RailPrefix": SPECTRUM_X_RAIL_PREFIX} | value

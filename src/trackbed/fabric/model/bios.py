@@ -1,4 +1,4 @@
-"""What a server's firmware setup shall be, in words that no vendor owns. Credentials never stand here."""
+"""Settings of a server's firmware setup, in vendor-neutral terms. Credentials are never stored here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BiosSpec(FabricModel):
     bmc: str | None = None
     """Name or address of each host's BMC, as bmc-{host}; {host} is the host's name. HTTPS is always used."""
     vendor: Literal["dell", "hpe", "lenovo", "supermicro"] | None = None
-    """Whose attribute names to use. Default: by the manufacturer that the BMC names."""
+    """Vendor whose attribute names are used. Default: by the manufacturer that the BMC reports."""
     iommu: Switch = "enabled"
     """VT-d or AMD-Vi."""
     sriov: Switch = "enabled"
@@ -34,11 +34,11 @@ class BiosSpec(FabricModel):
     hot_plug: Switch = "leave"
     """PCIe hot plug."""
     numa_per_socket: Literal["1", "2", "4"] | None = None
-    """NUMA nodes of a socket. Left out: as it is."""
+    """NUMA nodes of a socket. Default: unchanged."""
 
     @field_validator("bmc")
     @classmethod
-    def _template(cls, value: str | None) -> str | None:
+    def _check_template(cls, value: str | None) -> str | None:
         if value is not None and not _ADDRESS.fullmatch(value.replace("{host}", "h")):
             raise make_error(
                 "bad-bmc", f"{value!r} is no address of a BMC; write a name such as bmc-{{host}}, without https://"
@@ -46,6 +46,6 @@ class BiosSpec(FabricModel):
         return value
 
     def list_attributes(self) -> dict[str, str]:
-        """Wanted attribute -> value, what is left alone left out."""
+        """Return the configured value of each attribute, without those to leave alone."""
         fields = self.model_dump(by_alias=True, exclude={"bmc", "vendor"})
         return {name: value for name, value in fields.items() if value not in {None, "leave"}}

@@ -1,6 +1,6 @@
-"""What no single field can say: checks across the Fabric, each yielding problems with their place in the document.
+"""Checks across the fields of a Fabric; each yields problems with their path in the document.
 
-Checks that need the arithmetic of the plan (capacity, overlap) live in `plan.capacity`.
+Checks that need the arithmetic of the plan (capacity, overlap) are in `plan.capacity`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ if TYPE_CHECKING:
     from trackbed.fabric.model.nodes import NodeGroup, Ports
 
 RDMA_OVERHEAD_BYTES = 104
-"""Headers around an RDMA payload on Ethernet, rounded up to the 4200 bytes in use for 4096.
+"""Headers around an RDMA payload on Ethernet, rounded up to the customary 4200 bytes for 4096.
 
-The kernel takes 96 off (iboe_get_mtu in include/rdma/ib_addr.h) and picks the next lower path MTU.
+The kernel subtracts 96 (iboe_get_mtu in include/rdma/ib_addr.h) and selects the next lower path MTU.
 """
 
 
 def check_fabric(spec: FabricSpec) -> Iterator[Problem]:
-    """Yield everything wrong with a Fabric whose fields are each right by themselves."""
-    yield from _nodes(spec)
-    yield from _mtu(spec)
-    yield from _addressing(spec)
-    yield from _names(spec)
+    """Yield the problems of a Fabric whose fields are each valid by themselves."""
+    yield from _check_nodes(spec)
+    yield from _check_mtu(spec)
+    yield from _check_addressing(spec)
+    yield from _check_names(spec)
     if spec.qos.dscp == spec.qos.cnp_dscp:
-        message = (
-            f"dscp and cnpDscp are both {spec.qos.dscp}: congestion notifications must ride in a class of their own"
-        )
+        message = f"dscp and cnpDscp are both {spec.qos.dscp}: congestion notifications need a class of their own"
         yield Problem("same-dscp", message, ("spec", "qos", "cnpDscp"))
     if spec.kubernetes.pkey is not None and spec.link_type != "infiniband":
         message = (
@@ -45,77 +43,79 @@ def check_fabric(spec: FabricSpec) -> Iterator[Problem]:
         yield Problem("rdma-mode", message, ("spec", "rdma", "namespaceMode"))
 
 
-def _nodes(spec: FabricSpec) -> Iterator[Problem]:
+def _check_nodes(spec: FabricSpec) -> Iterator[Problem]:
     for name, (first, second) in find_duplicates(spec.nodes).items():
         message = f"node {name!r} is already in group {first + 1}; a node belongs to one group"
         yield Problem("duplicate-node", message, ("spec", "nodes", second, "hosts"))
     for index, group in enumerate(spec.nodes):
-        yield from _group(spec, group, ("spec", "nodes", index))
-    yield from _doubled_ports(spec)
+        yield from _check_group(spec, group, ("spec", "nodes", index))
+    yield from _check_duplicate_macs(spec)
 
 
-def _group(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Problem]:
+def _check_group(spec: FabricSpec, group: NodeGroup, path: Path) -> Iterator[Problem]:
     rails = len(spec.rails)
     lists: list[tuple[Path, Ports]] = [((*path, "hostPorts", host), ports) for host, ports in group.host_ports.items()]
     if group.ports is not None:
         lists.append(((*path, "ports"), group.ports))
-    for where, ports in lists:
+    for ports_path, ports in lists:
         if len(ports) != rails:
-            server = f" (of server {group.server})" if group.server and where[-1] == "ports" else ""
+            server = f" (of server {group.server})" if group.server and ports_path[-1] == "ports" else ""
             message = f"{len(ports)} ports{server} for {rails} rails; list one for each rail, null where there is none"
-            yield Problem("port-count", message, where)
-        yield from _repeated(where, ports)
-    if group.ports and (rail := next((rail for rail, _ in _macs(group.ports)), None)) is not None:
-        yield from _shared_mac(group, (*path, "ports", rail))
+            yield Problem("port-count", message, ports_path)
+        yield from _check_repeated_ports(ports_path, ports)
+    if group.ports and (rail := next((rail for rail, _ in _list_macs(group.ports)), None)) is not None:
+        yield from _check_shared_mac(group, (*path, "ports", rail))
     names = set(group.list_names()) if group.host_ports else set()
     for host in group.host_ports.keys() - names:
         yield Problem("unknown-node", f"{host!r} is not among hosts {group.hosts!r}", (*path, "hostPorts", host))
     if group.ports is not None and len(group.ports) != rails:
         return
-    here = len(group.list_rails(rails))
-    if not here:
+    port_count = len(group.list_rails(rails))
+    if not port_count:
         yield Problem("no-ports", "these hosts have a port on no rail; leave the group out", (*path, "ports"))
-    elif group.gpus and group.gpus % here and here % group.gpus:
-        message = f"{group.gpus} GPUs and {here} ports: one must be a multiple of the other"
+    elif group.gpus and group.gpus % port_count and port_count % group.gpus:
+        message = f"{group.gpus} GPUs and {port_count} ports: one must be a multiple of the other"
         yield Problem("gpu-count", message, (*path, "gpus"))
 
 
-def _shared_mac(group: NodeGroup, path: Path) -> Iterator[Problem]:
-    """A MAC address given to all hosts of a group; right only where there is one."""
+def _check_shared_mac(group: NodeGroup, path: Path) -> Iterator[Problem]:
+    """Report a MAC address for all hosts of a group, unless it has only one."""
     count = len(group.list_names())
     if count > 1:
         message = f"one MAC address for {count} hosts; write it under hostPorts, for the host that it belongs to"
         yield Problem("shared-mac", message, path)
 
 
-def _repeated(path: Path, ports: Ports) -> Iterator[Problem]:
-    """Two rails of one host that name the same port."""
+def _check_repeated_ports(path: Path, ports: Ports) -> Iterator[Problem]:
+    """Report two rails of a host with the same port."""
     for field in ("pci", "mac", "netdev"):
-        seen: dict[str, int] = {}
+        first_rails: dict[str, int] = {}
         for rail, port in enumerate(ports):
             value = getattr(port, field) if port else None
-            if value is not None and seen.setdefault(value, rail) != rail:
+            if value is not None and first_rails.setdefault(value, rail) != rail:
                 label = {"pci": "PCI address", "mac": "MAC address", "netdev": "interface name"}[field]
-                message = f"rails {seen[value]} and {rail} have one {label}, {value}; each port belongs to one rail"
+                message = (
+                    f"rails {first_rails[value]} and {rail} have one {label}, {value}; each port belongs to one rail"
+                )
                 yield Problem("duplicate-port", message, (*path, rail))
 
 
-def _doubled_ports(spec: FabricSpec) -> Iterator[Problem]:
-    """MAC addresses that stand at two hosts."""
-    seen: dict[str, str] = {}
+def _check_duplicate_macs(spec: FabricSpec) -> Iterator[Problem]:
+    """Report a MAC address of two hosts."""
+    owners: dict[str, str] = {}
     for index, group in enumerate(spec.nodes):
         for host, ports in group.host_ports.items():
-            for rail, mac in _macs(ports):
-                if seen.setdefault(mac, host) != host:
-                    message = f"MAC address {mac} is already at {seen[mac]!r}; a MAC address belongs to one port"
+            for rail, mac in _list_macs(ports):
+                if owners.setdefault(mac, host) != host:
+                    message = f"MAC address {mac} is already at {owners[mac]!r}; a MAC address belongs to one port"
                     yield Problem("duplicate-mac", message, ("spec", "nodes", index, "hostPorts", host, rail))
 
 
-def _macs(ports: Ports) -> Iterator[tuple[int, str]]:
+def _list_macs(ports: Ports) -> Iterator[tuple[int, str]]:
     return ((rail, port.mac) for rail, port in enumerate(ports) if isinstance(port, PortSelector) and port.mac)
 
 
-def _mtu(spec: FabricSpec) -> Iterator[Problem]:
+def _check_mtu(spec: FabricSpec) -> Iterator[Problem]:
     needed = -(-(spec.rdma.path_mtu + RDMA_OVERHEAD_BYTES) // 4) * 4
     if spec.link_type == "ethernet" and spec.mtu_bytes < needed:
         message = (
@@ -128,37 +128,43 @@ def _mtu(spec: FabricSpec) -> Iterator[Problem]:
         yield Problem("vf-mtu", message, ("spec", "vfs", "mtu"))
 
 
-def _addressing(spec: FabricSpec) -> Iterator[Problem]:
+def _check_addressing(spec: FabricSpec) -> Iterator[Problem]:
     addressing, path = spec.addressing, ("spec", "addressing")
     if addressing.scheme == "none":
         return
     for version in ("ipv4", "ipv6"):
-        given = [rail for rail, entry in enumerate(spec.rails) if getattr(entry, version)]
-        if getattr(addressing, version) is None and 0 < len(given) < len(spec.rails):
-            message = f"only {len(given)} of {len(spec.rails)} rails give {version}; give all, or addressing.{version}"
+        configured = [rail for rail, entry in enumerate(spec.rails) if getattr(entry, version)]
+        if getattr(addressing, version) is None and 0 < len(configured) < len(spec.rails):
+            message = (
+                f"only {len(configured)} of {len(spec.rails)} rails give {version}; give all, or addressing.{version}"
+            )
             yield Problem("missing-range", message, path)
-    if addressing.ipv4 is None and addressing.ipv6 is None and not any(r.ipv4 or r.ipv6 for r in spec.rails):
+    if (
+        addressing.ipv4 is None
+        and addressing.ipv6 is None
+        and not any(rail_entry.ipv4 or rail_entry.ipv6 for rail_entry in spec.rails)
+    ):
         message = f"scheme {addressing.scheme} needs a range: addressing.ipv4 (or ipv6), or one for each rail"
         yield Problem("missing-range", message, path)
     if spec.pod_mode == "macvlan" and addressing.pod_addresses == 0:
         yield Problem("no-pod-addresses", "pods.mode macvlan needs podAddresses of 1 or more", (*path, "podAddresses"))
     if addressing.scheme == "point-to-point":
-        yield from _point_to_point(spec)
+        yield from _check_point_to_point(spec)
     if addressing.scheme != "shared-subnet":
-        yield from _unused_gateways(spec)
+        yield from _check_unused_gateways(spec)
 
 
-def _unused_gateways(spec: FabricSpec) -> Iterator[Problem]:
+def _check_unused_gateways(spec: FabricSpec) -> Iterator[Problem]:
     for rail, entry in enumerate(spec.rails):
-        for field, given in (("gateway", entry.gateway), ("gateway6", entry.gateway6)):
-            if given is not None:
+        for field, gateway in (("gateway", entry.gateway), ("gateway6", entry.gateway6)):
+            if gateway is not None:
                 message = (
                     f"{field} belongs to scheme shared-subnet; {spec.addressing.scheme} computes one for each node"
                 )
                 yield Problem("unused-gateway", message, ("spec", "rails", rail, field))
 
 
-def _point_to_point(spec: FabricSpec) -> Iterator[Problem]:
+def _check_point_to_point(spec: FabricSpec) -> Iterator[Problem]:
     if spec.pods.mode == "macvlan":
         message = "a /31 has no address left for a macvlan pod; write mode: move, or take scheme node-subnet"
         yield Problem("pod-mode", message, ("spec", "pods", "mode"))
@@ -168,8 +174,8 @@ def _point_to_point(spec: FabricSpec) -> Iterator[Problem]:
         yield Problem("unit-too-large", message, ("spec", "nodesPerUnit"))
 
 
-def _names(spec: FabricSpec) -> Iterator[Problem]:
-    seen: dict[str, int] = {}
+def _check_names(spec: FabricSpec) -> Iterator[Problem]:
+    first_rails: dict[str, int] = {}
     template = "rail{rail}" if spec.names.netdev == "keep" else spec.names.netdev
     for rail, entry in enumerate(spec.rails):
         name = entry.name or template.format(rail=rail, number=rail + 1, unit=0)
@@ -177,6 +183,8 @@ def _names(spec: FabricSpec) -> Iterator[Problem]:
             message = f"interface name {name!r} has {len(name.encode())} bytes, the kernel allows {IFNAMSIZ_BYTES}"
             yield Problem("name-too-long", message, ("spec", "names", "netdev"))
             return
-        if seen.setdefault(name, rail) != rail:
-            message = f"rails {seen[name]} and {rail} are both called {name!r}; a host has one interface of each name"
+        if first_rails.setdefault(name, rail) != rail:
+            message = (
+                f"rails {first_rails[name]} and {rail} are both called {name!r}; a host has one interface of each name"
+            )
             yield Problem("duplicate-name", message, ("spec", "rails", rail, "name"))

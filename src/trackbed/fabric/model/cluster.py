@@ -1,4 +1,4 @@
-"""What the fabric must not collide with, and what its pods get."""
+"""Ranges that the fabric must not overlap, and how pods get rails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trackbed.fabric.model.model import FabricModel, build_text_schema, make_err
 from trackbed.fabric.model.ranges import Range, parse_range
 
 
-def _any_range(value: object) -> object:
+def _parse_any_range(value: object) -> object:
     if isinstance(value, Range):
         return value
     try:
@@ -18,8 +18,8 @@ def _any_range(value: object) -> object:
     except ValueError as error:
         reason = str(error)
         if reason.startswith("host bits:"):
-            text = f"{value} has host bits set, write {reason.removeprefix('host bits:')}"
-            raise make_error("host-bits", text) from error
+            message = f"{value} has host bits set, write {reason.removeprefix('host bits:')}"
+            raise make_error("host-bits", message) from error
         raise make_error("bad-range", f"{value!r} is no address range ({reason})") from error
 
 
@@ -27,12 +27,12 @@ _RULE = "isCIDR(self) && cidr(self) == cidr(self).masked()"
 _WRITE = "write a range without host bits, for example 10.244.0.0/16"
 
 AnyRange = Annotated[
-    Range, BeforeValidator(_any_range), PlainSerializer(str), build_text_schema((_RULE, _WRITE), longest=43)
+    Range, BeforeValidator(_parse_any_range), PlainSerializer(str), build_text_schema((_RULE, _WRITE), longest=43)
 ]
 
 
 class OtherRanges(FabricModel):
-    """Ranges that others use on these hosts; no planned address may lie in them."""
+    """Other ranges in use on these hosts; no planned address may lie in them."""
 
     pods: tuple[AnyRange, ...] = ()
     """Pod CIDRs of the primary network."""
@@ -41,14 +41,14 @@ class OtherRanges(FabricModel):
     nodes: tuple[AnyRange, ...] = ()
     """Management, storage and other networks of the hosts."""
     docker: tuple[AnyRange, ...] = (Range(4, 172 << 24 | 17 << 16, 16),)
-    """docker0 and its kin; 172.17.0.0/16 is docker's own default. Write [] where no docker runs."""
+    """Ranges of docker0 and other docker networks; docker's default is 172.17.0.0/16. Write [] without docker."""
 
 
 class PodsSpec(FabricModel):
     """How pods get rails."""
 
     mode: Literal["move", "sriov", "macvlan"] | None = None
-    """move: the port goes into the pod. sriov: a VF of it does. macvlan: pods share it.
+    """move: the port moves into the pod. sriov: a VF of it does. macvlan: pods share it.
 
-    Default: move for point-to-point, sriov where there are VFs, else macvlan.
+    Default: move for point-to-point, sriov if there are VFs, else macvlan.
     """

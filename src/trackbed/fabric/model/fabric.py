@@ -1,4 +1,4 @@
-"""The Fabric document: what the user wants, in one file.
+"""The Fabric document: the network of a cluster in one file.
 
 apiVersion: trackbed.dev/v1alpha1
 kind: Fabric
@@ -36,7 +36,7 @@ class Metadata(FabricModel):
 
 
 class FabricSpec(FabricModel):
-    """What is wanted."""
+    """The specification of a Fabric."""
 
     link_type: Literal["ethernet", "infiniband"] = "ethernet"
     """Link layer of the rails."""
@@ -45,9 +45,9 @@ class FabricSpec(FabricModel):
     rails: Rails
     """Number of rails, or a list of them."""
     nodes_per_unit: int = Field(default=32, ge=1, le=4096)
-    """Hosts in a scalable unit, that is on one set of leaves. 128 at most in layout spectrum-x-2tier."""
+    """Hosts in a scalable unit (one set of leaves). 128 at most in layout spectrum-x-2tier."""
     addressing: Addressing
-    """Scheme and ranges of addresses."""
+    """Addressing scheme and ranges."""
     mtu: int | None = Field(default=None, ge=1280, le=65535)
     """MTU of the ports in bytes. Default: 9000 on Ethernet, 2044 (IPoIB datagram mode) on InfiniBand."""
     routing: RoutingSpec = RoutingSpec()
@@ -67,27 +67,27 @@ class FabricSpec(FabricModel):
     pods: PodsSpec = PodsSpec()
     """How pods get rails."""
     kubernetes: KubernetesSpec = KubernetesSpec()
-    """What stacks on Kubernetes are told about the cluster."""
+    """Settings for stacks on Kubernetes."""
     rollout: RolloutSpec = RolloutSpec()
-    """How a change comes to the nodes of a cluster."""
+    """How a change is rolled out to the nodes of a cluster."""
     names: NamesSpec = NamesSpec()
     """Names of interfaces, devices, resources, switches."""
     other_ranges: OtherRanges = OtherRanges()
-    """Ranges that others use on these hosts."""
+    """Other ranges in use on these hosts."""
 
     @property
     def mtu_bytes(self) -> int:
-        """The MTU of the ports, the default filled in."""
+        """MTU of the ports, with the default applied."""
         return self.mtu or (9000 if self.link_type == "ethernet" else 2044)
 
     @property
     def shares_ports(self) -> bool:
-        """Whether pods share ports and their RDMA devices; VFs bring devices of their own."""
+        """Whether pods share ports and their RDMA devices; VFs have their own devices."""
         return self.pod_mode == "macvlan" and not self.vfs.count
 
     @property
     def pod_mode(self) -> str:
-        """How pods get a port, the default filled in."""
+        """How pods get a port, with the default applied."""
         if self.pods.mode is not None:
             return self.pods.mode
         if self.addressing.scheme == "point-to-point":
@@ -105,11 +105,11 @@ class Fabric(FabricModel):
     metadata: Metadata
     """Name."""
     spec: FabricSpec
-    """What is wanted."""
+    """The specification."""
 
 
 class Lock(FabricModel):
-    """The lock document: which slot each node has, so that later changes never renumber one.
+    """The lock document: the slot of each node, so that later changes never renumber a node.
 
     A node that leaves the Fabric keeps its slot here until its line is deleted by hand.
     """
@@ -119,6 +119,6 @@ class Lock(FabricModel):
     kind: Literal["FabricLock"]
     """Kind of document."""
     fabric: DnsLabel
-    """Name of the Fabric it belongs to."""
+    """Name of the Fabric."""
     nodes: dict[str, int]
     """Slot of each node: unit * nodesPerUnit + position in the unit."""

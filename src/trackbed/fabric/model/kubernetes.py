@@ -1,7 +1,7 @@
-"""What the stacks on Kubernetes are told about the cluster.
+"""Settings for the stacks on Kubernetes.
 
 kubernetes:
-  namespace: training          # where pods with rails live
+  namespace: training          # of pods with rails
   ipam: nv-ipam
   pkey: "0x8001"               # InfiniBand only
   versions: {nvidia-network-operator: v26.4.1}
@@ -19,7 +19,7 @@ from trackbed.fabric.model.model import NUMBER_OR_TEXT, DnsLabel, FabricModel, m
 _PKEY = re.compile(r"0[xX][0-9a-fA-F]{1,4}|[1-9][0-9]{0,4}")
 
 
-def _pkey(value: object) -> object:
+def _parse_pkey(value: object) -> object:
     text = str(value)
     number = int(text, 0) if _PKEY.fullmatch(text) else -1
     if number & 0x7FFF == 0 or not 0 < number <= 0xFFFF:  # noqa: PLR2004 - a PKey has 16 bits, the highest says full member
@@ -29,23 +29,23 @@ def _pkey(value: object) -> object:
     return number
 
 
-PKey = Annotated[int, BeforeValidator(_pkey), NUMBER_OR_TEXT]
+PKey = Annotated[int, BeforeValidator(_parse_pkey), NUMBER_OR_TEXT]
 """InfiniBand partition key (IBTA 10.9.2): 15 bits and the membership bit; the base key 0 names no partition."""
 
 
 class KubernetesSpec(FabricModel):
-    """What the stacks are told about the cluster."""
+    """Settings for stacks on Kubernetes."""
 
     stack: DnsLabel = "native"
-    """The stack that controller and webhook work with (`trackbed stacks`); commands are told theirs."""
+    """The stack of controller and webhook (`trackbed stacks`); commands have an option for it."""
     namespace: DnsLabel = "default"
-    """Namespace of the pods that get rails; their networks are made there."""
+    """Namespace of the pods that get rails; their networks are created there."""
     ipam: Literal["nv-ipam", "whereabouts"] = "nv-ipam"
-    """What deals out pod addresses, in stacks that leave the choice."""
+    """IPAM plugin for pod addresses, in stacks that support several."""
     driver: Literal["host", "container"] = "host"
-    """Where the NIC driver comes from: the host's own packages, or NVIDIA's driver container."""
+    """Source of the NIC driver: the host's own packages, or NVIDIA's driver container."""
     management: Literal["calico", "cilium"] | None = None
-    """The primary network to write Helm values for; it is kept off the rails."""
+    """Primary network to write Helm values for; it is kept off the rails."""
     pkey: PKey | None = None
     """InfiniBand partition of the pods. Default: the default partition."""
     versions: dict[str, str] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Text to a Fabric and its lock, or everything that is wrong with the text."""
+"""Loading of a Fabric and its lock from text, with all problems of the text."""
 
 from __future__ import annotations
 
@@ -23,69 +23,69 @@ _Document = TypeVar("_Document", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class LoadedFabric:
-    """A Fabric, its lock (None where there is none yet), and the text they came from."""
+    """A Fabric, its lock (None if there is none yet), and the document it was read from."""
 
     fabric: Fabric
     lock: Lock | None
     source: YamlDocument
 
     def locate(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Fill in the places of problems that know only their path."""
-        return [_located(problem, self.source) for problem in problems]
+        """Return the problems with the places of their paths filled in."""
+        return [_add_place(problem, self.source) for problem in problems]
 
 
-def load_fabric(raw: bytes, file: str, lock: bytes | None = None, lock_file: str = "") -> LoadedFabric:
-    """Read a Fabric; its lock may stand in the same file as a second document, or come as `lock`.
+def load_fabric(content: bytes, file: str, lock_content: bytes | None = None, lock_file: str = "") -> LoadedFabric:
+    """Parse a Fabric; its lock may be a second document in the same file, or be passed as `lock`.
 
-    Raises SpecError with every problem found. Nothing is opened here: the caller brings the bytes.
+    Raises SpecError with all problems. No file is opened here: the caller passes the content.
     """
-    sources = read_yaml(raw, file) + (read_yaml(lock, lock_file) if lock is not None else [])
-    broken = [problem for source in sources for problem in source.problems]
-    if broken:
-        raise SpecError(broken)
-    fabric_source = _only("Fabric", sources, file)
-    locks = [source for source in sources if _kind(source) == "FabricLock"]
-    fabric = _validated(Fabric, fabric_source)
-    found = _validated(Lock, locks[0]) if locks else None
-    wrong = [_located(p, fabric_source) for p in check_fabric(fabric.spec)]
-    if found is not None and found.fabric != fabric.metadata.name:
-        message = f"this lock belongs to fabric {found.fabric!r}, not {fabric.metadata.name!r}"
-        wrong.append(Problem("foreign-lock", message, ("fabric",), locks[0].find_place(("fabric",))))
-    if found is not None:
-        wrong += _lock_problems(found, locks[0])
-    if wrong:
-        raise SpecError(wrong)
-    return LoadedFabric(fabric, found, fabric_source)
+    sources = read_yaml(content, file) + (read_yaml(lock_content, lock_file) if lock_content is not None else [])
+    yaml_problems = [problem for source in sources for problem in source.problems]
+    if yaml_problems:
+        raise SpecError(yaml_problems)
+    fabric_source = _select_document("Fabric", sources, file)
+    lock_documents = [source for source in sources if _get_kind(source) == "FabricLock"]
+    fabric = _validate(Fabric, fabric_source)
+    lock_model = _validate(Lock, lock_documents[0]) if lock_documents else None
+    problems = [_add_place(problem, fabric_source) for problem in check_fabric(fabric.spec)]
+    if lock_model is not None and lock_model.fabric != fabric.metadata.name:
+        message = f"this lock belongs to fabric {lock_model.fabric!r}, not {fabric.metadata.name!r}"
+        problems.append(Problem("foreign-lock", message, ("fabric",), lock_documents[0].find_place(("fabric",))))
+    if lock_model is not None:
+        problems += _check_lock(lock_model, lock_documents[0])
+    if problems:
+        raise SpecError(problems)
+    return LoadedFabric(fabric, lock_model, fabric_source)
 
 
-def load_lock(raw: bytes, file: str) -> Lock:
-    """Read a lock alone. Raises SpecError with every problem found."""
-    sources = read_yaml(raw, file)
-    if broken := [problem for source in sources for problem in source.problems]:
-        raise SpecError(broken)
-    source = _only("FabricLock", sources, file)
-    lock = _validated(Lock, source)
-    if wrong := list(_lock_problems(lock, source)):
-        raise SpecError(wrong)
+def load_lock(content: bytes, file: str) -> Lock:
+    """Parse a lock. Raises SpecError with all problems."""
+    sources = read_yaml(content, file)
+    if yaml_problems := [problem for source in sources for problem in source.problems]:
+        raise SpecError(yaml_problems)
+    source = _select_document("FabricLock", sources, file)
+    lock = _validate(Lock, source)
+    if problems := list(_check_lock(lock, source)):
+        raise SpecError(problems)
     return lock
 
 
 def build_fabric(document: Mapping[str, object]) -> Fabric:
-    """A Fabric of plain values that nobody wrote down yet; SpecError (without places) where a field is wrong."""
-    return _modelled(Fabric, document, None)
+    """Build a Fabric from plain values that come from no file; SpecError without places if a field is invalid."""
+    return _validate_values(Fabric, document, None)
 
 
 def build_fabric_from_resource(resource: Mapping[str, Any]) -> Fabric:
-    """The Fabric that a custom resource is; SpecError (without places) where a field is wrong.
+    """Build a Fabric from a custom resource; SpecError without places if a field is invalid.
 
-    An API server hands out numbers and booleans; the models read a file's text, and both must mean the same.
+    The API server returns numbers and booleans, while a file has text only; both must mean the same.
     """
     metadata = resource.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    wanted = {key: resource.get(key) for key in ("apiVersion", "kind")}
-    fabric = build_fabric({**wanted, "metadata": {"name": name}, "spec": _as_text(resource.get("spec"))})
-    if wrong := list(check_fabric(fabric.spec)):
-        raise SpecError(wrong)
+    header = {key: resource.get(key) for key in ("apiVersion", "kind")}
+    fabric = build_fabric({**header, "metadata": {"name": name}, "spec": _as_text(resource.get("spec"))})
+    if problems := list(check_fabric(fabric.spec)):
+        raise SpecError(problems)
     return fabric
 
 
@@ -97,51 +97,51 @@ def _as_text(value: object) -> object:
     return value if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _lock_problems(lock: Lock, source: YamlDocument) -> Iterable[Problem]:
-    seen: dict[int, str] = {}
+def _check_lock(lock: Lock, source: YamlDocument) -> Iterable[Problem]:
+    owners: dict[int, str] = {}
     for name, slot in lock.nodes.items():
         if slot < 0:
             yield Problem("bad-slot", f"slot {slot} of {name!r} is below 0", place=source.find_place(("nodes", name)))
-        if seen.setdefault(slot, name) != name:
-            message = f"{name!r} and {seen[slot]!r} both have slot {slot}; a slot belongs to one node"
+        if owners.setdefault(slot, name) != name:
+            message = f"{name!r} and {owners[slot]!r} both have slot {slot}; a slot belongs to one node"
             yield Problem("duplicate-slot", message, place=source.find_place(("nodes", name)))
 
 
-def _kind(source: YamlDocument) -> object:
+def _get_kind(source: YamlDocument) -> object:
     return source.data.get("kind") if isinstance(source.data, dict) else None
 
 
-def _only(kind: str, sources: list[YamlDocument], file: str) -> YamlDocument:
-    found = [source for source in sources if _kind(source) == kind]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        message = f"the input holds {len(found)} documents of kind {kind}, one is read"
-        raise SpecError([Problem("two-fabrics", message, place=found[1].find_place(()))])
-    documents = [source for source in sources if isinstance(source.data, dict) and _kind(source) != "FabricLock"]
+def _select_document(kind: str, sources: list[YamlDocument], file: str) -> YamlDocument:
+    matching = [source for source in sources if _get_kind(source) == kind]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        message = f"the input holds {len(matching)} documents of kind {kind}, one is read"
+        raise SpecError([Problem("two-fabrics", message, place=matching[1].find_place(()))])
+    documents = [source for source in sources if isinstance(source.data, dict) and _get_kind(source) != "FabricLock"]
     place = documents[0].find_place(("kind",)) if documents else Place(file, 1, 1)
     message = f"no document of kind {kind} here; it begins with apiVersion: {API_VERSION} and kind: {kind}"
     raise SpecError([Problem("no-fabric", message, place=place)])
 
 
-def _validated(model: type[_Document], source: YamlDocument) -> _Document:
-    return _modelled(model, source.data, source)
+def _validate(model: type[_Document], source: YamlDocument) -> _Document:
+    return _validate_values(model, source.data, source)
 
 
-def _modelled(model: type[_Document], data: object, source: YamlDocument | None) -> _Document:
+def _validate_values(model: type[_Document], data: object, source: YamlDocument | None) -> _Document:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        details = [detail for detail in error.errors(include_url=False) if not _follows(detail)]
+        details = [detail for detail in error.errors(include_url=False) if not _is_consequence(detail)]
         raise SpecError([translate_error(detail, model, source) for detail in details]) from error
 
 
-def _follows(detail: ErrorDetails) -> bool:
-    """Whether an error only says that a list is empty once its wrong entries are gone."""
+def _is_consequence(detail: ErrorDetails) -> bool:
+    """Return whether an error only reports a list as empty because its invalid entries were removed."""
     return detail["type"] == "too_short" and bool(detail["input"])
 
 
-def _located(problem: Problem, source: YamlDocument) -> Problem:
+def _add_place(problem: Problem, source: YamlDocument) -> Problem:
     if problem.place is not None:
         return problem
     return Problem(problem.code, problem.message, problem.path, source.find_place(problem.path), problem.severity)

@@ -1,4 +1,4 @@
-"""pydantic's errors as problems in our words, with a place and a guess at what was meant."""
+"""Translation of pydantic's errors into problems, with their place and suggestions."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _CODES = {
 
 
 def translate_error(error: ErrorDetails, model: type[BaseModel], source: YamlDocument | None) -> Problem:
-    """Translate one pydantic error of `model`, read from `source`; without place where there is no text."""
-    path, owner = _resolve(error["loc"], model)
+    """Translate a pydantic error of `model`; it has no place without `source`."""
+    path, owner = _resolve_path(error["loc"], model)
     known = error["type"] in _CODES or error["type"] in _SHAPES
     code = _CODES.get(error["type"], "wrong-shape" if error["type"] in _SHAPES else error["type"])
-    message = _text(error, path, owner) if known else error["msg"]
+    message = _render_message(error, path, owner) if known else error["msg"]
     place = source.find_place(path, key=error["type"] == "extra_forbidden") if source else None
     return Problem(code, message, path, place)
 
@@ -52,84 +52,88 @@ _SHAPES = {
 }
 
 
-def _text(error: ErrorDetails, path: Path, owner: type[BaseModel] | None) -> str:  # noqa: PLR0911 - a table of cases
-    kind, name, value = error["type"], _name(path), error["input"]
+def _render_message(error: ErrorDetails, path: Path, owner: type[BaseModel] | None) -> str:  # noqa: PLR0911 - a table of cases
+    kind, name, value = error["type"], _name_path(path), error["input"]
     context: dict[str, Any] = error.get("ctx", {})
     if kind == "missing":
         return f"field {name!r} is missing"
     if kind == "union_tag_not_found":
         return f"field 'scheme' is missing in {name!r}"
     if kind == "extra_forbidden":
-        return f"unknown field {name!r}{_meant(name, _fields(owner))}"
+        return f"unknown field {name!r}{_suggest(name, _list_fields(owner))}"
     if kind == "literal_error":
-        return _choice(name, value, context["expected"])
+        return _render_choice(name, value, context["expected"])
     if kind == "union_tag_invalid":
-        return _choice("scheme", context["tag"], context["expected_tags"])
+        return _render_choice("scheme", context["tag"], context["expected_tags"])
     if kind in {"greater_than_equal", "less_than_equal"}:
         bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
         return f"{name} is {value}, it must be {bound}"
     if kind in _SHAPES:
-        return f"{name} must be {_SHAPES[kind]}, not {_kind_of(value)}"
+        return f"{name} must be {_SHAPES[kind]}, not {_name_kind(value)}"
     if kind == "too_short":
         return f"{name} is empty, it needs at least one entry"
-    wanted = "true or false" if kind.startswith("bool") else "a whole number"
-    return f"{name} is {value!r}, it must be {wanted}"
+    expected = "true or false" if kind.startswith("bool") else "a whole number"
+    return f"{name} is {value!r}, it must be {expected}"
 
 
-def _choice(name: str, value: object, expected: str) -> str:
+def _render_choice(name: str, value: object, expected: str) -> str:
     choices = [part.strip(" '") for part in expected.replace(" or ", ", ").split(",")]
-    return f"{name} is {value!r}, it must be {' or '.join(choices)}{_meant(str(value), choices)}"
+    return f"{name} is {value!r}, it must be {' or '.join(choices)}{_suggest(str(value), choices)}"
 
 
-def _kind_of(value: object) -> str:
+def _name_kind(value: object) -> str:
     names: dict[type, str] = {dict: "a mapping", list: "a list", type(None): "nothing"}
     return names.get(type(value), f"{value!r}")
 
 
-def _meant(word: str, candidates: Iterable[str]) -> str:
-    """The `did you mean` of a message; letter case does not count."""
+def _suggest(text: str, candidates: Iterable[str]) -> str:
+    """Return a `did you mean` suffix; letter case is ignored."""
     by_lower = {candidate.lower(): candidate for candidate in candidates}
-    close = get_close_matches(word.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
+    matches = get_close_matches(text.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[matches[0]]!r}?" if matches else ""
 
 
-def _name(path: Path) -> str:
-    words = [part for part in path if isinstance(part, str)]
-    return words[-1] if words else "the document"
+def _name_path(path: Path) -> str:
+    names = [part for part in path if isinstance(part, str)]
+    return names[-1] if names else "the document"
 
 
-def _fields(model: type[BaseModel] | None) -> list[str]:
+def _list_fields(model: type[BaseModel] | None) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()] if model else []
 
 
-def _resolve(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Path, type[BaseModel] | None]:
-    """Pydantic's loc as a path of the file (union tags dropped), and the model that holds its last part."""
+def _resolve_path(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[Path, type[BaseModel] | None]:
+    """Return pydantic's location as a path in the file (without union tags), and the model of its last part."""
     path: list[str | int] = []
-    here: list[type[BaseModel]] = [model]
+    candidates: list[type[BaseModel]] = [model]
     owner: type[BaseModel] | None = model
-    for part in loc:
-        tagged = [m for m in here if _tag(m) == part]
-        if tagged:
-            here = tagged
-            owner = tagged[0]
+    for part in location:
+        variants = [inner for inner in candidates if _find_tag(inner) == part]
+        if variants:
+            candidates = variants
+            owner = variants[0]
             continue
-        if isinstance(part, str) and here:
-            owner = here[0]
-            here = [m for owner_ in here for m in _models(_annotation(owner_, part))]
+        if isinstance(part, str) and candidates:
+            owner = candidates[0]
+            candidates = [
+                inner for candidate in candidates for inner in _list_models(_find_annotation(candidate, part))
+            ]
         path.append(part)
     return tuple(path), owner
 
 
-def _tag(model: type[BaseModel]) -> str | None:
+def _find_tag(model: type[BaseModel]) -> str | None:
     field = model.model_fields.get("scheme")
     return str(get_args(field.annotation)[0]) if field else None
 
 
-def _annotation(model: type[BaseModel], alias: str) -> object:
-    return next((f.annotation for n, f in model.model_fields.items() if (f.alias or n) == alias), None)
+def _find_annotation(model: type[BaseModel], alias: str) -> object:
+    return next(
+        (field.annotation for name, field in model.model_fields.items() if (field.alias or name) == alias), None
+    )
 
 
-def _models(annotation: object) -> list[type[BaseModel]]:
+def _list_models(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for argument in get_args(annotation) for model in _models(argument)]
+    return [model for argument in get_args(annotation) for model in _list_models(argument)]

@@ -1,11 +1,11 @@
-"""Node groups: which hosts there are and which ports they have.
+"""Node groups: hosts and their ports.
 
     nodes:
       - hosts: gpu-[0-63]
         ports: ["0000:18:00.0", "0000:40:00.0"]
 
-A port is written as a PCI address, a MAC address or an interface name; or as a mapping when two of them are known.
-Ports stand in rail order; `null` means that these hosts have no port on that rail.
+A port is a PCI address, a MAC address or an interface name, or a mapping of several of them. Ports are in rail order;
+`null` means that these hosts have no port on that rail.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 HOST_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
-"""Host names become file names and Kubernetes node names, so nothing else is let in."""
+"""Host names are used as file names and Kubernetes node names, so other characters are refused."""
 
 MAX_NODES = 100_000
-"""A range that names more hosts is a slip of the pen, and would only eat memory."""
+"""A range of more hosts is a typing error and would exhaust the memory."""
 
 
 class PortSelector(FabricModel):
-    """How to recognise one PF on a host; the first of pci, mac, netdev that is given decides."""
+    """Selector of a PF on a host; the first of pci, mac, netdev that is set decides."""
 
     pci: Pci | None = None
     """PCI address with domain, for example 0000:18:00.0."""
     mac: Mac | None = None
     """Permanent MAC address, or GUID-derived hardware address of the port."""
     netdev: InterfaceName | None = None
-    """Name that the kernel or udev gives the port, for example enp24s0np0."""
+    """Interface name by the kernel or udev, for example enp24s0np0."""
 
     @model_validator(mode="before")
     @classmethod
-    def _from_text(cls, value: object) -> object:
+    def _parse_text(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
         lowered = value.lower().replace("-", ":") if value.count("-") == 5 else value.lower()  # noqa: PLR2004 - aa-bb-cc-dd-ee-ff
@@ -48,13 +48,13 @@ class PortSelector(FabricModel):
         return {kind: value}
 
     @model_validator(mode="after")
-    def _something_given(self) -> PortSelector:
+    def _check_not_empty(self) -> PortSelector:
         if not (self.pci or self.mac or self.netdev):
             raise make_error("empty-port", "a port needs one of pci, mac, netdev")
         return self
 
     def merge(self, other: PortSelector | None) -> PortSelector:
-        """This selector, completed by what only `other` knows."""
+        """Return this selector, completed by the fields of `other`."""
         if other is None:
             return self
         return PortSelector.model_construct(
@@ -71,28 +71,28 @@ class NodeGroup(FabricModel):
     hosts: str
     """Host names, ClusterShell ranges allowed: gpu-[0-63], rack[1-4]n[01-16]."""
     unit: int | None = Field(default=None, ge=0, le=4095)
-    """Scalable unit (group of leaves) the hosts are cabled to. Default: units fill up in order."""
+    """Scalable unit (group of leaves) of the hosts. Default: units are filled in order."""
     ports: Ports | None = None
     """The ports in rail order. Default: the host already names them by names.netdev (rail0, rail1, ...)."""
     host_ports: dict[str, Ports] = Field(default_factory=dict)
-    """Ports of single hosts, in rail order; completes or replaces `ports`, entry by entry. Usually their MACs."""
+    """Ports of single hosts, in rail order; each entry completes or replaces that of `ports`. Usually their MACs."""
     nic: PciId | None = None
     """PCI vendor and device id of the ports, for example 15b3:1021 (`lspci -nn`); some stacks select by it."""
     server: str | None = None
-    """A server of the catalogue (`trackbed servers`): gives `ports`, `nic` and `gpus` where they are left out."""
+    """A server of the catalogue (`trackbed servers`): the default of `ports`, `nic` and `gpus`."""
     gpus: int | None = Field(default=None, ge=1, le=64)
     """GPUs in a host. Default: one for each port. Must be a multiple or a divisor of the number of ports."""
 
     @model_validator(mode="before")
     @classmethod
-    def _of_server(cls, value: object) -> object:
+    def _add_server_fields(cls, value: object) -> object:
         if not isinstance(value, dict) or not isinstance(value.get("server"), str):
             return value
-        return {**_published(value["server"], value), **value}
+        return {**_load_server_fields(value["server"], value), **value}
 
     @field_validator("hosts")
     @classmethod
-    def _readable(cls, value: str) -> str:
+    def _check_hosts(cls, value: str) -> str:
         for name in expand_hosts(value):
             if not HOST_NAME.fullmatch(name):
                 raise make_error(
@@ -101,65 +101,68 @@ class NodeGroup(FabricModel):
         return value
 
     def list_names(self) -> tuple[str, ...]:
-        """All host names, in ClusterShell's order (numbers count as numbers)."""
+        """Return all host names in ClusterShell's order (numbers sort as numbers)."""
         return tuple(expand_hosts(self.hosts))
 
     def list_rails(self, rails: int) -> list[int]:
-        """The rails on which these hosts have a port."""
+        """Return the rails on which these hosts have a port."""
         return [rail for rail in range(rails) if self.ports is None or self.ports[rail] is not None]
 
     def select_ports(self, host: str, rails: int) -> Ports:
-        """The selectors of one host, one for each rail."""
+        """Return the selectors of a host, one for each rail."""
         group = self.ports if self.ports is not None else (None,) * rails
-        own = self.host_ports.get(host)
-        if own is None:
+        host_ports = self.host_ports.get(host)
+        if host_ports is None:
             return group
-        return tuple(mine.merge(theirs) if mine else None for mine, theirs in zip(own, group, strict=True))
+        return tuple(
+            host_port.merge(group_port) if host_port else None
+            for host_port, group_port in zip(host_ports, group, strict=True)
+        )
 
 
-def _published(name: str, written: Mapping[str, object]) -> dict[str, object]:
-    """Fields of a group that the catalogue knows of a server."""
-    from trackbed.fabric.model.servers import load_servers  # noqa: PLC0415 - the catalogue is read only for a Fabric that names one
+def _load_server_fields(name: str, group: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a group that the catalogue has for a server."""
+    from trackbed.fabric.model.servers import load_servers  # noqa: PLC0415 - read on demand
 
-    found = load_servers().get(name)
-    if found is None:
-        close = get_close_matches(name, load_servers(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "`trackbed servers` lists all"
+    server = load_servers().get(name)
+    if server is None:
+        matches = get_close_matches(name, load_servers(), n=1)
+        hint = f"did you mean {matches[0]!r}?" if matches else "`trackbed servers` lists all"
         raise make_error("unknown-server", f"the catalogue has no server {name!r}; {hint}")
-    if found.ports is None and not (written.get("ports") or written.get("hostPorts")):
+    if server.ports is None and not (group.get("ports") or group.get("hostPorts")):
         raise make_error(
             "server-without-ports",
-            f"nobody has published the PCI addresses of {name}; write its ports (`trackbed init` on one finds them)",
+            f"the PCI addresses of {name} are not published; write its ports (run `trackbed init` on one)",
         )
-    known = {"ports": found.ports, "nic": found.nic.id, "gpus": found.gpus.count}
-    return {field: value for field, value in known.items() if value}
+    fields = {"ports": server.ports, "nic": server.nic.id, "gpus": server.gpus.count}
+    return {field: value for field, value in fields.items() if value}
 
 
 def expand_hosts(hosts: str) -> Iterator[str]:
-    """Expand ClusterShell syntax, its @groups left out: looking them up would start the programs of its configuration.
+    """Expand ClusterShell syntax without its @groups, whose lookup would run programs of its configuration.
 
-    Raises the collected error `bad-hosts` on text it cannot read.
+    Raises the pydantic error `bad-hosts` for malformed text.
     """
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # noqa: PLC0415 - 30 ms for --help
 
-    count = sum(_at_most(term, hosts) for term in _TERMS.split(hosts) if term.strip())
+    count = sum(_estimate_count(term, hosts) for term in _TERMS.split(hosts) if term.strip())
     if not 0 < count <= MAX_NODES:
         raise make_error("bad-hosts", f"{hosts!r} names {count} hosts, it must be 1 to {MAX_NODES}")
     try:
-        found = NodeSet(hosts, resolver=RESOLVER_NOGROUP)
+        nodes = NodeSet(hosts, resolver=RESOLVER_NOGROUP)
     except NodeSetException as error:
         raise make_error("bad-hosts", f"{hosts!r} is no host range ({error}), write for example gpu-[0-63]") from error
-    return iter(found)
+    return iter(nodes)
 
 
 _TERMS = re.compile(r",(?![^\[]*\])")
-"""The commas outside brackets."""
+"""Commas outside of brackets."""
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _SPAN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:/[1-9][0-9]{0,8})?)?")
 
 
-def _at_most(term: str, hosts: str) -> int:
-    """How many hosts a term names at most; ClusterShell would fill the memory before it counts them."""
+def _estimate_count(term: str, hosts: str) -> int:
+    """Return an upper bound of a term's hosts; ClusterShell would exhaust the memory before counting them."""
     count = 1
     for ranges in _BRACKETS.findall(term):
         spans = [_SPAN.fullmatch(part) for part in ranges.split(",")]
@@ -167,16 +170,16 @@ def _at_most(term: str, hosts: str) -> int:
             raise make_error(
                 "bad-hosts", f"{hosts!r} is no host range ([{ranges}] cannot be read), write gpu-[0-63,70]"
             )
-        count *= sum(max(1, int(s[2] or s[1]) - int(s[1]) + 1) for s in spans if s)
+        count *= sum(max(1, int(span[2] or span[1]) - int(span[1]) + 1) for span in spans if span)
     return count
 
 
 def find_duplicates(groups: tuple[NodeGroup, ...]) -> Mapping[str, tuple[int, int]]:
-    """Hosts that stand in two groups: name -> indexes of the groups."""
-    seen: dict[str, int] = {}
-    found: dict[str, tuple[int, int]] = {}
+    """Return the hosts of two groups: name -> indexes of the groups."""
+    first_groups: dict[str, int] = {}
+    duplicates: dict[str, tuple[int, int]] = {}
     for index, group in enumerate(groups):
         for name in group.list_names():
-            if seen.setdefault(name, index) != index:
-                found[name] = (seen[name], index)
-    return found
+            if first_groups.setdefault(name, index) != index:
+                duplicates[name] = (first_groups[name], index)
+    return duplicates

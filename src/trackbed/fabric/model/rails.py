@@ -1,8 +1,8 @@
-"""Rails: how many there are, and what differs from one to the next.
+"""Rails: their number, and their individual settings.
 
     rails: 8
 
-or, where a rail has its own range:
+or, if a rail has its own range:
 
     rails:
       - {ipv4: 10.1.0.0/16, gateway: 10.1.255.254}
@@ -27,25 +27,25 @@ from trackbed.fabric.model.model import (
 )
 
 MAX_RAILS = 64
-"""Two NICs with two ports for each of 16 GPUs; more is a slip of the pen."""
+"""Two NICs with two ports for each of 16 GPUs; a higher number is a typing error."""
 
 
 class RailSpec(FabricModel):
-    """One rail; everything left out is computed from `addressing` and `names`."""
+    """One rail; omitted fields are computed from `addressing` and `names`."""
 
     name: InterfaceName | None = None
     """Interface name of this rail's port on every host. Default: names.netdev."""
     ipv4: RangeV4 | None = None
-    """IPv4 range of the rail. Default: its share of addressing.ipv4."""
+    """IPv4 range of the rail. Default: its part of addressing.ipv4."""
     ipv6: RangeV6 | None = None
-    """IPv6 range of the rail. Default: its share of addressing.ipv6."""
+    """IPv6 range of the rail. Default: its part of addressing.ipv6."""
     gateway: AddressV4 | None = None
     """IPv4 gateway in the rail's subnet (scheme shared-subnet). Default: by addressing.gateway."""
     gateway6: AddressV6 | None = None
     """IPv6 gateway in the rail's subnet (scheme shared-subnet). Default: by addressing.gateway."""
 
 
-def _from_count(value: object) -> object:
+def _parse_count(value: object) -> object:
     if not isinstance(value, str | int):
         return value
     text = str(value)
@@ -54,10 +54,10 @@ def _from_count(value: object) -> object:
     return tuple(RailSpec() for _ in range(int(text)))
 
 
-def _enough(value: tuple[RailSpec, ...]) -> tuple[RailSpec, ...]:
+def _check_count(value: tuple[RailSpec, ...]) -> tuple[RailSpec, ...]:
     if not 1 <= len(value) <= MAX_RAILS:
         raise make_error("bad-rails", f"rails lists {len(value)}; it must be 1 to {MAX_RAILS}")
     return value
 
 
-Rails = Annotated[tuple[RailSpec, ...], BeforeValidator(_from_count), AfterValidator(_enough), ANYTHING]
+Rails = Annotated[tuple[RailSpec, ...], BeforeValidator(_parse_count), AfterValidator(_check_count), ANYTHING]

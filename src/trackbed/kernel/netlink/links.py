@@ -65,7 +65,8 @@ IPV4_DEVCONF = {
     "arp_evict_nocarrier": 33,
 }
 """Per-interface sysctls that RTM_NEWLINK can set, by their names under /proc/sys/net/ipv4/conf/IFNAME/ (IPV4_DEVCONF_*
-of include/uapi/linux/ip.h). Older kernels refuse the last ones."""
+of include/uapi/linux/ip.h). Older kernels refuse the last ones.
+"""
 
 _OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 _INFO = struct.Struct("=BxHiII")

@@ -1,8 +1,8 @@
-"""The catalogue of servers: what is published about machines that are sold or rented, by name.
+"""The catalogue of servers: published facts about machines for sale or rent, by name.
 
 nodes:
 - hosts: gpu-[0-63]
-server: dgx-h100      # its ports, their NIC and its GPUs are known before a machine is there
+  server: dgx-h100      # its ports, their NIC and its GPUs are known in advance
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Gpus(msgspec.Struct, frozen=True):
 
 
 class ServerNic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The NIC that the rails are of."""
+    """The NIC of the rails."""
 
     model: str
     id: str | None = None
-    """PCI vendor and device; None where a server is sold with several."""
+    """PCI vendor and device id; None for a server that is sold with several NICs."""
     gbps: float | None = None
-    """Of a port."""
+    """Speed of a port."""
 
 
 class AsideNic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A NIC that is no rail."""
+    """A NIC that is not a rail."""
 
     role: str
     pci: str | None = None
@@ -44,25 +44,25 @@ class AsideNic(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CatalogueServer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One server."""
+    """A server model."""
 
     model: str
     gpus: Gpus
     nic: ServerNic
     source: str
     products: tuple[str, ...] = ()
-    """What /sys/class/dmi/id/product_name says on it, or the name of a cloud's shape."""
+    """Values of /sys/class/dmi/id/product_name, or the name of a cloud's shape."""
     ports: tuple[str, ...] | None = None
-    """PCI addresses of the rails in rail order; None where nobody has published them."""
+    """PCI addresses of the rails in rail order; None if they are not published."""
     aside: tuple[AsideNic, ...] = ()
     certainty: Literal["documented", "inferred"] = "documented"
 
 
 @cache
 def load_servers() -> dict[str, CatalogueServer]:
-    """All servers by name."""
-    found: dict[str, CatalogueServer] = {}
+    """Return all servers by name."""
+    catalogue: dict[str, CatalogueServer] = {}
     for name in FILES:
-        raw = files("trackbed.fabric.model.servers").joinpath(name).read_bytes()
-        found |= msgspec.convert(yaml.load(raw, yaml.CSafeLoader), dict[str, CatalogueServer])
-    return found
+        content = files("trackbed.fabric.model.servers").joinpath(name).read_bytes()
+        catalogue |= msgspec.convert(yaml.load(content, yaml.CSafeLoader), dict[str, CatalogueServer])
+    return catalogue
