@@ -90,9 +90,9 @@ def test_lock_check_says_what_is_missing_and_writes_nothing(fabric: Path) -> Non
         ("10.1.0.18", "10.1.0.18 is for pods of gpu-0 on rail 1 (slot 0, unit 0)"),
         ("10.0.255.254", "10.0.255.254 is the gateway of rail 0 (10.0.0.0/16)"),
         ("10.0.0.80", "10.0.0.80 is free: it would be the port of a node on rail 0 with slot 4 (unit 2)"),
-        ("10.0.0.3", "10.0.0.3 lies in rail 0's 10.0.0.0/16, in no node's share; nobody's"),
-        ("10.0.0.0", "10.0.0.0 is the network address of rail 0's 10.0.0.0/16; nobody's"),
-        ("10.0.255.255", "10.0.255.255 is the broadcast address of rail 0's 10.0.0.0/16; nobody's"),
+        ("10.0.0.3", "10.0.0.3 lies in rail 0's 10.0.0.0/16, in no node's share; not assigned"),
+        ("10.0.0.0", "10.0.0.0 is the network address of rail 0's 10.0.0.0/16; not assigned"),
+        ("10.0.255.255", "10.0.255.255 is the broadcast address of rail 0's 10.0.0.0/16; not assigned"),
     ],
 )
 def test_explain_says_whose_an_address_is(fabric: Path, address: str, says: str) -> None:

@@ -349,15 +349,15 @@ FABRICS = {
     "gateway is the broadcast address": (
         fabric(rails="[{gateway: 10.0.255.255}, {}]"),
         (
-            "f.yaml:6:21: error: gateway 10.0.255.255 is the network or broadcast address of 10.0.0.0/16; take "
-            "one between [gateway-unusable]"
+            "f.yaml:6:21: error: gateway 10.0.255.255 is the network or broadcast address of 10.0.0.0/16; choose "
+            "another address [gateway-unusable]"
         ),
     ),
     "gateway is the network address": (
         fabric(rails="[{gateway: 10.0.0.0}, {}]"),
         (
-            "f.yaml:6:21: error: gateway 10.0.0.0 is the network or broadcast address of 10.0.0.0/16; take one "
-            "between [gateway-unusable]"
+            "f.yaml:6:21: error: gateway 10.0.0.0 is the network or broadcast address of 10.0.0.0/16; choose another "
+            "address [gateway-unusable]"
         ),
     ),
     "range too small": (

@@ -1,4 +1,4 @@
-"""Whose is an address, or whose would it be."""
+"""Explanation of an address: the rail, node and role that it has in a plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an address is. `role`: port, pod, gateway, leaf, network, broadcast, free, reserved, outside."""
+    """Description of an address. `role`: port, pod, gateway, leaf, network, broadcast, free, reserved, outside."""
 
     address: str
     role: str
@@ -27,85 +27,105 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def explain(fabric: Fabric, plan: Plan, version: int, address: int) -> Explanation:
-    """Say what `address` is in this plan; never raises, an address of no rail is `outside`."""
-    shown = text(version, address)
-    for rail, (cut, layout) in enumerate(build_layouts(fabric.spec, version)):
-        if cut is not None and layout is not None and address in cut:
-            return _in_rail(plan, rail, cut, layout, address)
+    """Return the explanation of an address; one outside all rails has the role `outside`."""
+    address_text = text(version, address)
+    for rail, (rail_range, layout) in enumerate(build_layouts(fabric.spec, version)):
+        if rail_range is not None and layout is not None and address in rail_range:
+            return _explain_in_rail(plan, rail, rail_range, layout, address)
     supernet = plan.common.supernet(version)
-    where = f" (it lies in the supernet {supernet}, between the rails)" if supernet and address in supernet else ""
-    return Explanation(shown, "outside", f"{shown} belongs to no rail of fabric {plan.common.fabric}{where}")
+    hint = f" (it lies in the supernet {supernet}, between the rails)" if supernet and address in supernet else ""
+    return Explanation(
+        address_text, "outside", f"{address_text} belongs to no rail of fabric {plan.common.fabric}{hint}"
+    )
 
 
-def _in_rail(plan: Plan, rail: int, cut: Range, layout: RangeLayout, address: int) -> Explanation:
+def _explain_in_rail(plan: Plan, rail: int, rail_range: Range, layout: RangeLayout, address: int) -> Explanation:
     scheme = plan.common.scheme
-    shown = text(cut.version, address)
-    if address == cut.base and not _is_port(layout, address):
-        return Explanation(shown, "network", f"{shown} is the network address of rail {rail}'s {cut}; nobody's", rail)
+    address_text = text(rail_range.version, address)
+    if address == rail_range.base and not _is_port(layout, address):
+        return Explanation(
+            address_text,
+            "network",
+            f"{address_text} is the network address of rail {rail}'s {rail_range}; not assigned",
+            rail,
+        )
     if scheme == "shared-subnet" and layout.slots and address == layout.compute_address(0).gateway:
-        return Explanation(shown, "gateway", f"{shown} is the gateway of rail {rail} ({cut})", rail)
-    if cut.version == V4 and address == cut.last and scheme == "shared-subnet":
         return Explanation(
-            shown, "broadcast", f"{shown} is the broadcast address of rail {rail}'s {cut}; nobody's", rail
+            address_text, "gateway", f"{address_text} is the gateway of rail {rail} ({rail_range})", rail
         )
-    slot = _slot(layout, address, scheme)
-    own = layout.compute_address(slot) if slot is not None else None
-    role = _role(own, address) if own else None
-    if slot is None or own is None or role is None:
+    if rail_range.version == V4 and address == rail_range.last and scheme == "shared-subnet":
         return Explanation(
-            shown, "reserved", f"{shown} lies in rail {rail}'s {cut}, in no node's share; nobody's", rail
+            address_text,
+            "broadcast",
+            f"{address_text} is the broadcast address of rail {rail}'s {rail_range}; not assigned",
+            rail,
         )
-    return _of_slot(plan, rail, slot, shown, role)
+    slot = _find_slot(layout, address, scheme)
+    addressing = layout.compute_address(slot) if slot is not None else None
+    role = _find_role(addressing, address) if addressing else None
+    if slot is None or addressing is None or role is None:
+        return Explanation(
+            address_text,
+            "reserved",
+            f"{address_text} lies in rail {rail}'s {rail_range}, in no node's share; not assigned",
+            rail,
+        )
+    return _explain_slot(plan, rail, slot, address_text, role)
 
 
 def _is_port(layout: RangeLayout, address: int) -> bool:
     return layout.slots > 0 and layout.compute_address(0).address == address
 
 
-def _slot(layout: RangeLayout, address: int, scheme: str) -> int | None:
-    """The highest slot whose share begins at or below `address`: bisection, since layouts rise with the slot."""
+def _find_slot(layout: RangeLayout, address: int, scheme: str) -> int | None:
+    """Return the highest slot whose addresses start at or below `address`.
+
+    Uses bisection, since the addresses of a layout increase with the slot.
+    """
     low, high = 0, layout.slots
     while low < high:
         middle = (low + high) // 2
-        if _first(layout.compute_address(middle), scheme) <= address:
+        if _find_first(layout.compute_address(middle), scheme) <= address:
             low = middle + 1
         else:
             high = middle
     return low - 1 if low else None
 
 
-def _first(own: Addressed, scheme: str) -> int:
-    """Where a node's share begins: with the port in a subnet shared by all, else with the node's own subnet."""
-    return own.address if scheme == "shared-subnet" else own.subnet.base
+def _find_first(addressing: Addressed, scheme: str) -> int:
+    """Return the first address of a node: the port's in a shared subnet, else the base of the node's subnet."""
+    return addressing.address if scheme == "shared-subnet" else addressing.subnet.base
 
 
-def _role(own: Addressed, address: int) -> str | None:
-    if address == own.address:
+def _find_role(addressing: Addressed, address: int) -> str | None:
+    if address == addressing.address:
         return "port"
-    if own.pods_first <= address < own.pods_first + own.pods_count:
+    if addressing.pods_first <= address < addressing.pods_first + addressing.pods_count:
         return "pod"
-    if address == own.gateway:
+    if address == addressing.gateway:
         return "leaf"
-    if address == own.subnet.base:
+    if address == addressing.subnet.base:
         return "network"
-    return "broadcast" if address == own.subnet.last else None
+    return "broadcast" if address == addressing.subnet.last else None
 
 
-_WORDS = {
-    "port": "the port of {who} on rail {rail}",
-    "pod": "for pods of {who} on rail {rail}",
-    "leaf": "the leaf's, gateway of {who} on rail {rail}",
-    "network": "the network address of {who}'s subnet on rail {rail}; nobody's",
-    "broadcast": "the broadcast address of {who}'s subnet on rail {rail}; nobody's",
+_DESCRIPTIONS = {
+    "port": "the port of {owner} on rail {rail}",
+    "pod": "for pods of {owner} on rail {rail}",
+    "leaf": "the leaf's, gateway of {owner} on rail {rail}",
+    "network": "the network address of {owner}'s subnet on rail {rail}; not assigned",
+    "broadcast": "the broadcast address of {owner}'s subnet on rail {rail}; not assigned",
 }
 
 
-def _of_slot(plan: Plan, rail: int, slot: int, shown: str, role: str) -> Explanation:
-    node: NodePlan | None = next((n for n in plan.nodes if n.slot == slot), None)
+def _explain_slot(plan: Plan, rail: int, slot: int, address_text: str, role: str) -> Explanation:
+    node: NodePlan | None = next((candidate for candidate in plan.nodes if candidate.slot == slot), None)
     unit = slot // plan.common.nodes_per_unit
-    who = node.name if node else "a node"
-    words = _WORDS[role].format(who=who, rail=rail)
+    owner = node.name if node else "a node"
+    description = _DESCRIPTIONS[role].format(owner=owner, rail=rail)
     if node is None:
-        message = f"{shown} is free: it would be {words} with slot {slot} (unit {unit})"
-        return Explanation(shown, "free", message, rail, slot)
-    return Explanation(shown, role, f"{shown} is {words} (slot {slot}, unit {unit})", rail, slot, node.name)
+        message = f"{address_text} is free: it would be {description} with slot {slot} (unit {unit})"
+        return Explanation(address_text, "free", message, rail, slot)
+    return Explanation(
+        address_text, role, f"{address_text} is {description} (slot {slot}, unit {unit})", rail, slot, node.name
+    )

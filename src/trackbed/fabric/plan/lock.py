@@ -1,7 +1,7 @@
-"""Which slot each node has. A slot, once given, stays: adding or removing a node never renumbers another.
+"""Assignment of slots to nodes. A slot is permanent: adding or removing a node never renumbers another.
 
 Slots count from 0; slot // nodesPerUnit is the scalable unit. A node that left the Fabric keeps its slot in the lock
-until its line is deleted, so a repaired server comes back with its old addresses.
+until its line is deleted, so a repaired server gets its old addresses again.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ _LAYOUT = FABRIC_LAYOUT._replace(width=0)
 
 
 def assign_slots(spec: FabricSpec, lock: Mapping[str, int]) -> tuple[dict[str, int], list[Problem]]:
-    """Slots of all nodes of the Fabric: those of the lock, then the lowest free ones in the order of the groups.
+    """Return the slots of all nodes: those in the lock, then the lowest free ones in the order of the groups.
 
-    Nodes of a group with `unit` get slots of that unit; other nodes never do.
+    Nodes of a group with `unit` get slots of that unit; no other nodes do.
     """
     slots: dict[str, int] = {}
     problems: list[Problem] = []
     taken = set(lock.values())
     claimed = {group.unit for group in spec.nodes if group.unit is not None}
-    anywhere = (s for s in count() if s not in taken and s // spec.nodes_per_unit not in claimed)
+    unclaimed = (number for number in count() if number not in taken and number // spec.nodes_per_unit not in claimed)
     for index, group in enumerate(spec.nodes):
-        free = anywhere if group.unit is None else _of_unit(group.unit, spec.nodes_per_unit, taken)
+        free_slots = unclaimed if group.unit is None else _iter_free_slots(group.unit, spec.nodes_per_unit, taken)
         for name in group.list_names():
-            slot = lock[name] if name in lock else next(free, None)
+            slot = lock[name] if name in lock else next(free_slots, None)
             if slot is None:
-                problems.append(_full(group, spec.nodes_per_unit, index))
+                problems.append(_build_full_problem(group, spec.nodes_per_unit, index))
                 break
             slots[name] = slot
             if name not in lock:
                 taken.add(slot)
             elif group.unit not in {None, slot // spec.nodes_per_unit}:
-                problems.append(_moved(name, group, slot // spec.nodes_per_unit, index))
+                problems.append(_build_moved_problem(name, group, slot // spec.nodes_per_unit, index))
     return slots, problems
 
 
 def merge_slots(lock: Mapping[str, int], slots: Mapping[str, int]) -> dict[str, int]:
-    """The lock after this plan: what it held, and the new nodes; in order of slot."""
+    """Return the lock with the slots of new nodes added, in order of slot."""
     return dict(sorted({**lock, **slots}.items(), key=lambda item: item[1]))
 
 
@@ -58,16 +58,16 @@ def render_lock(fabric: str, lock: Mapping[str, int]) -> str:
     return render_mapping(document, _LAYOUT)
 
 
-def _of_unit(unit: int, nodes_per_unit: int, taken: set[int]) -> Iterator[int]:
-    return (s for s in range(unit * nodes_per_unit, (unit + 1) * nodes_per_unit) if s not in taken)
+def _iter_free_slots(unit: int, nodes_per_unit: int, taken: set[int]) -> Iterator[int]:
+    return (slot for slot in range(unit * nodes_per_unit, (unit + 1) * nodes_per_unit) if slot not in taken)
 
 
-def _full(group: NodeGroup, nodes_per_unit: int, index: int) -> Problem:
+def _build_full_problem(group: NodeGroup, nodes_per_unit: int, index: int) -> Problem:
     message = f"unit {group.unit} has room for {nodes_per_unit} nodes (nodesPerUnit); hosts {group.hosts!r} do not fit"
     return Problem("unit-full", message, ("spec", "nodes", index, "hosts"))
 
 
-def _moved(name: str, group: NodeGroup, unit: int, index: int) -> Problem:
+def _build_moved_problem(name: str, group: NodeGroup, unit: int, index: int) -> Problem:
     message = (
         f"the lock has {name!r} in unit {unit}, its group says unit {group.unit}; "
         "if it was re-cabled, delete its line from the lock: it gets new addresses"

@@ -1,4 +1,4 @@
-"""The address range of each rail: its own, or its share of the supernet."""
+"""The address range of each rail: its own, or its part of the supernet."""
 
 from __future__ import annotations
 
@@ -14,52 +14,53 @@ if TYPE_CHECKING:
     from trackbed.fabric.model.fabric import FabricSpec
 
 IPV6_SUBNET_PREFIX = 64
-"""RFC 4291: a subnet with hosts in it has 64 bits of prefix."""
+"""Prefix length of an IPv6 subnet with hosts (RFC 4291)."""
 
 
 def compute_rail_ranges(spec: FabricSpec, version: int, problems: list[Problem]) -> list[Range | None]:
-    """The range of every rail in one IP version; all None where none is planned. Adds to `problems`."""
+    """Return the range of every rail in one IP version, None if not planned. Appends to `problems`."""
     if spec.addressing.scheme == "none":
         return [None] * len(spec.rails)
     supernet: Range | None = getattr(spec.addressing, f"ipv{version}")
-    own: list[Range | None] = [getattr(rail, f"ipv{version}") for rail in spec.rails]
-    found = own
-    if supernet is not None and not all(own):
-        prefix = _rail_prefix(spec, supernet)
+    configured: list[Range | None] = [getattr(rail, f"ipv{version}") for rail in spec.rails]
+    ranges = configured
+    if supernet is not None and not all(configured):
+        prefix = _choose_prefix(spec, supernet)
         path: Path = ("spec", "addressing", f"ipv{version}")
-        if prefix < supernet.prefix or (1 << (prefix - supernet.prefix)) < len(own):
-            problems.append(_too_small(supernet, prefix, len(own), path))
-            return [None] * len(own)
-        found = [mine or supernet.subnet(rail, prefix) for rail, mine in enumerate(own)]
-    problems.extend(_overlaps(found, version))
-    return found
+        if prefix < supernet.prefix or (1 << (prefix - supernet.prefix)) < len(configured):
+            problems.append(_build_too_small_problem(supernet, prefix, len(configured), path))
+            return [None] * len(configured)
+        ranges = [rail_range or supernet.subnet(rail, prefix) for rail, rail_range in enumerate(configured)]
+    problems.extend(_iter_overlaps(ranges, version))
+    return ranges
 
 
 def find_supernet(spec: FabricSpec, version: int, ranges: list[Range | None]) -> Range | None:
-    """The range that holds all rails: as written, widened where a rail's own range lies outside."""
-    known = [r for r in (getattr(spec.addressing, f"ipv{version}", None), *ranges) if r is not None]
-    return cover(known) if known else None
+    """Return the range that covers all rails: the configured supernet, widened for rails outside of it."""
+    supernet: Range | None = getattr(spec.addressing, f"ipv{version}", None)
+    in_use = [rail_range for rail_range in (supernet, *ranges) if rail_range is not None]
+    return cover(in_use) if in_use else None
 
 
-def _rail_prefix(spec: FabricSpec, supernet: Range) -> int:
-    given: int | None = getattr(spec.addressing, f"ipv{supernet.version}_rail_prefix")
-    if given is not None:
-        return given
+def _choose_prefix(spec: FabricSpec, supernet: Range) -> int:
+    configured: int | None = getattr(spec.addressing, f"ipv{supernet.version}_rail_prefix")
+    if configured is not None:
+        return configured
     smallest = min(supernet.prefix + (len(spec.rails) - 1).bit_length(), BITS[supernet.version])
     if supernet.version == V6 and spec.addressing.scheme == "shared-subnet":
         return max(IPV6_SUBNET_PREFIX, smallest)
     return smallest
 
 
-def _too_small(supernet: Range, prefix: int, rails: int, path: Path) -> Problem:
+def _build_too_small_problem(supernet: Range, prefix: int, rails: int, path: Path) -> Problem:
     fit = 1 << max(0, prefix - supernet.prefix) if prefix >= supernet.prefix else 0
     message = f"{supernet} holds {fit} ranges of /{prefix}, {rails} rails need {rails}; take a larger range"
     return Problem("supernet-too-small", message, path)
 
 
-def _overlaps(ranges: list[Range | None], version: int) -> Iterator[Problem]:
-    known = sorted((r, rail) for rail, r in enumerate(ranges) if r is not None)
-    for (low, first), (high, second) in pairwise(known):
+def _iter_overlaps(ranges: list[Range | None], version: int) -> Iterator[Problem]:
+    sorted_ranges = sorted((rail_range, rail) for rail, rail_range in enumerate(ranges) if rail_range is not None)
+    for (low, first), (high, second) in pairwise(sorted_ranges):
         if low.overlaps(high):
             message = f"rail {second} has {high}, which overlaps rail {first}'s {low}; rails need ranges of their own"
             yield Problem("rails-overlap", message, ("spec", "rails", max(first, second), f"ipv{version}"))
