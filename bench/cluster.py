@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from trackbed_lab.kubernetes import control_plane, crds
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from bench.node import NAMESPACE
-from trackbed.cluster.api.client import Client, connect
 
 _GROUP: Final = "k8s.cni.cncf.io"
 _KIND: Final = "NetworkAttachmentDefinition"
@@ -31,7 +31,7 @@ class Cluster:
     """A control plane that runs."""
 
     kubeconfig: Path
-    client: Client
+    client: BlockingClient
 
     def pod(self, name: str, networks: Sequence[str]) -> str:
         """Create a pod that asks for these networks, as net1, net2, ...; its UID."""

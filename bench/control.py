@@ -19,16 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes import blocking, build, control_plane
 from trackbed_lab.kubernetes.agents import Agents
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from bench.figures import Figure
 from tests.kinds import installed
-from trackbed.cluster.api import live as kube
-from trackbed.cluster.api.client import connect
+from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.objects import FABRICS, NODES, Node
 from trackbed.cluster.controller.run import LEASE
@@ -54,7 +52,7 @@ def control() -> Iterator[Figure]:
             tempfile.TemporaryDirectory() as folder,
             control_plane.running(Path(folder), programs, whole=False) as kubeconfig,
         ):
-            with connect(str(kubeconfig)) as client:
+            with blocking.connect(str(kubeconfig)) as client:
                 installed(client)
                 client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
             yield from asyncio.run(measure(kubeconfig))
@@ -64,12 +62,12 @@ def control() -> Iterator[Figure]:
 class _Watch:
     """The most nodes that were seen tainted at once."""
 
-    live: Live
+    client: Client
     most: int = 0
 
     async def run(self) -> None:
         changed = asyncio.Event()
-        nodes = Reflector(self.live, NODES, Node, changed.set)
+        nodes = Reflector(self.client, NODES, Node, changed.set)
 
         async def look() -> None:
             while True:
@@ -121,19 +119,19 @@ class _Controllers:
 async def _rolled(kubeconfig: Path) -> list[Figure]:
     agents = Agents(reboots=lambda name: name.endswith("3"), fails=lambda name: name.endswith("77"))
     controllers, watch = _Controllers(kubeconfig), None
-    async with _ground(kubeconfig, _ROLLED, agents) as live:
-        watch = _Watch(live)
+    async with _ground(kubeconfig, _ROLLED, agents) as client:
+        watch = _Watch(client)
         watching = asyncio.create_task(watch.run())
         try:
             controllers.start()
             controllers.start()
             began = killed = time.monotonic()
-            while not _done(await _status(live)) and time.monotonic() - began < _ROLL_S:
+            while not _done(await _status(client)) and time.monotonic() - began < _ROLL_S:
                 await asyncio.sleep(1)
                 if time.monotonic() - killed > _KILL_S:
-                    controllers.kill(await _leader(live))
+                    controllers.kill(await _leader(client))
                     killed = time.monotonic()
-            seconds, status = time.monotonic() - began, await _status(live)
+            seconds, status = time.monotonic() - began, await _status(client)
         finally:
             watching.cancel()
             await asyncio.to_thread(controllers.end)
@@ -151,22 +149,22 @@ async def _rolled(kubeconfig: Path) -> list[Figure]:
 
 async def _settled(kubeconfig: Path) -> list[Figure]:
     agents, controllers = Agents(prepared=True), _Controllers(kubeconfig)
-    async with _ground(kubeconfig, _SETTLED, agents) as live:
+    async with _ground(kubeconfig, _SETTLED, agents) as client:
         try:
             began = time.monotonic()
             controllers.kill(controllers.start())
-            await _until(live, _done)
+            await _until(client, _done)
             from_nothing = time.monotonic() - began
             await asyncio.to_thread(controllers.end)
             controllers.running.clear()
-            await live.merge(f"{FABRICS}/train", {"spec": {"rollout": {"nodeMinutes": 61}}})
+            await client.merge(f"{FABRICS}/train", {"spec": {"rollout": {"nodeMinutes": 61}}})
             began, name = time.monotonic(), controllers.start()
-            await _until(live, lambda status: _done(status) and status.get("observedGeneration") == _NEXT)
+            await _until(client, lambda status: _done(status) and status.get("observedGeneration") == _NEXT)
             sync = time.monotonic() - began
             await asyncio.sleep(_QUIET_S)
-            before = await _requests(live)
+            before = await _requests(client)
             await asyncio.sleep(_QUIET_S)
-            asked = (await _requests(live) - before) / _QUIET_S
+            asked = (await _requests(client) - before) / _QUIET_S
             memory = controllers.megabytes(name)
         finally:
             await asyncio.to_thread(controllers.end)
@@ -183,12 +181,12 @@ async def _settled(kubeconfig: Path) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _ground(kubeconfig: Path, count: int, agents: Agents) -> AsyncIterator[Live]:
+async def _ground(kubeconfig: Path, count: int, agents: Agents) -> AsyncIterator[Client]:
     """Nodes, agents that answer for them, and a Fabric."""
-    async with kube.connect(str(kubeconfig)) as live:
+    async with connect(str(kubeconfig)) as client:
         gate = asyncio.Semaphore(_AT_ONCE)
-        await asyncio.gather(*(_node(live, gate, f"n{number}") for number in range(count)))
-        answering = asyncio.create_task(agents.run(live, _quiet))
+        await asyncio.gather(*(_node(client, gate, f"n{number}") for number in range(count)))
+        answering = asyncio.create_task(agents.run(client, _quiet))
         spec = {
             "nodes": [{"hosts": f"n[0-{count - 1}]"}],
             "rails": 8,
@@ -196,32 +194,32 @@ async def _ground(kubeconfig: Path, count: int, agents: Agents) -> AsyncIterator
             "rollout": {"maxUnavailable": "5%", "maxFailures": "1%"},
         }
         kind = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "train"}}
-        await live.create(FABRICS, {**kind, "spec": spec})
+        await client.create(FABRICS, {**kind, "spec": spec})
         try:
-            yield live
+            yield client
         finally:
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
 
 
-async def _node(live: Live, gate: asyncio.Semaphore, name: str) -> None:
+async def _node(client: Client, gate: asyncio.Semaphore, name: str) -> None:
     one: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     ready = [{"type": "Ready", "status": "True", "reason": "x", "message": "x"}]
     async with gate:
-        await live.create(NODES, one)
-        await live.apply(f"{NODES}/{name}/status", {**one, "status": {"conditions": ready}}, "kubelet")
+        await client.create(NODES, one)
+        await client.apply(f"{NODES}/{name}/status", {**one, "status": {"conditions": ready}}, "kubelet")
 
 
-async def _status(live: Live) -> dict[str, Any]:
+async def _status(client: Client) -> dict[str, Any]:
     with suppress(KubeError):
-        found = await live.get(f"{FABRICS}/train", dict[str, Any])
+        found = await client.get(f"{FABRICS}/train", dict[str, Any])
         return dict(found.get("status", {}))
     return {}
 
 
-async def _until(live: Live, holds: Callable[[dict[str, Any]], bool]) -> None:
+async def _until(client: Client, holds: Callable[[dict[str, Any]], bool]) -> None:
     async with asyncio.timeout(_SYNC_S):
-        while not holds(await _status(live)):  # noqa: ASYNC110 - the server is asked; nothing here could set an event
+        while not holds(await _status(client)):  # noqa: ASYNC110 - the server is asked; nothing here could set an event
             await asyncio.sleep(0.5)
 
 
@@ -231,14 +229,14 @@ def _done(status: dict[str, Any]) -> bool:
     return bool(progress) and progress[0]["reason"] in {"Complete", "Failed"}
 
 
-async def _leader(live: Live) -> str:
+async def _leader(client: Client) -> str:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{_NAMESPACE}/leases/{LEASE}"
-    return str((await live.get(path, dict[str, Any]))["spec"]["holderIdentity"])
+    return str((await client.get(path, dict[str, Any]))["spec"]["holderIdentity"])
 
 
-async def _requests(live: Live) -> float:
+async def _requests(client: Client) -> float:
     """All requests that the API server has answered."""
-    lines = [line async for line in live.lines("/metrics", {})]
+    lines = [line async for line in client.lines("/metrics", {})]
     return sum(map(float, _REQUESTS_TOTAL.findall(b"\n".join(lines).decode())))
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 from trackbed_lab.kubernetes import build, control_plane, crds
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE, HELM
 
-from trackbed.cluster.api.client import Client, Object, connect
 from trackbed.cluster.api.errors import RefusedError, UnknownKindError
+from trackbed.cluster.api.response import Object
 
 ROOT = Path(__file__).parents[1]
 MODULES = Path(__file__).parent / "crds"
@@ -48,7 +49,7 @@ def helm() -> str:
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[Client]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[BlockingClient]:
     """A client of an API server that knows every kind that is rendered."""
     folder = crds_folder()
     with connect(str(request.getfixturevalue("api_server"))) as client:
@@ -74,7 +75,7 @@ def fetched(*modules: str) -> list[Path]:
     return [Path(line) for line in told.stdout.splitlines()]
 
 
-def accepted(client: Client, objects: list[Object]) -> list[str]:
+def accepted(client: BlockingClient, objects: list[Object]) -> list[str]:
     """Create all objects for real, strictly; what was refused or warned of. They are removed again."""
     for name in sorted(_namespaces(objects)):
         _namespace(client, name)
@@ -87,7 +88,7 @@ def accepted(client: Client, objects: list[Object]) -> list[str]:
             list(pool.map(lambda one: _delete(client, one), others))
 
 
-def refused(client: Client, one: Object) -> bool:
+def refused(client: BlockingClient, one: Object) -> bool:
     """Whether the server refuses an object, tried without keeping it."""
     _namespace(client, one["metadata"].get("namespace") or "default")
     try:
@@ -118,7 +119,7 @@ def _namespaces(objects: list[Object]) -> set[str]:
     return named | {one["metadata"]["namespace"] for one in objects if one["metadata"].get("namespace")}
 
 
-def _namespace(client: Client, name: str) -> None:
+def _namespace(client: BlockingClient, name: str) -> None:
     """A namespace; it stays: without a controller it would never go away."""
     one: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     try:
@@ -128,14 +129,14 @@ def _namespace(client: Client, name: str) -> None:
             raise
 
 
-def _create(client: Client, one: Object) -> list[str]:
+def _create(client: BlockingClient, one: Object) -> list[str]:
     try:
         return [f"{one['kind']}/{one['metadata'].get('name')}: {text}" for text in client.create(one).warnings]
     except (RefusedError, UnknownKindError) as error:
         return [str(error)]
 
 
-def _delete(client: Client, one: Object) -> None:
+def _delete(client: BlockingClient, one: Object) -> None:
     try:
         client.delete(one)
     except UnknownKindError:

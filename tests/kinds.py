@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trackbed_lab.kubernetes.blocking import BlockingClient
+
 from tools.pages.crds import iter_crds
-from trackbed.cluster.api.client import Client
 from trackbed.cluster.rollout.applyset import ApplySet
-from trackbed.cluster.rollout.rollout import Manner, Rollout
+from trackbed.cluster.rollout.options import RunOptions
+from trackbed.cluster.rollout.stack_run import StackRun
 from trackbed.cluster.stacks.install.steps import Apply
 from trackbed.cluster.stacks.objects import Manifest
 from trackbed.cluster.stacks.stack import Wait
 
 
-def installed(client: Client, found: Sequence[Manifest] | None = None) -> None:
+def installed(client: BlockingClient, found: Sequence[Manifest] | None = None) -> None:
     """Install Fabric and RailNode, or their definitions of another version, and wait until they are served."""
     found = found or list(iter_crds())
     gates = tuple(Wait(f"customresourcedefinition/{one['metadata']['name']}", "condition=Established") for one in found)
-    rollout = Rollout(client, ApplySet("crds", "default"), Manner("test", wait_seconds=30), lambda _: None)
-    rollout.carry_out([Apply("", "definitions", found, gates)])
+    options = RunOptions("test", wait_seconds=30)
+    run = StackRun(client.dynamic, ApplySet("crds", "default"), options, lambda _: None)
+    client.run(run.apply_steps([Apply("", "definitions", found, gates)]))

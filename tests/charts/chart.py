@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from trackbed.cluster.api.client import Object
+from trackbed.cluster.api.response import Object
 
 CHART = Path(__file__).parents[2] / "charts" / "trackbed"
 NAMESPACE = "trackbed-system"

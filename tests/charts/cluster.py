@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trackbed_lab.kubernetes.agents import Agents
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.charts.chart import CHART, NAMESPACE, RELEASE, run
-from trackbed.cluster.api.client import Client, Object
-from trackbed.cluster.api.live import Live, connect
+from trackbed.cluster.api.client import Client, connect
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.controller.uninstall import Keep, uninstall
 from trackbed.cluster.resources.railnode import API_VERSION
 
@@ -41,7 +42,7 @@ Key = tuple[str, str, str, str]
 class Site:
     """A cluster, and what reaches it."""
 
-    client: Client
+    client: BlockingClient
     kubeconfig: Path
     helm: str
     folder: Path
@@ -112,7 +113,7 @@ class Site:
                 found[version, kind, metadata.get("namespace", ""), metadata["name"]] = one
         return {key: one for key, one in found.items() if key[2] != "kube-system"}
 
-    async def with_live(self, act: Callable[[Live], Awaitable[_T]]) -> _T:
+    async def with_live(self, act: Callable[[Client], Awaitable[_T]]) -> _T:
         """Do something with a connection."""
         async with connect(str(self.kubeconfig)) as live:
             return await act(live)
@@ -155,7 +156,7 @@ def running(argv: list[str], log: Path, *, forbidden: bool = False, **environmen
         process.wait(SECONDS)
 
 
-async def _kinds(live: Live) -> list[tuple[str, str]]:
+async def _kinds(live: Client) -> list[tuple[str, str]]:
     """Version and kind of all that can be listed, by the server's own discovery."""
     groups = (await live.get("/apis", dict[str, Any]))["groups"]
     found = []

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes.blocking import connect
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Site, uninstalled
 from tests.cluster.webhook.live import make_namespace
-from trackbed.cluster.api.client import connect
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from trackbed_lab.kubernetes import crds
 from trackbed_lab.kubernetes.agents import Agents
+from trackbed_lab.kubernetes.blocking import connect
 from trackbed_lab.ports import hold_ports
 
 from tests.api_server import crds_folder, fetched
@@ -20,10 +21,9 @@ from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, o
 from tests.charts.cluster import Site, fabric, node, progress, running, simulated, stage
 from tests.cluster.webhook.live import make_namespace, refusal
 from tests.cluster.webhook.values import pod
-from trackbed.cluster.api.client import connect
+from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.client import connect as follow
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.live import Live
-from trackbed.cluster.api.live import connect as follow
 from trackbed.cluster.resources.railnode import API_VERSION, PATH
 
 pytestmark = pytest.mark.slow
@@ -187,7 +187,7 @@ def written(kubeconfig: Path, name: str) -> str:
     """Why the status of a RailNode cannot be written; empty if it can."""
     status = {"observedHash": "x"}
 
-    async def write(live: Live) -> None:
+    async def write(live: Client) -> None:
         await live.apply(f"{PATH}/{name}/status", {**RAILNODE, "metadata": {"name": name}, "status": status}, "me")
 
     async def done() -> None:

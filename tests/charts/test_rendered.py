@@ -11,7 +11,7 @@ import yaml
 from tests.charts.chart import CHART, EVERYTHING, NAMESPACE, NOTHING, RELEASE, metadata, only, rendered, run
 from tools.pages.crds import iter_crds
 from trackbed import __version__
-from trackbed.cluster.api.client import Object
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.native.daemon import daemon_set
 from trackbed.cluster.stacks.releases import catalogue
 from trackbed.fabric.yaml_text import render_documents

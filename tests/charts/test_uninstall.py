@@ -16,8 +16,8 @@ from trackbed_lab.ports import hold_ports
 from tests.charts.chart import NAMESPACE, RELEASE
 from tests.charts.cluster import Key, Site, fabric, node, running, simulated, stage, uninstalled
 from trackbed.cli.main import cli
-from trackbed.cluster.api.client import Object
-from trackbed.cluster.controller import uninstall as program
+from trackbed.cluster.api import client as api_client
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.resources.railnode import API_VERSION, TAINT
 
 pytestmark = pytest.mark.slow
@@ -173,7 +173,7 @@ def test_a_cordon_and_a_taint_of_others_stay(site: Site) -> None:
 
 
 def test_nodes_of_all_pages_are_freed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "PAGE", 2)
+    monkeypatch.setattr(api_client, "PAGE", 2)
     names = [f"gpu-{number}" for number in range(5)]
     for name in names:
         node(site, name)

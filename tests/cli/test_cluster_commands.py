@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from trackbed_lab.kubernetes.blocking import connect
 
 from trackbed.cli.main import cli
-from trackbed.cluster.api.client import connect
 from trackbed.cluster.rollout.applyset import PART_OF
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1

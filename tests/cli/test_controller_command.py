@@ -14,11 +14,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from click.testing import CliRunner
+from trackbed_lab.kubernetes.blocking import connect
 from trackbed_lab.ports import hold_ports
 
 from tests.kinds import installed
 from trackbed.cli.main import cli
-from trackbed.cluster.api.client import connect
 
 SECONDS = 60.0
 

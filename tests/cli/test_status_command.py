@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from trackbed_lab.kubernetes import build, control_plane, crds
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
 from tools.pages.crds import iter_crds
 from trackbed.cli.main import cli
-from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.resources.railnode import API_VERSION
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
@@ -38,7 +39,7 @@ def server(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def client(server: Path) -> Iterator[Client]:
+def client(server: Path) -> Iterator[BlockingClient]:
     with connect(str(server)) as found:
         yield found
 
@@ -58,17 +59,17 @@ def installed(server: Path, fabric: str) -> Result:
     return run(server, "apply", "cluster", "native", "-f", fabric, "--yes", "--wait", "0", "--skip", "all")
 
 
-def write(client: Client, one: Object, status: Any) -> None:
+def write(client: BlockingClient, one: Object, status: Any) -> None:
     client.apply({**one, "status": status}, subresource="/status", manager="controller", force=True)
 
 
-def node(client: Client, name: str, conditions: list[dict[str, str]], rails: dict[str, str]) -> None:
+def node(client: BlockingClient, name: str, conditions: list[dict[str, str]], rails: dict[str, str]) -> None:
     one: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     client.apply(one)
     write(client, one, {"conditions": conditions, "allocatable": rails})
 
 
-def agents(client: Client) -> None:
+def agents(client: BlockingClient) -> None:
     """Every agent serves."""
     counts = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable", "currentNumberScheduled")
     metadata = {"name": "trackbed-agent", "namespace": "trackbed-system"}
@@ -77,7 +78,7 @@ def agents(client: Client) -> None:
     write(client, {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}, status)
 
 
-def pod(client: Client, name: str, **rails: str) -> None:
+def pod(client: BlockingClient, name: str, **rails: str) -> None:
     limits = {f"trackbed.dev/{rail}": count for rail, count in rails.items()}
     container = {"name": "main", "image": "example.com/x", "resources": {"limits": limits}}
     spec = {"containers": [container], "nodeName": "seen-0", "automountServiceAccountToken": False}
@@ -95,7 +96,7 @@ def rules() -> Object:
     return {"apiVersion": crds.API, "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec}
 
 
-def test_a_cluster_goes_from_nothing_to_all_that_holds(server: Path, client: Client, fabric: str) -> None:
+def test_a_cluster_goes_from_nothing_to_all_that_holds(server: Path, client: BlockingClient, fabric: str) -> None:
     nothing = run(server, "status")
     assert (nothing.exit_code, nothing.stdout.splitlines()[-1]) == (
         1,
@@ -155,7 +156,7 @@ def test_a_cluster_goes_from_nothing_to_all_that_holds(server: Path, client: Cli
 
 
 def test_without_a_fabric_daemonsets_are_judged_and_nodes_that_have_rails(
-    server: Path, client: Client, fabric: str
+    server: Path, client: BlockingClient, fabric: str
 ) -> None:
     installed(server, fabric)
     agents(client)
@@ -169,7 +170,7 @@ def test_without_a_fabric_daemonsets_are_judged_and_nodes_that_have_rails(
     assert found["holds"] is False
 
 
-def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: Client, tmp_path: Path) -> None:
+def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: BlockingClient, tmp_path: Path) -> None:
     fabric = tmp_path / "move.yaml"
     fabric.write_text(FABRIC + "  pods: {mode: move}\n")
     node(client, "seen-0", READY, {})
@@ -186,7 +187,7 @@ def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: Client
     }
 
 
-def fabric_status(client: Client, name: str, state: str, **counts: int) -> None:
+def fabric_status(client: BlockingClient, name: str, state: str, **counts: int) -> None:
     one: Object = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": name}}
     hosts = {"nodes": [{"hosts": f"{name}-[0-99]"}], "rails": 2}
     client.apply({**one, "spec": {**hosts, "addressing": {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"}}})
@@ -194,7 +195,7 @@ def fabric_status(client: Client, name: str, state: str, **counts: int) -> None:
     write(client, one, {**counts, "conditions": conditions} if state else {})
 
 
-def rail_node(client: Client, name: str, stage: str, why: str = "") -> None:
+def rail_node(client: BlockingClient, name: str, stage: str, why: str = "") -> None:
     one: Object = {"apiVersion": API_VERSION, "kind": "RailNode", "metadata": {"name": name}}
     client.apply({**one, "spec": {"fabric": "train", "slot": int(name.rpartition("-")[2])}})
     since = datetime.now(UTC) - timedelta(hours=5)
@@ -202,7 +203,7 @@ def rail_node(client: Client, name: str, stage: str, why: str = "") -> None:
     write(client, one, {"conditions": [{**rolled, "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ")}]})
 
 
-def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: Path, client: Client) -> None:
+def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: Path, client: BlockingClient) -> None:
     crds.install(client, list(iter_crds()))
     for number in range(2):
         rail_node(client, f"train-{number}", "Sound")
@@ -238,7 +239,7 @@ def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: P
     assert found["unsound"][0] == told
 
 
-def test_a_fabric_that_cannot_be_planned_or_failed_does_not_hold(server: Path, client: Client) -> None:
+def test_a_fabric_that_cannot_be_planned_or_failed_does_not_hold(server: Path, client: BlockingClient) -> None:
     crds.install(client, list(iter_crds()))
     for state, holds in {"Rolling": True, "Paused": True, "Failed": False, "Halted": False}.items():
         fabric_status(client, "train", state, nodes=2)

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 from click.testing import CliRunner
 from trackbed_lab.kubernetes import build, control_plane
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 from trackbed_lab.ports import hold_ports
 from trackbed_lab.processes import stop_processes
@@ -32,7 +33,6 @@ from tests.cluster.webhook.test_watching import SPEC, own
 from tests.cluster.webhook.values import pod
 from tests.kinds import installed
 from trackbed.cli.main import cli
-from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.webhook.certificates import renewed
 
 API = "admissionregistration.k8s.io/v1"
@@ -41,7 +41,7 @@ SECONDS = 60.0
 
 
 @pytest.fixture
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     """A cluster with a Fabric, and without our webhook afterwards."""
     with connect(str(api_server)) as found:
         make_namespace(found, "trackbed-system")
@@ -77,7 +77,7 @@ def served(kubeconfig: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=SECONDS)
 
 
-def until_given(client: Client) -> list[str]:
+def until_given(client: BlockingClient) -> list[str]:
     """The rails of a pod that asks for all, as soon as the API server knows the webhook."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -88,7 +88,7 @@ def until_given(client: Client) -> list[str]:
     return []
 
 
-def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: Client) -> None:
+def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: BlockingClient) -> None:
     with hold_ports(1) as (port,):
         watched = f"127.0.0.1:{port}"
     with served(api_server, "--metrics", watched) as process:
@@ -110,7 +110,7 @@ def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: Client
 
 
 def test_a_certificate_of_others_is_shown_and_their_bundle_left_alone(
-    api_server: Path, client: Client, tmp_path: Path
+    api_server: Path, client: BlockingClient, tmp_path: Path
 ) -> None:
     held = renewed(None, ("127.0.0.1",), datetime.now(UTC))
     (tmp_path / "tls.crt").write_bytes(held.certificate)
@@ -151,14 +151,14 @@ def test_a_cluster_that_does_not_answer_ends_it_with_3(api_server: Path, tmp_pat
     assert (done.exit_code, "no answer from" in done.stderr) == (3, True), done.output
 
 
-def test_an_address_of_another_machine_is_told(api_server: Path, client: Client) -> None:
-    assert client.version
+def test_an_address_of_another_machine_is_told(api_server: Path, client: BlockingClient) -> None:
+    assert client.read_version()
     done = CliRunner().invoke(cli, ["webhook", "--kubeconfig", str(api_server), "--listen", "192.0.2.1:8443"])
     assert (done.exit_code, "cannot serve at 192.0.2.1:8443: " in done.stderr) == (2, True), done.output
 
 
-def test_a_folder_without_certificates_is_told(api_server: Path, client: Client, tmp_path: Path) -> None:
-    assert client.version
+def test_a_folder_without_certificates_is_told(api_server: Path, client: BlockingClient, tmp_path: Path) -> None:
+    assert client.read_version()
     words = ["webhook", "--kubeconfig", str(api_server), "--certificates", str(tmp_path)]
     done = CliRunner().invoke(cli, words)
     assert (done.exit_code, f"cannot read {tmp_path}/tls.crt" in done.stderr) == (2, True), done.output

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trackbed.cluster.api.client import Client, Object
+from trackbed_lab.kubernetes.blocking import BlockingClient
+
+from trackbed.cluster.api.response import Object
 
 NAMESPACE = "gates"
 GROUP = "gates.example.com"
@@ -29,7 +31,7 @@ def crd(plural: str, kind: str) -> Object:
     }
 
 
-def put(client: Client, kind: str, name: str, status: Any = None, **more: Any) -> None:
+def put(client: BlockingClient, kind: str, name: str, status: Any = None, **more: Any) -> None:
     """An object with a status that its operator would write."""
     metadata = {"name": name, **({} if kind in _CLUSTERS else {"namespace": NAMESPACE}), **more.pop("metadata", {})}
     apis = {"Node": "v1", "Pod": "v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1"}
@@ -41,7 +43,7 @@ def put(client: Client, kind: str, name: str, status: Any = None, **more: Any) -
 
 
 def node(
-    client: Client, name: str, *, ready: bool = True, labels: dict[str, str] | None = None, **allocatable: str
+    client: BlockingClient, name: str, *, ready: bool = True, labels: dict[str, str] | None = None, **allocatable: str
 ) -> None:
     """A node with what it has to give, `_` for `.` before the slash."""
     said = {} if ready else {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
@@ -57,7 +59,7 @@ def template(labels: dict[str, str]) -> dict[str, Any]:
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def pod(client: Client, name: str, status: Any, labels: dict[str, str] | None = None, on: str = "") -> None:
+def pod(client: BlockingClient, name: str, status: Any, labels: dict[str, str] | None = None, on: str = "") -> None:
     """A pod of the operator, on a node or on none."""
     chosen = labels or LABELS
     spec = template(chosen)["spec"] | ({"nodeName": on} if on else {})
@@ -71,7 +73,7 @@ def waiting(reason: str, message: str) -> dict[str, Any]:
     return {"containerStatuses": [container]}
 
 
-def daemon_set(client: Client, name: str, wanted: int, new: int, available: int) -> None:
+def daemon_set(client: BlockingClient, name: str, wanted: int, new: int, available: int) -> None:
     """A DaemonSet whose controller has counted its pods."""
     labels = {"app": name}
     status = {
@@ -86,7 +88,7 @@ def daemon_set(client: Client, name: str, wanted: int, new: int, available: int)
     put(client, "DaemonSet", name, status, spec={"selector": {"matchLabels": labels}, "template": template(labels)})
 
 
-def failed_create(client: Client, name: str, about: dict[str, str], message: str, at: str) -> None:
+def failed_create(client: BlockingClient, name: str, about: dict[str, str], message: str, at: str) -> None:
     """What a controller says when it was refused a pod."""
     client.create(
         {

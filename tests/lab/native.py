@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from trackbed_lab.kubernetes import cluster
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.pods import PodError, find
 from trackbed_lab.kubernetes.run import VFS
 from trackbed_lab.vm import lab, run
@@ -26,8 +27,8 @@ from trackbed_lab.vm.channel import ChannelError, execute
 from trackbed_lab.vm.machine import LabShape
 
 from tests.lab import servers
-from trackbed.cluster.api.client import Client, Object, connect
 from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
 from trackbed.cluster.stacks.stack import objects
@@ -65,7 +66,7 @@ class Trial:
     """The cluster, and what a sound node without pods looks like."""
 
     here: cluster.Cluster
-    client: Client
+    client: BlockingClient
     rails: list[str]
     """Resources that each pod asks for one of."""
     pods: int

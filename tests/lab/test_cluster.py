@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from trackbed_lab.kubernetes import cluster
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.vm.channel import execute
 from trackbed_lab.vm.machine import LabShape, locate_shared_folder
 
 from tests.lab import servers
 from tests.lab.power import cut_power
-from trackbed.cluster.api.client import Client, connect
 from trackbed.fabric.plan.wire import write_node
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_skip("a cluster takes minutes; TRACKBED_VM=1 asks for it")]
@@ -47,13 +47,13 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
 
 
 @pytest.fixture(scope="module")
-def client(here: cluster.Cluster) -> Iterator[Client]:
+def client(here: cluster.Cluster) -> Iterator[BlockingClient]:
     with connect(str(here.kubeconfig)) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def agents(here: cluster.Cluster, client: Client) -> dict[str, int]:
+def agents(here: cluster.Cluster, client: BlockingClient) -> dict[str, int]:
     """On each node the plan applied and an agent; how many devices of rail 0 the kubelet then has."""
     fabric = servers.place(here.servers, FABRIC, "fabric.yaml")
     for node in servers.planned(FABRIC).nodes:
@@ -72,7 +72,7 @@ def begin(here: cluster.Cluster, node: str) -> None:
     assert done.status == 0, done
 
 
-def offered(client: Client, node: str, least: int = 1) -> int:
+def offered(client: BlockingClient, node: str, least: int = 1) -> int:
     """How many pods more of rail 0 a node's kubelet lets in, once that is at least so many."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -83,14 +83,14 @@ def offered(client: Client, node: str, least: int = 1) -> int:
     pytest.fail(f"{node} offers no rails: {allocatable}")
 
 
-def start(client: Client, name: str, node: str | None = None, **container: object) -> None:
+def start(client: BlockingClient, name: str, node: str | None = None, **container: object) -> None:
     """Create a pod, which the scheduler puts on a node."""
     main = {"name": "main", "image": cluster.TOOLS, "imagePullPolicy": "Never", **container}
     spec = {"containers": [main], **({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {})}
     client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
 
-def address(client: Client, name: str, restarts: int = 0) -> str:
+def address(client: BlockingClient, name: str, restarts: int = 0) -> str:
     """A pod's address once it runs, with so many restarts."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -108,7 +108,9 @@ def said(here: cluster.Cluster, *words: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-def test_pods_reach_one_another_across_nodes_as_an_unprivileged_user(here: cluster.Cluster, client: Client) -> None:
+def test_pods_reach_one_another_across_nodes_as_an_unprivileged_user(
+    here: cluster.Cluster, client: BlockingClient
+) -> None:
     start(client, "near", "node-0", command=["sh", "-c", "id -u; exec sleep infinity"])
     start(client, "far", "node-1")
     address(client, "near")
@@ -117,7 +119,9 @@ def test_pods_reach_one_another_across_nodes_as_an_unprivileged_user(here: clust
     assert said(here, "logs", "near").stdout == "1000\n"
 
 
-def test_a_pod_that_asks_for_what_no_node_has_waits_with_the_reason(here: cluster.Cluster, client: Client) -> None:
+def test_a_pod_that_asks_for_what_no_node_has_waits_with_the_reason(
+    here: cluster.Cluster, client: BlockingClient
+) -> None:
     start(client, "greedy", resources={"limits": {"trackbed.dev/rail0": 1}})
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and "Insufficient" not in (done := said(here, "exec", "greedy", "true")).stderr:
@@ -126,7 +130,7 @@ def test_a_pod_that_asks_for_what_no_node_has_waits_with_the_reason(here: cluste
     assert "it is Pending (0/2 nodes are available: 2 Insufficient trackbed.dev/rail0." in done.stderr
 
 
-def test_a_pod_runs_again_after_a_power_cut(here: cluster.Cluster, client: Client) -> None:
+def test_a_pod_runs_again_after_a_power_cut(here: cluster.Cluster, client: BlockingClient) -> None:
     start(client, "tough", "node-0")
     address(client, "tough")
     cut_power(Path(here.servers.folder) / "node-0")
@@ -135,7 +139,7 @@ def test_a_pod_runs_again_after_a_power_cut(here: cluster.Cluster, client: Clien
 
 
 def test_pods_get_the_rails_that_they_ask_for_and_reach_one_another_over_them(
-    here: cluster.Cluster, client: Client, agents: dict[str, int]
+    here: cluster.Cluster, client: BlockingClient, agents: dict[str, int]
 ) -> None:
     assert set(agents.values()) == {servers.planned(FABRIC).nodes[0].ports[0].addressed[0].pods_count}
     start(client, "left", "node-0", resources=RAILS)

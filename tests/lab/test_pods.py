@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 from trackbed_lab.kubernetes.pods import Container, PodError, find
-
-from trackbed.cluster.api.client import Client
 
 RUNS = {
     "spec": {"nodeName": "node-1"},
@@ -60,7 +59,7 @@ class One:
 
 
 def found(pod: dict[str, Any], container: str | None = None) -> Container:
-    return find(cast("Client", One(pod)), "default", "worker", container)
+    return find(cast("BlockingClient", One(pod)), "default", "worker", container)
 
 
 @pytest.mark.parametrize(("name", "number"), [(None, "4ee6e913"), ("main", "4ee6e913"), ("side", "9ab1")])

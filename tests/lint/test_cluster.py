@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trackbed.cluster.api.client import Client, Object
+from trackbed_lab.kubernetes.blocking import BlockingClient
+
+from trackbed.cluster.api.response import Object
 
 TRACKBED = Path(sys.executable).with_name("trackbed")
 
@@ -22,7 +24,7 @@ def pool(name: str, subnet: str) -> Object:
 
 
 def test_a_broken_object_of_the_cluster_is_found_by_name_and_a_sound_one_is_not(
-    cluster: Client, api_server: Path
+    cluster: BlockingClient, api_server: Path
 ) -> None:
     objects = [pool("sound", "10.99.0.0/24"), pool("host-bits", "10.98.0.5/24")]
     for one in objects:

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.kinds import installed
 from tools.pages.crds import iter_crds
-from trackbed.cluster.api.client import Client, Object, connect
 from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.resources.conditions import Condition
 from trackbed.cluster.resources.railnode import API_VERSION, RailNodeSpec, RailNodeStatus
 from trackbed.fabric.model.fabric import Fabric
@@ -26,7 +27,7 @@ EXAMPLES = sorted(ROOT.glob("examples/*.yaml"))
 
 
 @pytest.fixture(scope="module")
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         installed(found)
         yield found
@@ -57,14 +58,14 @@ def outcome(read: Callable[[], Fabric]) -> Fabric | list[str]:
         return [problem.code for problem in error.problems]
 
 
-def refusal(client: Client, one: Object) -> str:
+def refusal(client: BlockingClient, one: Object) -> str:
     with pytest.raises(RefusedError) as caught:
         client.create(one, dry_run=True)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_an_example_is_a_custom_resource_as_it_stands(client: Client, path: Path) -> None:
+def test_an_example_is_a_custom_resource_as_it_stands(client: BlockingClient, path: Path) -> None:
     answer = client.create(example(path.stem), dry_run=True)
     assert answer.warnings == ()
     assert build_fabric_from_resource(answer.body) == load_fabric(path.read_bytes(), path.name).fabric
@@ -85,7 +86,7 @@ def test_an_example_is_a_custom_resource_as_it_stands(client: Client, path: Path
         ("otherRanges.pods", ["10.244.0.0/16", "fd00:244::/56"]),
     ],
 )
-def test_fields_of_several_types_are_taken_as_the_file_takes_them(client: Client, at: str, value: Any) -> None:
+def test_fields_of_several_types_are_taken_as_the_file_takes_them(client: BlockingClient, at: str, value: Any) -> None:
     sent = changed(at, value)
     kept = client.create(sent, dry_run=True).body
     assert kept["spec"] == sent["spec"]
@@ -108,17 +109,19 @@ def test_fields_of_several_types_are_taken_as_the_file_takes_them(client: Client
         ("mtu", "9000", "spec.mtu.*must be of type integer"),
     ],
 )
-def test_what_a_schema_can_tell_is_refused_by_the_server_itself(client: Client, at: str, value: Any, told: str) -> None:
+def test_what_a_schema_can_tell_is_refused_by_the_server_itself(
+    client: BlockingClient, at: str, value: Any, told: str
+) -> None:
     assert re.search(told, refusal(client, changed(at, value)))
 
 
-def test_a_scheme_bounds_its_own_fields(client: Client) -> None:
+def test_a_scheme_bounds_its_own_fields(client: BlockingClient) -> None:
     one = example("point-to-point")
     one["spec"]["addressing"]["podAddresses"] = 2
     assert "podAddresses is 1 at most in scheme point-to-point" in refusal(client, one)
 
 
-def test_the_name_of_a_fabric_is_a_label(client: Client) -> None:
+def test_the_name_of_a_fabric_is_a_label(client: BlockingClient) -> None:
     one = example("shared-subnet")
     one["metadata"]["name"] = "with.dots"
     assert "a fabric's name is a DNS label" in refusal(client, one)
@@ -141,7 +144,7 @@ def railnode(name: str, **spec: Any) -> Object:
     return {"apiVersion": API_VERSION, "kind": "RailNode", "metadata": {"name": name}, "spec": told}
 
 
-def test_a_railnode_keeps_what_the_structs_say(client: Client) -> None:
+def test_a_railnode_keeps_what_the_structs_say(client: BlockingClient) -> None:
     sent = railnode("whole", plan={"node": {"name": "whole", "ports": [{"rail": 0}]}}, plan_hash="ab", may_change=True)
     kept = client.create(sent).body
     assert kept["spec"] == sent["spec"]
@@ -152,7 +155,7 @@ def test_a_railnode_keeps_what_the_structs_say(client: Client) -> None:
     assert msgspec.convert(told.body["status"], RailNodeStatus) == status
 
 
-def test_fabric_and_slot_of_a_railnode_stay(client: Client) -> None:
+def test_fabric_and_slot_of_a_railnode_stay(client: BlockingClient) -> None:
     client.apply(railnode("fixed"))
     for other in (railnode("fixed", slot=4), railnode("fixed", fabric="other")):
         with pytest.raises(RefusedError, match="fabric and slot of a node stay"):

@@ -300,14 +300,14 @@ def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
     import asyncio
     import logging
 
+    from trackbed.cluster.api.client import connect
     from trackbed.cluster.api.errors import ConfigurationError
-    from trackbed.cluster.api.live import connect
     from trackbed.node.sync.run import BOOT_ID, serve
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request
     try:
-        live = connect(kubeconfig)
+        client = connect(kubeconfig)
     except ConfigurationError as error:
         refuse(str(error))
-    asyncio.run(serve(live, name, BOOT_ID.read_text().strip(), socket_file))
+    asyncio.run(serve(client, name, BOOT_ID.read_text().strip(), socket_file))

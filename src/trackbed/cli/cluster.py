@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from trackbed.cli.cluster_session import ClusterSession, open_cluster
 from trackbed.cli.options import emit_json, fabric_option, output_option, refuse
 from trackbed.cli.render_stack import planned_stack, stack_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
 
-    from trackbed.cluster.api.client import Client
     from trackbed.cluster.rollout.applyset import ApplySet
-    from trackbed.cluster.rollout.rollout import Change, Manner, Rollout
+    from trackbed.cluster.rollout.options import ObjectChange, RunOptions
+    from trackbed.cluster.rollout.stack_run import StackRun
     from trackbed.cluster.stacks.install.steps import Step
     from trackbed.cluster.stacks.stack import Stack
     from trackbed.fabric.plan.plan import Plan
@@ -46,13 +47,13 @@ def _reach(command: _Command) -> _Command:
 
 
 class _Case(NamedTuple):
-    """What one command is about."""
+    """What one command works on."""
 
-    client: Client
-    of: ApplySet
-    manner: Manner
-    steps: Callable[[], Sequence[Step]]
-    """Made anew at each call: objects may be read once only."""
+    cluster: ClusterSession
+    applyset: ApplySet
+    options: RunOptions
+    build_steps: Callable[[], Sequence[Step]]
+    """Builds the steps at each call: their objects may be read once only."""
 
 
 @click.command("cluster")
@@ -88,77 +89,85 @@ def apply_cluster(
       trackbed apply cluster native -f fabric.yaml --undo
       trackbed apply cluster native -f fabric.yaml --remove
     """
-    from trackbed.cluster.rollout import runs
+    from trackbed.cluster.rollout import recorded_run
 
     if back and remove:
         refuse("--undo goes back to before the last run, --remove deletes everything: say one of them")
-    with _case(name, fabric_file, reach, force=force, seconds=seconds) as found:
-        case = _going_back(found) if back else found._replace(steps=tuple) if remove else found
-        changes = _previewed(case, form)
-        packed = None if back or remove else _before(case, changes)
-        _agree(changes, yes=yes)
+    with _open_case(name, fabric_file, reach, force=force, seconds=seconds) as forward:
+        case = _to_undo(forward) if back else forward._replace(build_steps=tuple) if remove else forward
+        changes = _show_preview(case, form)
+        packed = None if back or remove else _pack_before(case, changes)
+        _confirm(changes, yes=yes)
         if remove:
-            _carry_out(case, form, runs.away)
+            _carry_out(case, form, recorded_run.remove)
         elif back:
-            _carry_out(case, form, lambda work: runs.back(work, case.steps()))
+            _carry_out(case, form, lambda run: recorded_run.roll_back(run, case.build_steps()))
         else:
-            _carry_out(case, form, lambda work: runs.there(work, case.steps(), packed))
+            _carry_out(case, form, lambda run: recorded_run.apply_forward(run, case.build_steps(), packed))
 
 
-def _going_back(case: _Case) -> _Case:
-    """The same cluster, with what was there before the last run for a stack; where none is kept the command ends."""
-    from trackbed.cluster.rollout import history, runs
+def _to_undo(case: _Case) -> _Case:
+    """Return the case that restores the state before the last run; the command ends where no record is kept."""
+    from trackbed.cluster.rollout import history, recorded_run
 
-    record = history.latest(case.client, case.of)
+    record = case.cluster.run(history.read_latest(case.cluster.client, case.applyset))
     if record is None or not record.packed:
         refuse(
-            f"the cluster keeps nothing of what was there before the last run of {case.of.name}; "
+            f"the cluster keeps nothing of what was there before the last run of {case.applyset.name}; "
             "apply the Fabric that it came from"
         )
-    steps = runs.steps_back(record)
-    return case._replace(manner=runs.manner_back(case.manner), steps=lambda: steps)
+    steps = recorded_run.build_undo_steps(record)
+    return case._replace(options=recorded_run.to_undo_options(case.options), build_steps=lambda: steps)
 
 
-def _previewed(case: _Case, form: str) -> list[Change]:
+def _preview(case: _Case) -> list[ObjectChange]:
+    """Return the changes of a run, without objects that stay the same."""
     from trackbed.cluster.rollout.preview import preview
 
-    changes = [one for one in preview(case.client, case.of, case.manner, case.steps()) if one.outcome != "same"]
+    changes = case.cluster.collect(preview(case.cluster.client, case.applyset, case.options, case.build_steps()))
+    return [change for change in changes if change.outcome != "same"]
+
+
+def _show_preview(case: _Case, form: str) -> list[ObjectChange]:
+    changes = _preview(case)
     if form == "text":
         _show(changes)
     return changes
 
 
-def _before(case: _Case, changes: Sequence[Change]) -> str | None:
-    """What is there now, packed; None where no object would change. That it cannot be kept is told before all else."""
-    from trackbed.cluster.rollout import history, runs
+def _pack_before(case: _Case, changes: Sequence[ObjectChange]) -> str | None:
+    """Return the present state, packed; None where no object would change. Warn where it is too large to be kept."""
+    from trackbed.cluster.rollout import history, recorded_run
     from trackbed.cluster.rollout.preview import BY_HELM
 
-    if all(one.outcome == BY_HELM for one in changes):
+    if all(change.outcome == BY_HELM for change in changes):
         return None
-    last = history.latest(case.client, case.of)
+    cluster = case.cluster
+    last = cluster.run(history.read_latest(cluster.client, case.applyset))
     if last is not None and last.run == history.BEGUN:
-        _tell("the last run broke off; --undo will go back to before that one")
+        _report("the last run broke off; --undo will go back to before that one")
         return ""
-    packed = runs.before(case.client, case.of, case.manner, case.steps())
+    packed = cluster.run(recorded_run.pack_before(cluster.client, case.applyset, case.options, case.build_steps()))
     if not history.fits(packed):
-        _tell(
+        _report(
             f"what is there now is {len(packed) / 1e6:.1f} MB packed, more than the cluster keeps: --undo will not "
             "bring it back. Keep the Fabric that it came from, and apply that to go back"
         )
     return packed
 
 
-def _carry_out(case: _Case, form: str, act: Callable[[Rollout], None]) -> None:
+def _carry_out(case: _Case, form: str, act: Callable[[StackRun], Coroutine[Any, Any, None]]) -> None:
     from trackbed.cluster.rollout.helm import HelmError
-    from trackbed.cluster.rollout.rollout import Rollout, StuckError
+    from trackbed.cluster.rollout.options import StuckError
+    from trackbed.cluster.rollout.stack_run import StackRun
 
-    work = Rollout(case.client, case.of, case.manner, _tell)
+    run = StackRun(case.cluster.client, case.applyset, case.options, _report)
     try:
-        act(work)
+        case.cluster.run(act(run))
     except (StuckError, HelmError) as error:
         click.echo(f"trackbed: {error}", err=True)
         raise SystemExit(1) from error
-    _report(work.changes, form)
+    _summarize(run.changes, form)
 
 
 @click.command("cluster")
@@ -172,63 +181,38 @@ def diff_cluster(name: str, fabric_file: str, form: str, **reach: Any) -> None: 
       trackbed diff cluster native -f fabric.yaml
       trackbed diff cluster native -f fabric.yaml -o json
     """
-    from trackbed.cluster.rollout.preview import preview
-
-    with _case(name, fabric_file, reach) as case:
-        found = list(preview(case.client, case.of, case.manner, case.steps()))
-    differs = [one for one in found if one.outcome != "same"]
+    with _open_case(name, fabric_file, reach) as case:
+        changes = _preview(case)
     if form == "json":
-        emit_json({"changes": differs})
+        emit_json({"changes": changes})
     else:
-        _show(differs)
-    raise SystemExit(1 if differs else 0)
+        _show(changes)
+    raise SystemExit(1 if changes else 0)
 
 
 @contextmanager
-def _case(
+def _open_case(
     name: str, fabric_file: str, reach: dict[str, Any], *, force: bool = False, seconds: int | None = None
 ) -> Iterator[_Case]:
-    """The cluster and what is wanted on it; what goes wrong with either ends the command."""
+    """Yield the cluster and the steps for it; an error with either ends the command."""
+    from trackbed.cluster.rollout.applyset import build_applyset
     from trackbed.cluster.rollout.helm import Helm
-    from trackbed.cluster.rollout.rollout import Manner
+    from trackbed.cluster.rollout.options import RunOptions
 
     stack, plan = planned_stack(name, fabric_file)
     if not stack.has_objects:
         refuse(f"stack {name} puts nothing into a cluster; `trackbed render stack {name}` shows what it needs")
     helm = Helm(reach["kubeconfig"], reach["context"])
-    manner = Manner(f"trackbed-{name}", force, seconds, helm.install)
-    with connected(reach["kubeconfig"], reach["context"]) as client:
-        yield _Case(client, applyset_of(plan, name), manner, lambda: _steps(stack, plan, reach["skip"]))
+    options = RunOptions(f"trackbed-{name}", force, seconds, helm.install)
+    with open_cluster(reach["kubeconfig"], reach["context"]) as cluster:
+        yield _Case(cluster, build_applyset(plan, name), options, lambda: _build_steps(stack, plan, reach["skip"]))
 
 
-def applyset_of(plan: Plan, name: str) -> ApplySet:
-    """The set of a stack's objects for a plan's fabric."""
-    from trackbed.cluster.rollout.applyset import of_stack
-
-    return of_stack(plan, name)
-
-
-@contextmanager
-def connected(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
-    """The cluster; what goes wrong with it ends the command: 2 where no kubeconfig can be used, 3 without an answer."""
-    from trackbed.cluster.api.client import connect
-    from trackbed.cluster.api.errors import ConfigurationError, KubeError
-
-    try:
-        with connect(kubeconfig, context) as client:
-            yield client
-    except ConfigurationError as error:
-        refuse(str(error))
-    except KubeError as error:
-        click.echo(f"trackbed: {error}", err=True)
-        raise SystemExit(3) from error
-
-
-def _steps(stack: Stack, plan: Plan, skip: Sequence[str]) -> list[Step]:
-    """The steps without the charts that are there; what only the site can say of a chart ends the command."""
+def _build_steps(stack: Stack, plan: Plan, skip: Sequence[str]) -> list[Step]:
+    """Return the steps without skipped charts; a chart whose version the site chooses ends the command."""
     from trackbed.cluster.stacks.install.steps import Install, steps
 
-    found: list[Step] = []
+    selected: list[Step] = []
     for step in steps(stack, plan):
         if isinstance(step, Install):
             if {"all", step.release} & set(skip):
@@ -237,21 +221,21 @@ def _steps(stack: Stack, plan: Plan, skip: Sequence[str]) -> list[Step]:
                 refuse(
                     f"chart {step.release}: the site chooses its version; install it, then say --skip {step.release}"
                 )
-        found.append(step)
-    return found
+        selected.append(step)
+    return selected
 
 
-def _show(found: Sequence[Change]) -> None:
-    for one in found:
-        click.echo(f"{one.outcome:9} {one.what}")
-        for line in one.fields:
+def _show(changes: Sequence[ObjectChange]) -> None:
+    for change in changes:
+        click.echo(f"{change.outcome:9} {change.what}")
+        for line in change.fields:
             click.echo(f"          {line}")
-    if not found:
+    if not changes:
         click.echo("the cluster is as wanted")
 
 
-def _agree(found: Sequence[Change], *, yes: bool) -> None:
-    if not found or yes:
+def _confirm(changes: Sequence[ObjectChange], *, yes: bool) -> None:
+    if not changes or yes:
         return
     if not sys.stdin.isatty():
         refuse("nobody can be asked here; say --yes to do this, or `trackbed diff cluster` only to look")
@@ -259,14 +243,13 @@ def _agree(found: Sequence[Change], *, yes: bool) -> None:
         refuse("nothing was done")
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _report(changes: Iterable[Change], form: str) -> None:
-    done = list(changes)
+def _summarize(changes: Sequence[ObjectChange], form: str) -> None:
     if form == "json":
-        emit_json({"changes": done})
+        emit_json({"changes": changes})
         return
-    counts = Counter(one.outcome for one in done)
+    counts = Counter(change.outcome for change in changes)
     click.echo(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "nothing to do")

@@ -66,18 +66,18 @@ def command(
     import asyncio
     import logging
 
+    from trackbed.cluster.api.client import connect
     from trackbed.cluster.api.errors import ConfigurationError
-    from trackbed.cluster.api.live import connect
     from trackbed.cluster.controller.run import serve
     from trackbed.cluster.daemon.listening import ListenError
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request
     try:
-        live = connect(kubeconfig, context)
+        client = connect(kubeconfig, context)
     except ConfigurationError as error:
         refuse(str(error))
     try:
-        asyncio.run(serve(live, namespace, name or f"{socket.gethostname()}-{os.getpid()}", metrics, stacks))
+        asyncio.run(serve(client, namespace, name or f"{socket.gethostname()}-{os.getpid()}", metrics, stacks))
     except ListenError as error:
         refuse(str(error))

@@ -166,13 +166,13 @@ def diff(
 
 
 def _live(pod: str, kubeconfig: str | None, context: str | None) -> dict[str, Any]:
-    from trackbed.cluster.api.client import connect
+    from trackbed.cli.cluster_session import ClusterSession
     from trackbed.cluster.api.errors import KubeError, UnreachableError
 
     namespace, _, name = pod.rpartition("/")
     try:
-        with connect(kubeconfig, context) as client:
-            return client.get("v1", "Pod", name, namespace or None)
+        with ClusterSession(kubeconfig, context) as cluster:
+            return cluster.run(cluster.client.get("v1", "Pod", name, namespace or None))
     except UnreachableError as error:
         click.echo(f"trackbed: {error}", err=True)
         raise SystemExit(3) from error

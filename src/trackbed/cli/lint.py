@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,21 +153,19 @@ def _read(texts: dict[str, bytes]) -> tuple[list[Document], list[Hit], bool]:
 
 
 def _cluster(kubeconfig: str | None) -> list[Document]:
-    from trackbed.cluster.api.client import connect
+    from trackbed.cli.cluster_session import ClusterSession
     from trackbed.cluster.api.errors import KubeError, UnknownKindError
     from trackbed.lint.live import READ, documents
 
-    found: dict[str, list[dict[str, Any]]] = {}
+    objects: dict[str, list[dict[str, Any]]] = {}
     try:
-        with connect(kubeconfig) as client:
+        with ClusterSession(kubeconfig) as cluster:
             for api_version, kind in READ:
-                try:
-                    found[kind] = found.get(kind) or list(client.list(api_version, kind))
-                except UnknownKindError:
-                    continue  # this cluster does not have it
+                with suppress(UnknownKindError):
+                    objects[kind] = objects.get(kind) or cluster.collect(cluster.client.list(api_version, kind))
     except KubeError as error:
         refuse(str(error))
-    return documents(one for objects in found.values() for one in objects)
+    return documents(body for bodies in objects.values() for body in bodies)
 
 
 def _schemas(crds: str | None, form: str) -> Schemas | None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from trackbed.cli.cluster import CLUSTER, applyset_of, connected
+from trackbed.cli.cluster import CLUSTER
+from trackbed.cli.cluster_session import open_cluster
 from trackbed.cli.options import emit_json, output_option, read_fabric
 from trackbed.cli.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trackbed.cluster.api.dynamic import DynamicClient
     from trackbed.cluster.rollout.applyset import ApplySet
-    from trackbed.cluster.rollout.carried import Carried, Unsound
-    from trackbed.cluster.rollout.status import Installed, Node, Wanted
+    from trackbed.cluster.rollout.fabric_summary import FabricSummary, UnsoundNode
+    from trackbed.cluster.rollout.status import ExpectedNodes, Installation, NodeSummary
     from trackbed.cluster.stacks.stack import Stack
     from trackbed.fabric.plan.plan import Plan
 
@@ -43,53 +45,77 @@ def command(fabric_file: str | None, kubeconfig: str | None, context: str | None
       trackbed status -f fabric.yaml
       trackbed status -f fabric.yaml -o json
     """
-    from trackbed.cluster.rollout import applyset, carried, status
+    plan = read_fabric(fabric_file)[1] if fabric_file else None
+    with open_cluster(kubeconfig, context) as cluster:
+        state = cluster.run(_read(cluster.client, plan))
+    if form == "json":
+        emit_json({"holds": state.holds, **state._asdict()})
+    else:
+        _show_fabrics(state.fabrics, state.unsound)
+        if state.fabrics and state.stacks:
+            click.echo()
+        _show(state.stacks, state.nodes, _NOTHING if not state.fabrics else "")
+    raise SystemExit(0 if state.holds else 1)
+
+
+class _ClusterState(NamedTuple):
+    """What is on a cluster."""
+
+    stacks: tuple[Installation, ...]
+    nodes: tuple[NodeSummary, ...]
+    fabrics: tuple[FabricSummary, ...]
+    unsound: tuple[UnsoundNode, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is anything, and nothing is wrong with it."""
+        is_wrong = any(node.wrong for node in self.nodes) or any(fabric.wrong for fabric in self.fabrics)
+        return bool(self.stacks or self.fabrics) and all(map(_is_sound, self.stacks)) and not is_wrong
+
+
+async def _read(client: DynamicClient, plan: Plan | None) -> _ClusterState:
+    from trackbed.cluster.rollout.fabric_summary import list_fabrics, list_unsound_nodes
+    from trackbed.cluster.rollout.members import list_applysets
+    from trackbed.cluster.rollout.status import list_installations, list_nodes
     from trackbed.cluster.stacks.install.steps import steps
 
-    plan = read_fabric(fabric_file)[1] if fabric_file else None
-    with connected(kubeconfig, context) as client:
-        own = _stacks(plan, tuple(applyset.sets(client))) if plan else {}
-        found = status.installed(client, lambda of: steps(own[of], plan) if plan and of in own else None)
-        nodes = status.nodes(client, _wanted(plan, tuple(own.values())) if plan else None)
-        fabrics, unsound = carried.carried(client), carried.unsound(client)
-    wrong = any(node.wrong for node in nodes) or any(one.wrong for one in fabrics)
-    holds = bool(found or fabrics) and all(map(_sound, found)) and not wrong
-    if form == "json":
-        emit_json({"holds": holds, "stacks": found, "nodes": nodes, "fabrics": fabrics, "unsound": unsound})
-    else:
-        _show_fabrics(fabrics, unsound)
-        if fabrics and found:
-            click.echo()
-        _show(found, nodes, _NOTHING if not fabrics else "")
-    raise SystemExit(0 if holds else 1)
+    stacks = _match_stacks(plan, [applyset async for applyset in list_applysets(client)]) if plan else {}
+    expected = _expect_nodes(plan, tuple(stacks.values())) if plan else None
+    return _ClusterState(
+        await list_installations(client, lambda key: steps(stacks[key], plan) if plan and key in stacks else None),
+        await list_nodes(client, expected),
+        await list_fabrics(client),
+        await list_unsound_nodes(client),
+    )
 
 
-def _stacks(plan: Plan, sets: Sequence[ApplySet]) -> dict[ApplySet, Stack]:
-    """The stacks that are on the cluster for this plan, as far as they can carry it."""
+def _match_stacks(plan: Plan, sets: Sequence[ApplySet]) -> dict[ApplySet, Stack]:
+    """Return the stacks of this plan that are on the cluster and can carry it."""
+    from trackbed.cluster.rollout.applyset import build_applyset
     from trackbed.cluster.stacks import MODULES, stack
     from trackbed.cluster.stacks.refusals import refusals
 
-    names = {applyset_of(plan, name): name for name in MODULES}
-    there = {of: stack(names[of]) for of in sets if of in names}
-    return {of: one for of, one in there.items() if not list(refusals(one, plan))}
+    names = {build_applyset(plan, name): name for name in MODULES}
+    present = {applyset: stack(names[applyset]) for applyset in sets if applyset in names}
+    return {applyset: unit for applyset, unit in present.items() if not list(refusals(unit, plan))}
 
 
-def _wanted(plan: Plan, stacks: Sequence[Stack]) -> Wanted:
-    """What its stacks want of the plan's nodes: the resource of each rail they have a port on, and the label."""
-    from trackbed.cluster.rollout.status import Wanted
+def _expect_nodes(plan: Plan, stacks: Sequence[Stack]) -> ExpectedNodes:
+    """Return what nodes must offer: the resource of each rail that they have a port on, and the label."""
+    from trackbed.cluster.rollout.status import ExpectedNodes
 
-    by_rail = [rails for one in stacks if len(rails := one.access(plan).resources) == len(plan.common.rails)]
+    by_rail = [rails for unit in stacks if len(rails := unit.access(plan).resources) == len(plan.common.rails)]
     nodes = tuple(
         (node.name, tuple(rails[port.rail][0] for rails in by_rail for port in node.ports)) for node in plan.nodes
     )
-    return Wanted(nodes, plan.common.fabric if any(one.labels_nodes for one in stacks) else "")
+    return ExpectedNodes(nodes, plan.common.fabric if any(unit.labels_nodes for unit in stacks) else "")
 
 
-def _sound(one: Installed) -> bool:
-    return one.run != "begun" and all(gate.holds for gate in one.gates)
+def _is_sound(installation: Installation) -> bool:
+    return installation.run != "begun" and all(gate.holds for gate in installation.gates)
 
 
-def _show_fabrics(fabrics: Sequence[Carried], unsound: Sequence[Unsound]) -> None:
+def _show_fabrics(fabrics: Sequence[FabricSummary], unsound: Sequence[UnsoundNode]) -> None:
     if fabrics:
         table(_FABRIC_COLUMNS, [_fabric(one) for one in fabrics])
     if unsound:
@@ -100,13 +126,13 @@ def _show_fabrics(fabrics: Sequence[Carried], unsound: Sequence[Unsound]) -> Non
             click.echo(f"and {len(unsound) - _ROWS} more; -o json has all")
 
 
-def _fabric(one: Carried) -> tuple[str, ...]:
+def _fabric(one: FabricSummary) -> tuple[str, ...]:
     counts = map(str, (one.nodes, one.sound, one.changing, one.waiting, one.failed, one.absent))
     offered = "-" if one.offered is None else str(one.offered)
     return (one.name, *counts, offered, one.state or "-", one.why or ("" if one.state else "no controller has seen it"))
 
 
-def _show(found: Sequence[Installed], nodes: Sequence[Node], otherwise: str) -> None:
+def _show(found: Sequence[Installation], nodes: Sequence[NodeSummary], otherwise: str) -> None:
     if found:
         columns = ("STACK", "NAMESPACE", "OBJECTS", "GENERATION", "LAST RUN")
         rows = [
@@ -121,7 +147,7 @@ def _show(found: Sequence[Installed], nodes: Sequence[Node], otherwise: str) -> 
         click.echo(line)
 
 
-def _nodes(nodes: Sequence[Node]) -> None:
+def _nodes(nodes: Sequence[NodeSummary]) -> None:
     wrong = [node for node in nodes if node.wrong]
     click.echo(f"\n{len(nodes) - len(wrong)} of {len(nodes)} nodes are as they should be")
     listed = [*wrong, *(node for node in nodes if not node.wrong)][:_ROWS]
@@ -141,7 +167,7 @@ def _nodes(nodes: Sequence[Node]) -> None:
         click.echo(f"and {len(nodes) - _ROWS} more; -o json has all")
 
 
-def _next(found: Sequence[Installed], nodes: Sequence[Node], otherwise: str) -> Iterator[str]:
+def _next(found: Sequence[Installation], nodes: Sequence[NodeSummary], otherwise: str) -> Iterator[str]:
     """What is missing, and what to do next; `otherwise` where there is no stack."""
     if not found and otherwise:
         yield otherwise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from trackbed.cli.cluster_session import open_cluster
 from trackbed.cli.options import refuse
 
 
@@ -42,26 +43,14 @@ def command(
       trackbed uninstall
       trackbed uninstall --namespace rails --keep-locks
     """
-    import asyncio
-
-    from trackbed.cluster.api import client
-    from trackbed.cluster.api.errors import ConfigurationError, KubeError
-    from trackbed.cluster.api.live import connect
     from trackbed.cluster.controller.uninstall import Keep, StillRunsError, uninstall
-    from trackbed.cluster.rollout.farewell import farewell
+    from trackbed.cluster.rollout.agent_removal import remove_agents
 
-    async def done() -> None:
-        async with connect(kubeconfig, context) as live:
-            await uninstall(live, namespace, Keep(keep_fabrics, keep_locks), click.echo)
-
-    try:
+    with open_cluster(kubeconfig, context) as cluster:
         if agents:
-            with client.connect(kubeconfig, context) as reached:
-                farewell(reached, namespace, click.echo)
-        else:
-            asyncio.run(done())
-    except (ConfigurationError, StillRunsError) as error:
-        refuse(str(error))
-    except KubeError as error:
-        click.echo(f"trackbed: {error}", err=True)
-        raise SystemExit(3) from error
+            cluster.run(remove_agents(cluster.client, namespace, click.echo))
+            return
+        try:
+            cluster.run(uninstall(cluster.client.client, namespace, Keep(keep_fabrics, keep_locks), click.echo))
+        except StillRunsError as error:
+            refuse(str(error))

@@ -56,23 +56,22 @@ def command(
     import asyncio
     import logging
 
-    from trackbed.cluster.api.client import connect
+    from trackbed.cluster.api.dynamic import connect
     from trackbed.cluster.api.errors import ConfigurationError, KubeError
-    from trackbed.cluster.api.live import connect as follow
     from trackbed.cluster.daemon.listening import ListenError
     from trackbed.cluster.webhook.configuration import Where
-    from trackbed.cluster.webhook.run import Manner, run
+    from trackbed.cluster.webhook.run import WebhookSettings, run
     from trackbed.cluster.webhook.server import CertificateError
 
     if url is not None and not url.startswith("https://"):
         refuse(f"--url {url}: the API server calls webhooks by https only")
-    manner = Manner(listen, Where(namespace, service, url.rstrip("/") if url else None), certificates, metrics)
+    settings = WebhookSettings(
+        listen, Where(namespace, service, url.rstrip("/") if url else None), certificates, metrics
+    )
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:
-        with connect(kubeconfig, context) as client:
-            live = follow(kubeconfig, context)
-            asyncio.run(run(live, client, manner, partial(_told, listen)))
+        asyncio.run(run(connect(kubeconfig, context), settings, partial(_print_address, listen)))
     except (ConfigurationError, CertificateError, ListenError) as error:
         refuse(str(error))
     except KubeError as error:
@@ -80,5 +79,5 @@ def command(
         raise SystemExit(3) from error
 
 
-def _told(at: Address, port: int) -> None:
+def _print_address(at: Address, port: int) -> None:
     click.echo(f"serving reviews at {at._replace(port=port)}")

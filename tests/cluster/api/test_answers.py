@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
-from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.errors import ConfigurationError, KubeError, RefusedError, UnknownKindError
 
 Told = tuple[int, list[tuple[str, str]], bytes]
@@ -57,15 +57,15 @@ def server() -> Iterator[Server]:
     one.server_close()
 
 
-Ask = Callable[..., Client]
+Ask = Callable[..., BlockingClient]
 
 
 @pytest.fixture
 def ask(server: Server, tmp_path: Path) -> Iterator[Ask]:
     """A client of the server, after telling it what to answer."""
-    clients: list[Client] = []
+    clients: list[BlockingClient] = []
 
-    def asked(*answers: Told, **user: Any) -> Client:
+    def asked(*answers: Told, **user: Any) -> BlockingClient:
         server.answers = list(answers)
         config = {
             "apiVersion": "v1",
@@ -84,19 +84,27 @@ def ask(server: Server, tmp_path: Path) -> Iterator[Ask]:
         one.__exit__()
 
 
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses of a client, none of which is made."""
+    pauses: list[float] = []
+
+    async def record(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("trackbed.cluster.api.client.asyncio.sleep", record)
+    return pauses
+
+
 @pytest.mark.parametrize("after", ["0", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "soon", "1e3"])
-def test_a_busy_server_is_asked_again(ask: Ask, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
-    waited: list[float] = []
-    monkeypatch.setattr("trackbed.cluster.api.client.time.sleep", waited.append)
-    assert ask((429, [("Retry-After", after)], b"{}"), SOUND).version == "v1.36.3"
+def test_a_busy_server_is_asked_again(ask: Ask, waited: list[float], after: str) -> None:
+    assert ask((429, [("Retry-After", after)], b"{}"), SOUND).read_version() == "v1.36.3"
     assert waited == [0.0 if after == "0" else 1.0]
 
 
-def test_a_server_that_stays_busy_is_given_up(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-    monkeypatch.setattr("trackbed.cluster.api.client.time.sleep", waited.append)
+def test_a_server_that_stays_busy_is_given_up(ask: Ask, waited: list[float]) -> None:
     with pytest.raises(RefusedError, match="version: busy") as caught:
-        _ = ask((429, [("Retry-After", "3600")], b'{"message": "busy"}')).version
+        _ = ask((429, [("Retry-After", "3600")], b'{"message": "busy"}')).read_version()
     assert caught.value.status == 429
     assert waited == [5.0] * 7
 
@@ -119,7 +127,7 @@ def test_a_page_without_items_is_an_error_and_null_is_an_empty_one(ask: Ask) -> 
 )
 def test_a_no_in_other_words_keeps_them(ask: Ask, body: bytes, said: str) -> None:
     with pytest.raises(RefusedError) as caught:
-        _ = ask((502, [], body)).version
+        _ = ask((502, [], body)).read_version()
     assert (caught.value.status, caught.value.what, said in str(caught.value)) == (502, "version", True)
 
 
@@ -152,13 +160,13 @@ def test_the_texts_of_warnings(ask: Ask, values: list[str], texts: tuple[str, ..
 )
 def test_a_login_that_fails_is_told_as_such(ask: Ask, user: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="cannot log in as this kubeconfig says"):
-        _ = ask(SOUND, **user).version
+        _ = ask(SOUND, **user).read_version()
 
 
 def test_a_plugin_that_logs_in(ask: Ask) -> None:
     told = json.dumps({"status": {"token": "t"}})
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "echo", "args": [told]}
-    assert ask(SOUND, exec=plugin).version == "v1.36.3"
+    assert ask(SOUND, exec=plugin).read_version() == "v1.36.3"
 
 
 def group(name: str, plural: str, kind: str) -> Told:
@@ -172,6 +180,6 @@ def test_a_kind_is_looked_up_once_and_one_that_was_not_there_again(ask: Ask) -> 
     nothing: Told = (200, [], b'{"items": []}')
     client = ask(nothing, nothing, nothing, group("example.com", "pools", "Pool"), (500, [], b"{}"))
     with pytest.raises(UnknownKindError, match="the server serves nothing called pools"):
-        client.called("pools")
-    found = client.called("pools")
-    assert (found.group_version, client.called("pools")) == ("example.com/v1", found)
+        client.find_kind("pools")
+    found = client.find_kind("pools")
+    assert (found.group_version, client.find_kind("pools")) == ("example.com/v1", found)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
-from trackbed.cluster.api.client import Client, Object, connect
 from trackbed.cluster.api.errors import ConfigurationError, RefusedError, UnknownKindError, UnreachableError
+from trackbed.cluster.api.response import Object
 
 
 @pytest.fixture(scope="module")
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         yield found
 
@@ -21,7 +22,7 @@ def config_map(name: str, **data: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def test_an_object_that_was_created_can_be_read_and_deleted_twice(client: Client) -> None:
+def test_an_object_that_was_created_can_be_read_and_deleted_twice(client: BlockingClient) -> None:
     one = config_map("created", a="1")
     assert client.create(one).body["metadata"]["uid"]
     assert client.get("v1", "ConfigMap", "created")["data"] == {"a": "1"}
@@ -32,17 +33,17 @@ def test_an_object_that_was_created_can_be_read_and_deleted_twice(client: Client
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
 
 
-def test_a_dry_run_leaves_nothing_behind(client: Client) -> None:
+def test_a_dry_run_leaves_nothing_behind(client: BlockingClient) -> None:
     client.create(config_map("tried"), dry_run=True)
     assert "tried" not in {one["metadata"]["name"] for one in client.list("v1", "ConfigMap", "default")}
 
 
-def test_an_unknown_field_is_refused_with_the_object_and_the_field(client: Client) -> None:
+def test_an_unknown_field_is_refused_with_the_object_and_the_field(client: BlockingClient) -> None:
     with pytest.raises(RefusedError, match=r'ConfigMap/spoiled: .* unknown field "dataa"'):
         client.create(config_map("spoiled") | {"dataa": {}})
 
 
-def test_the_same_name_twice_is_a_conflict(client: Client) -> None:
+def test_the_same_name_twice_is_a_conflict(client: BlockingClient) -> None:
     one = config_map("twice")
     client.create(one)
     with pytest.raises(RefusedError) as caught:
@@ -51,7 +52,7 @@ def test_the_same_name_twice_is_a_conflict(client: Client) -> None:
     client.delete(one)
 
 
-def test_a_warning_of_the_server_comes_with_its_answer(client: Client) -> None:
+def test_a_warning_of_the_server_comes_with_its_answer(client: BlockingClient) -> None:
     pod = {"name": "main", "image": "example.org/x"}
     doubled = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
     spec = {"containers": [{**pod, "env": doubled}], "automountServiceAccountToken": False}
@@ -61,14 +62,14 @@ def test_a_warning_of_the_server_comes_with_its_answer(client: Client) -> None:
     assert [text for text in answer.warnings if "env" in text]
 
 
-def test_a_kind_that_nobody_serves_is_told_as_such(client: Client) -> None:
+def test_a_kind_that_nobody_serves_is_told_as_such(client: BlockingClient) -> None:
     with pytest.raises(UnknownKindError, match="no Pot in v1; install its CRD"):
         client.create({"apiVersion": "v1", "kind": "Pot", "metadata": {"name": "x"}})
     with pytest.raises(UnknownKindError, match=r"no example\.org/v1"):
         client.get("example.org/v1", "Rail", "x")
 
 
-def test_applying_twice_changes_nothing_and_another_managers_field_is_a_conflict(client: Client) -> None:
+def test_applying_twice_changes_nothing_and_another_managers_field_is_a_conflict(client: BlockingClient) -> None:
     first = client.apply(config_map("applied", a="1")).body["metadata"]["resourceVersion"]
     assert client.apply(config_map("applied", a="1")).body["metadata"]["resourceVersion"] == first
     with pytest.raises(RefusedError) as caught:
@@ -77,7 +78,7 @@ def test_applying_twice_changes_nothing_and_another_managers_field_is_a_conflict
     assert client.apply(config_map("applied", a="2"), manager="somebody-else", force=True).body["data"] == {"a": "2"}
 
 
-def test_a_long_list_comes_page_by_page(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_comes_page_by_page(client: BlockingClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trackbed.cluster.api.client.PAGE", 3)
     names = {f"page-{number}" for number in range(8)}
     for name in names:

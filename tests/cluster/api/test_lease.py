@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from trackbed.cluster.api import live as kube
+from trackbed.cluster.api import client as kube
+from trackbed.cluster.api.client import REQUEST_SECONDS, Client
 from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
 from trackbed.cluster.api.lease import DEADLINE_SECONDS, LEASE_SECONDS, Election
-from trackbed.cluster.api.live import REQUEST_SECONDS, Live
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
@@ -73,10 +73,10 @@ def test_a_lease_that_is_given_up_is_free_at_once(api_server: Path) -> None:
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
             first, second = (Election(live, "default", "given-up", who) for who in ("first", "second"))
-            await first.won(quiet)
+            await first.win(quiet)
             await first.release()
             assert not first.leads
-            await second.won(quiet)
+            await second.win(quiet)
             assert second.leads
 
     asyncio.run(run())
@@ -96,8 +96,8 @@ def test_an_api_server_that_is_away_or_busy_for_a_moment_costs_nobody_the_lead(
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
             only = Election(live, "default", f"moment-{len(says)}", "only")
-            await only.won(quiet)
-            only._live = _Away(error)  # noqa: SLF001 - the server goes away
+            await only.win(quiet)
+            only._client = _Away(error)  # noqa: SLF001 - the server goes away
             told: list[str] = []
             assert not await only._try(told.append)  # noqa: SLF001 - as above
             assert (only.leads, told) == (True, [says])
@@ -107,7 +107,7 @@ def test_an_api_server_that_is_away_or_busy_for_a_moment_costs_nobody_the_lead(
     asyncio.run(run())
 
 
-class _Away(Live):
+class _Away(Client):
     def __init__(self, error: KubeError) -> None:
         """No connection at all, or a server that is busy."""
         self._error = error

@@ -10,32 +10,33 @@ from typing import Any
 import msgspec
 import pytest
 
-from trackbed.cluster.api import live as kube
+from trackbed.cluster.api import client as kube
 from trackbed.cluster.api import reflector
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.metadata import Metadata
 from trackbed.cluster.api.reflector import Reflector
 
 SECONDS = 10.0
 MAPS = "/api/v1/namespaces/reflected/configmaps"
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    name: str
-    resourceVersion: str  # noqa: N815 - the API's name
-    annotations: dict[str, str] = {}
+class Annotated(Metadata, frozen=True, rename="camel"):
+    """Metadata with annotations."""
+
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Map(msgspec.Struct, frozen=True):
     """A ConfigMap."""
 
-    metadata: _Meta
+    metadata: Annotated
 
 
 class Kept:
     """A reflector at work, and a way to wait for what it holds."""
 
-    def __init__(self, live: Live, path: str, **more: Any) -> None:
+    def __init__(self, live: Client, path: str, **more: Any) -> None:
         self.changed = asyncio.Event()
         self.told: list[str] = []
         self.reflector = Reflector(live, path, Map, self.changed.set, **more)
@@ -43,12 +44,12 @@ class Kept:
     async def until(self, names: set[str]) -> None:
         """Wait until exactly these are kept."""
         async with asyncio.timeout(SECONDS):
-            while set(self.reflector.objects) != names:
+            while {item.metadata.name for item in self.reflector.objects.values()} != names:
                 await self.changed.wait()
                 self.changed.clear()
 
 
-def watched(live: Live, path: str, act: Callable[[Kept], Awaitable[None]], **more: Any) -> list[str]:
+def watched(live: Client, path: str, act: Callable[[Kept], Awaitable[None]], **more: Any) -> list[str]:
     """Do something beside a reflector; what it told."""
 
     async def run() -> list[str]:
@@ -70,7 +71,7 @@ def one(name: str, version: int, kind: str = "ADDED", **annotations: str) -> byt
     return msgspec.json.encode({"type": kind, "object": {"metadata": metadata}})
 
 
-class Scripted(Live):
+class Scripted(Client):
     """A server that lists and streams as it is told: for what no real one does when it is asked."""
 
     def __init__(self, *script: list[str] | list[bytes] | KubeError) -> None:
@@ -80,13 +81,15 @@ class Scripted(Live):
     async def __aexit__(self, *_: object) -> None:
         return
 
-    async def get(self, path: str, shape: type[Any], **params: str) -> Any:
+    async def pages(
+        self, path: str, shape: type[Any], params: Mapping[str, str], accept: str = ""
+    ) -> AsyncIterator[Any]:
         """The next list of names."""
-        del path, params
+        del path, params, accept
         names = self._next()
         items = [{"metadata": {"name": name, "resourceVersion": "5"}} for name in names]
         told = {"metadata": {"resourceVersion": "10"}, "items": items}
-        return msgspec.json.decode(msgspec.json.encode(told), type=shape)
+        yield msgspec.json.decode(msgspec.json.encode(told), type=shape)
 
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
         """The next stream."""
@@ -179,10 +182,10 @@ def test_rights_that_are_lost_for_a_moment_leave_what_was_read() -> None:
 def test_a_write_is_seen_at_once_and_an_old_one_never() -> None:
     async def act(kept: Kept) -> None:
         await kept.until({"a"})
-        kept.reflector.wrote({"metadata": {"name": "new", "resourceVersion": "11"}})
-        kept.reflector.wrote({"metadata": {"name": "deleted-long-ago", "resourceVersion": "9"}})
-        kept.reflector.wrote({"metadata": {"name": "new", "resourceVersion": "10"}})
-        assert {name: kept.metadata.resourceVersion for name, kept in kept.reflector.objects.items()} == {
+        kept.reflector.record_write({"metadata": {"name": "new", "resourceVersion": "11"}})
+        kept.reflector.record_write({"metadata": {"name": "deleted-long-ago", "resourceVersion": "9"}})
+        kept.reflector.record_write({"metadata": {"name": "new", "resourceVersion": "10"}})
+        assert {name: kept.metadata.resource_version for name, kept in kept.reflector.objects.items()} == {
             "a": "5",
             "new": "11",
         }
@@ -191,7 +194,7 @@ def test_a_write_is_seen_at_once_and_an_old_one_never() -> None:
 
 
 def test_a_real_servers_objects_are_followed_page_by_page(api_server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reflector, "PAGE", 2)
+    monkeypatch.setattr(kube, "PAGE", 2)
 
     async def act(kept: Kept) -> None:
         async with kube.connect(str(api_server)) as other:
@@ -200,7 +203,7 @@ def test_a_real_servers_objects_are_followed_page_by_page(api_server: Path, monk
             annotations = {"next-line": "a\u0085b\u2028c"}
             await other.create(MAPS, {"metadata": {"name": "odd", "annotations": annotations}})
             await kept.until({"m0", "m1", "m2", "m4", "odd"})
-            assert kept.reflector.objects["odd"].metadata.annotations == annotations
+            assert kept.reflector.objects["reflected/odd"].metadata.annotations == annotations
 
     async def before() -> None:
         async with kube.connect(str(api_server)) as live:

@@ -6,11 +6,12 @@ Started as a program by tests/cluster/controller/test_upgrade.py, which has its 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
+import httpx2 as httpx
+
 from trackbed.cli.main import main
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.controller import slices
 from trackbed.cluster.controller.stage import Slice
 from trackbed.fabric.plan.plan import NodePlan
@@ -18,7 +19,7 @@ from trackbed.fabric.plan.plan import NodePlan
 WORDS = "newer-"
 """What its digests of plans begin with."""
 _CONDITION = {"type": "Further", "status": "True", "reason": "Newer", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-_slice, _write = slices._slice, Live._write  # noqa: SLF001 - to play another version is to be another one within
+_slice, _request = slices._slice, Client.request  # noqa: SLF001 - to play another version is to be another one within
 
 
 def _worded(node: NodePlan) -> Slice:
@@ -26,20 +27,20 @@ def _worded(node: NodePlan) -> Slice:
     return one._replace(digest=WORDS + one.digest)
 
 
-async def _more(  # noqa: PLR0913, PLR0917 - as Live has it
-    live: Live, method: str, path: str, body: dict[str, Any], kind: str, params: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    told = copy.deepcopy(body)
-    if path.endswith("/status"):
-        others = [one for one in told["status"].get("conditions", ()) if one["type"] != _CONDITION["type"]]
-        told["status"] |= {"further": "newer", "conditions": [*others, _CONDITION]}
-    elif "/railnodes" in path:
-        told["spec"]["further"] = "newer"
-        told["spec"].get("plan", {}).get("node", {})["further"] = "newer"
-    return await _write(live, method, path, told, kind, params)
+async def _send_more(  # noqa: PLR0913, PLR0917 - as Client.request has it
+    client: Client, method: str, path: str, body: dict[str, Any] | None = None, params: Any = None, headers: Any = None
+) -> httpx.Response:
+    payload = copy.deepcopy(body)
+    if payload is not None and path.endswith("/status"):
+        others = [item for item in payload["status"].get("conditions", ()) if item["type"] != _CONDITION["type"]]
+        payload["status"] |= {"further": "newer", "conditions": [*others, _CONDITION]}
+    elif payload is not None and "/railnodes" in path:
+        payload["spec"]["further"] = "newer"
+        payload["spec"].get("plan", {}).get("node", {})["further"] = "newer"
+    return await _request(client, method, path, payload, params, headers)
 
 
 if __name__ == "__main__":
     slices._slice = _worded  # noqa: SLF001 - as above
-    Live._write = _more  # type: ignore[method-assign,assignment] # noqa: SLF001 - as above
+    Client.request = _send_more  # type: ignore[method-assign,assignment] # as above
     main()

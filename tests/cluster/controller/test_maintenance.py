@@ -10,13 +10,14 @@ import msgspec
 import pytest
 from trackbed_lab.kubernetes import crds
 from trackbed_lab.kubernetes.agents import Agents
+from trackbed_lab.kubernetes.blocking import connect
 
 from tests.api_server import crds_folder
 from tests.cluster.controller.test_run import Ground, kubeconfig, scene
-from trackbed.cluster.api import live as kube
+from trackbed.cluster.api import client as kube
 from trackbed.cluster.api import reflector
-from trackbed.cluster.api.client import Object, connect
-from trackbed.cluster.api.live import Live, decoded
+from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.response import Object, decode
 from trackbed.cluster.controller.maintenance import MEDIK8S, NVIDIA, Maintenance, NodeMaintenance
 from trackbed.cluster.controller.objects import RAILNODES
 from trackbed.cluster.resources.railnode import RETRY, TAINT
@@ -50,7 +51,7 @@ def told(**spec: str) -> str:
     """What is said of an object, as its JSON would be read."""
     metadata = {"name": "disk", "uid": "1-2", "resourceVersion": "7"}
     one = {"metadata": metadata, "spec": {"nodeName": "n0", **spec}}
-    return decoded(msgspec.json.encode(one), NodeMaintenance, "x").why
+    return decode(msgspec.json.encode(one), NodeMaintenance, "x").why
 
 
 def test_the_object_and_what_it_is_for_are_named() -> None:
@@ -62,10 +63,10 @@ def test_the_object_and_what_it_is_for_are_named() -> None:
 def test_an_object_that_names_no_node_holds_none() -> None:
     metadata = {"name": "odd", "uid": "1-3", "resourceVersion": "7"}
     odd = [{"metadata": metadata}, {"metadata": metadata, "spec": {}}]
-    seen = [decoded(msgspec.json.encode(one), NodeMaintenance, "x").spec.node for one in odd]
+    seen = [decode(msgspec.json.encode(one), NodeMaintenance, "x").spec.node for one in odd]
     assert seen == ["", ""]
-    known = Maintenance(cast("Live", None), lambda: None)
-    known.kinds[0].objects = {"1-3": decoded(msgspec.json.encode(odd[0]), NodeMaintenance, "x")}
+    known = Maintenance(cast("Client", None), lambda: None)
+    known.kinds[0].objects = {"1-3": decode(msgspec.json.encode(odd[0]), NodeMaintenance, "x")}
     assert known.nodes() == {}
 
 
@@ -86,7 +87,7 @@ def _nvidia(node: str, namespace: str) -> Object:
     return {**kind, "metadata": metadata, "spec": {"nodeName": node, "requestorID": "nic.example"}}
 
 
-async def _reason(live: Live, path: str, reason: str) -> None:
+async def _reason(live: Client, path: str, reason: str) -> None:
     """What NVIDIA's operator says of an object."""
     ready = {"type": "Ready", "status": "False", "reason": reason, "message": ""}
     stamped = {**ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -114,7 +115,7 @@ def test_operators_may_be_installed_at_any_time(kubeconfig: str, monkeypatch: py
     asyncio.run(run())
 
 
-async def _both(live: Live, found: Maintenance) -> None:
+async def _both(live: Client, found: Maintenance) -> None:
     """An object of the one operator, and two of the other with one name, of which one still waits."""
     await live.create(MEDIK8S, _medik8s("m0"))
     for node, reason in (("a", "Pending"), ("b", "Draining")):

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 from trackbed_lab.kubernetes.agents import Agents
+from trackbed_lab.kubernetes.blocking import connect
 
 from tests.kinds import installed
-from trackbed.cluster.api import live as kube
-from trackbed.cluster.api.client import connect
+from trackbed.cluster.api import client as kube
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES
 from trackbed.cluster.controller.run import Controller
 from trackbed.cluster.resources.railnode import TAINT
@@ -43,7 +43,7 @@ def kubeconfig(api_server: Path) -> str:
 class Ground:
     """A fabric of a test's own."""
 
-    live: Live
+    live: Client
     name: str
     agents: Agents
     told: list[str] = field(default_factory=list)

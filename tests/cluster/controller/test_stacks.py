@@ -9,25 +9,26 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from threading import Event
 from types import ModuleType
 from typing import Any
 
 import pytest
 from trackbed_lab.kubernetes import crds
 from trackbed_lab.kubernetes.agents import Agents
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.controller.test_run import NAMESPACE, Ground
 from tests.cluster.objects import GROUP, crd
 from tests.kinds import installed
 from trackbed.cluster import stacks
-from trackbed.cluster.api import live as kube
-from trackbed.cluster.api.client import Client, Object, configured, connect
+from trackbed.cluster.api import client as kube
+from trackbed.cluster.api.configuration import load_configuration
 from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.controller import stack_pass
 from trackbed.cluster.controller.objects import FABRICS, Fabric
 from trackbed.cluster.controller.run import Controller
-from trackbed.cluster.controller.stack_pass import Outcome, StoppedError, Wanted, go
+from trackbed.cluster.controller.stack_pass import PassOutcome, StackOrder, run_pass
 from trackbed.cluster.controller.stacks import Stacks
 from trackbed.cluster.stacks.objects import manifest
 from trackbed.cluster.stacks.rights import role
@@ -57,7 +58,7 @@ PLAYED = Stack(
 
 
 @pytest.fixture
-def client(api_server: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client(api_server: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockingClient]:
     """A server without the stack's kind, and a stack that nobody else has; passes come quickly."""
     module = ModuleType("trackbed.cluster.stacks.played")
     vars(module)["STACK"] = PLAYED
@@ -103,18 +104,18 @@ async def _said(here: Ground, reason: str) -> str:
     return str(status["StackApplied"]["message"])
 
 
-def _maps(client: Client) -> dict[str, Any]:
+def _maps(client: BlockingClient) -> dict[str, Any]:
     found = client.list("v1", "ConfigMap", SPACE)
     return {one["metadata"]["name"]: one["data"] for one in found if one["metadata"]["name"].startswith("mtu-")}
 
 
-def _ready(client: Client) -> None:
+def _ready(client: BlockingClient) -> None:
     metadata = {"name": "one", "namespace": SPACE}
     one: Object = {"apiVersion": f"{GROUP}/v1", "kind": "Thing", "metadata": metadata, "status": {"state": "ready"}}
     client.apply(one, subresource="/status", manager="operator", force=True)
 
 
-def test_a_stack_is_applied_stage_by_stage_and_kept_so(client: Client, api_server: Path) -> None:
+def test_a_stack_is_applied_stage_by_stage_and_kept_so(client: BlockingClient, api_server: Path) -> None:
     async def act(here: Ground) -> None:
         kubernetes = {"stack": "played", "namespace": SPACE}
         await here.fabric("nobody", kubernetes=kubernetes, mtu=9000)
@@ -161,7 +162,7 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 
 def test_a_stack_that_the_controller_may_not_apply_is_told_and_native_is_nobodys_business(
-    client: Client, api_server: Path
+    client: BlockingClient, api_server: Path
 ) -> None:
     async def act(here: Ground) -> None:
         await here.fabric("nobody", kubernetes={"stack": "spiderpool"})
@@ -174,11 +175,11 @@ def test_a_stack_that_the_controller_may_not_apply_is_told_and_native_is_nobodys
             status = await here.until(lambda s: s["current"] and "StackApplied" not in s)
             assert status["Accepted"]["status"] == "True"
 
-    assert client.version
+    assert client.read_version()
     scene(api_server, act)
 
 
-def test_a_paused_fabric_has_its_stack_left_alone(client: Client, api_server: Path) -> None:
+def test_a_paused_fabric_has_its_stack_left_alone(client: BlockingClient, api_server: Path) -> None:
     async def act(here: Ground) -> None:
         await here.fabric("nobody", {"paused": True}, kubernetes={"stack": "played", "namespace": SPACE})
         async with _led(here, "played"):
@@ -189,32 +190,34 @@ def test_a_paused_fabric_has_its_stack_left_alone(client: Client, api_server: Pa
             await here.fabric("nobody", {"paused": False}, kubernetes={"stack": "played", "namespace": SPACE})
             await _said(here, "KindMissing")
 
-    assert client.version
+    assert client.read_version()
     scene(api_server, act)
 
 
-def _wanted() -> Wanted:
+def _wanted() -> StackOrder:
     spec = {"nodes": [{"hosts": "n0"}], "rails": 2, "kubernetes": {"namespace": SPACE}}
     addressing = {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"}
     head = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "rights"}}
     planned = compute_plan(build_fabric({**head, "spec": {**spec, "rails": "2", "addressing": addressing}}), {})
-    return Wanted("", "played", planned, back=False, paused=False)
+    return StackOrder("", "played", planned, back=False, paused=False)
 
 
-def test_the_rights_that_are_told_are_those_that_a_pass_needs(client: Client, api_server: Path, tmp_path: Path) -> None:
+def test_the_rights_that_are_told_are_those_that_a_pass_needs(
+    client: BlockingClient, api_server: Path, tmp_path: Path
+) -> None:
     crds.install(client, [crd("things", "Thing")])
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stacker", "namespace": SPACE}}
     client.apply(account)
     kubeconfig = _kubeconfig(api_server, tmp_path)
-    outcome = go(configured(str(kubeconfig)), _wanted(), None, Event())
+    outcome = asyncio.run(run_pass(load_configuration(str(kubeconfig)), _wanted(), None))
     assert outcome.reason == "Forbidden"
     assert f'User "system:serviceaccount:{SPACE}:stacker" cannot get resource "configmaps"' in outcome.message
     assert "`trackbed render rights played -f FILE | kubectl apply -f -` grants it" in outcome.message
     for one in role(PLAYED, _wanted().plan, f"{SPACE}:stacker"):
         client.apply(one)
-    assert go(configured(str(kubeconfig)), _wanted(), None, Event()).reason == "Waiting"
+    assert asyncio.run(run_pass(load_configuration(str(kubeconfig)), _wanted(), None)).reason == "Waiting"
     _ready(client)
-    assert go(configured(str(kubeconfig)), _wanted(), None, Event()).reason == "Applied"
+    assert asyncio.run(run_pass(load_configuration(str(kubeconfig)), _wanted(), None)).reason == "Applied"
 
 
 def _kubeconfig(admin: Path, folder: Path) -> Path:
@@ -233,9 +236,19 @@ async def _token(admin: str) -> str:
         return str((await live.create(path, request))["status"]["token"])
 
 
-def test_a_pass_that_is_told_to_end_ends_before_its_next_request(client: Client, api_server: Path) -> None:
-    assert client.version
-    stop = Event()
-    stop.set()
-    with pytest.raises(StoppedError):
-        go(configured(str(api_server)), _wanted(), Outcome("Applied", ""), stop)
+def test_a_pass_that_is_cancelled_ends_at_once(
+    client: BlockingClient, api_server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(run_pass(load_configuration(str(api_server)), _wanted(), PassOutcome("Applied", "")))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert client.read_version()
+    crds.install(client, [crd("things", "Thing")])
+    monkeypatch.setattr(stack_pass, "PACE_SECONDS", 60.0)
+    before = _maps(client)
+    asyncio.run(cancel())
+    assert _maps(client) == before

@@ -24,15 +24,15 @@ from typing import Any
 
 import pytest
 from trackbed_lab.kubernetes.agents import Agents, Host
+from trackbed_lab.kubernetes.blocking import connect
 
 from tests.cluster.controller import newer
 from tests.cluster.controller.test_run import NAMESPACE, Ground
 from tests.kinds import installed
 from tools.pages.crds import iter_crds
-from trackbed.cluster.api import live as kube
-from trackbed.cluster.api.client import connect
+from trackbed.cluster.api import client as kube
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, Node, RailNode
 from trackbed.cluster.controller.run import LEASE
@@ -202,7 +202,7 @@ async def scene(kubeconfig: Path, agents: Agents) -> AsyncIterator[Scene]:
             await _removed(live)
 
 
-async def _removed(live: Live) -> None:
+async def _removed(live: Client) -> None:
     lock = f"/api/v1/namespaces/{NAMESPACE}/configmaps/trackbed-lock-upgrade"
     for path in (
         f"{FABRICS}/upgrade",
@@ -342,7 +342,7 @@ async def _wake(here: Scene) -> None:
             return
 
 
-async def _annotate(live: Live, path: str, **marks: str | None) -> None:
+async def _annotate(live: Client, path: str, **marks: str | None) -> None:
     await live.merge(path, {"metadata": {"annotations": {f"trackbed.dev/{key}": text for key, text in marks.items()}}})
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.api_server import accepted, refused, with_unknown_field, with_wrong_type
 from tests.cluster.stacks.sites import SITES, alike, planned
-from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.jobs.kinds import KINDS, new, shape
 from trackbed.cluster.jobs.kinds.queued import queue_objects
 from trackbed.cluster.jobs.wanted import Wanted, wanted
@@ -33,25 +34,25 @@ def job(kind: str, name: str) -> list[Object]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _service_account(cluster: Client) -> None:
+def _service_account(cluster: BlockingClient) -> None:
     """Pods need one, and without controllers nobody makes it."""
     cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
 
 
 @pytest.mark.parametrize("name", STACKS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_job_is_created_strictly_and_without_a_warning(cluster: Client, kind: str, name: str) -> None:
+def test_every_job_is_created_strictly_and_without_a_warning(cluster: BlockingClient, kind: str, name: str) -> None:
     assert accepted(cluster, job(kind, name)) == []
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_the_queue_is_created_too(cluster: Client, name: str) -> None:
+def test_the_queue_is_created_too(cluster: BlockingClient, name: str) -> None:
     queue = queue_objects(planned(name, alike(4, 8), 8), carried(name), "rails", 8, ("topology.kubernetes.io/zone",))
     assert accepted(cluster, queue) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spoil", [with_unknown_field, with_wrong_type])
-def test_a_spoiled_job_is_refused(cluster: Client, kind: str, spoil: Callable[[Object], Object]) -> None:
+def test_a_spoiled_job_is_refused(cluster: BlockingClient, kind: str, spoil: Callable[[Object], Object]) -> None:
     spoiled = [spoil(one) for one in job(kind, "network-operator-sriov")]
     assert [one["kind"] for one in spoiled if not refused(cluster, one)] == []

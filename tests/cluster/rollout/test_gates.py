@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 from trackbed_lab.kubernetes import crds
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.objects import GROUP, NAMESPACE, crd, daemon_set, node, pod, put, template, waiting
 from tests.cluster.stacks.sites import alike, planned
-from trackbed.cluster.api.client import Client, connect
-from trackbed.cluster.rollout.gates import Gate, look
+from trackbed.cluster.rollout.gates import Gate, check_gate
 from trackbed.cluster.stacks import MODULES, stack
 from trackbed.cluster.stacks.install.steps import steps
 from trackbed.cluster.stacks.stack import ROLLED_OUT, Offered, Until, Wait
@@ -38,7 +38,7 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         found.apply(
@@ -48,7 +48,7 @@ def client(api_server: Path) -> Iterator[Client]:
         yield found
 
 
-Doing = Callable[[Client], None]
+Doing = Callable[[BlockingClient], None]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def state(name: str, drain: str = "Idle", **said: Any) -> Doing:
 def together(*doings: Doing) -> Doing:
     """One after the other."""
 
-    def do(client: Client) -> None:
+    def do(client: BlockingClient) -> None:
         for each in doings:
             each(client)
 
@@ -93,7 +93,7 @@ def deployment(*conditions: dict[str, str]) -> Doing:
 def agents(available: int, **pods: Any) -> Doing:
     """A DaemonSet of three pods, so many of which are available, with these pods."""
 
-    def do(client: Client) -> None:
+    def do(client: BlockingClient) -> None:
         for one in client.list("v1", "Pod", NAMESPACE, selector="app=agent"):
             client.delete(one)
         daemon_set(client, "agent", 3, 3, available)
@@ -106,7 +106,7 @@ def agents(available: int, **pods: Any) -> Doing:
 def nodes(*of: tuple[str, bool, str]) -> Doing:
     """Nodes: name, whether it is Ready, how many of the rail it has."""
 
-    def do(client: Client) -> None:
+    def do(client: BlockingClient) -> None:
         for name, ready, count in of:
             node(
                 client, name, ready=ready, labels={"fabric": "train"}, example_com_rail0=count, trackbed_dev_rail0=count
@@ -118,7 +118,7 @@ def nodes(*of: tuple[str, bool, str]) -> Doing:
 def named(*plurals: str) -> Doing:
     """CRDs of one kind: the server accepts the names of the first, and refuses those of any other."""
 
-    def do(client: Client) -> None:
+    def do(client: BlockingClient) -> None:
         for plural in plurals:
             one = crd(plural, "Contested")
             one["spec"]["names"]["singular"] = plural.removesuffix("s")
@@ -127,7 +127,7 @@ def named(*plurals: str) -> Doing:
     return do
 
 
-def freed(client: Client) -> None:
+def freed(client: BlockingClient) -> None:
     """The CRD that has the names goes away."""
     client.delete(crd("firsts", "Contested"))
 
@@ -369,7 +369,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_gate_that_is_stuck_says_why_and_what_to_do_and_opens(client: Client, case: Case) -> None:
+def test_a_gate_that_is_stuck_says_why_and_what_to_do_and_opens(client: BlockingClient, case: Case) -> None:
     case.stuck(client)
     assert until(client, case, lambda gate: gate.missing == case.missing) == stuck(case.missing, case.remedy)
     case.opens(client)
@@ -380,12 +380,12 @@ def stuck(missing: tuple[str, ...], remedy: str) -> Gate:
     return Gate(holds=False, missing=missing, remedy=remedy)
 
 
-def until(client: Client, case: Case, holds: Callable[[Gate], bool]) -> Gate:
+def until(client: BlockingClient, case: Case, holds: Callable[[Gate], bool]) -> Gate:
     """How a gate stands, as soon as it stands so; the server's own controllers take a moment."""
     deadline = time.monotonic() + 10
-    gate = look(client, case.wait)
+    gate = client.run(check_gate(client.dynamic, case.wait))
     while not holds(gate) and time.monotonic() < deadline:
-        gate = look(client, case.wait)
+        gate = client.run(check_gate(client.dynamic, case.wait))
     return gate
 
 
@@ -440,12 +440,15 @@ ABSENT = {
 
 
 @pytest.mark.parametrize(("wait", "missing", "remedy"), ABSENT.values(), ids=ABSENT)
-def test_what_is_not_there_is_told_with_where_to_look(client: Client, wait: Wait, missing: str, remedy: str) -> None:
-    assert look(client, wait) == replace(stuck((missing,), remedy), absent=True)
+def test_what_is_not_there_is_told_with_where_to_look(
+    client: BlockingClient, wait: Wait, missing: str, remedy: str
+) -> None:
+    assert client.run(check_gate(client.dynamic, wait)) == replace(stuck((missing,), remedy), absent=True)
 
 
-def test_many_objects_are_told_by_the_first_few(client: Client) -> None:
+def test_many_objects_are_told_by_the_first_few(client: BlockingClient) -> None:
     for number in range(8):
         put(client, "Crowd", f"one-{number}", {"sync": "Failed"})
-    found = look(client, Wait(f"crowds.{GROUP} --all", "jsonpath={.status.sync}=Succeeded", NAMESPACE))
+    wait = Wait(f"crowds.{GROUP} --all", "jsonpath={.status.sync}=Succeeded", NAMESPACE)
+    found = client.run(check_gate(client.dynamic, wait))
     assert (len(found.missing), found.missing[-1]) == (6, "and 3 more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
-from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.helm import Helm, HelmError
 from trackbed.cluster.stacks.install.steps import Install
 from trackbed.cluster.stacks.releases import ChartSource
@@ -32,7 +34,7 @@ def program(folder: Path, script: str) -> str:
 
 def test_a_chart_is_installed_or_upgraded_with_its_values_on_standard_input(tmp_path: Path) -> None:
     told = program(tmp_path, f'echo "$@" >{tmp_path}/words; cat >{tmp_path}/values')
-    Helm("/etc/kubeconfig", "site", told).install(STEP)
+    asyncio.run(Helm("/etc/kubeconfig", "site", told).install(STEP))
     assert (tmp_path / "words").read_text() == (
         "upgrade --install spiderpool spiderpool --namespace spiderpool --create-namespace --values - --timeout 15m "
         "--version 1.2.3 --repo https://charts.example.com --kubeconfig /etc/kubeconfig --kube-context site\n"
@@ -42,7 +44,7 @@ def test_a_chart_is_installed_or_upgraded_with_its_values_on_standard_input(tmp_
 
 def test_a_chart_of_an_oci_registry_is_named_by_its_address() -> None:
     step = Install(CHART, ChartSource("x", "oci://registry.example.com/charts"), None)
-    words = Helm().words(step)
+    words = Helm().arguments(step)
     assert words[3] == "oci://registry.example.com/charts/x"
     assert not {"--repo", "--version", "--kubeconfig"} & set(words)
 
@@ -52,12 +54,12 @@ def test_helms_own_words_are_told_when_it_fails(tmp_path: Path) -> None:
     with pytest.raises(
         HelmError, match=r"chart spiderpool: Error: UPGRADE FAILED: another .*: `helm rollback spiderpool --namespace"
     ):
-        Helm(program=fails).install(STEP)
+        asyncio.run(Helm(program=fails).install(STEP))
 
 
 def test_a_machine_without_helm_is_told_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(HelmError, match=r"chart spiderpool needs the program .*; install it, or say --skip spiderpool"):
-        Helm(program=str(tmp_path / "none")).install(STEP)
+        asyncio.run(Helm(program=str(tmp_path / "none")).install(STEP))
 
 
 NAMESPACE = "charts"
@@ -83,7 +85,7 @@ spec:
 
 
 @pytest.fixture
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         yield found
 
@@ -109,16 +111,16 @@ def tiny(release: str, path: str, **values: Any) -> Install:
     return Install(Chart(release, NAMESPACE, values), ChartSource(path), None)
 
 
-def releases(client: Client, name: str) -> list[Object]:
+def releases(client: BlockingClient, name: str) -> list[Object]:
     return list(client.list("v1", "Secret", NAMESPACE, selector=f"owner=helm,name={name}"))
 
 
 def test_a_chart_is_installed_then_upgraded_with_the_values_of_the_stack(
-    client: Client, installer: Helm, tmp_path: Path
+    client: BlockingClient, installer: Helm, tmp_path: Path
 ) -> None:
     path = chart(tmp_path, map=MAP)
     for value in ("1", "2 {{ not a template }}"):
-        installer.install(tiny("upgraded", path, value=value))
+        asyncio.run(installer.install(tiny("upgraded", path, value=value)))
         assert client.get("v1", "ConfigMap", "upgraded", NAMESPACE)["data"] == {"value": value}
     assert len(releases(client, "upgraded")) == 2
 
@@ -138,17 +140,17 @@ def test_a_chart_that_fails_is_told_in_helms_words_with_where_to_look(  # noqa: 
 ) -> None:
     release = f"fails-{request.node.callspec.id.replace(' ', '-')}"
     with pytest.raises(HelmError) as caught:
-        installer.install(tiny(release, chart(tmp_path, map=template), **values))
+        asyncio.run(installer.install(tiny(release, chart(tmp_path, map=template), **values)))
     assert said in str(caught.value)
     assert str(caught.value).endswith(f"; `helm status {release} --namespace {NAMESPACE}` says more")
 
 
 def test_a_release_that_a_killed_helm_left_pending_is_told_with_the_way_out(
-    client: Client, installer: Helm, tmp_path: Path
+    client: BlockingClient, installer: Helm, tmp_path: Path
 ) -> None:
-    installer.install(tiny("killed", chart(tmp_path, map=MAP), value="1"))
+    asyncio.run(installer.install(tiny("killed", chart(tmp_path, map=MAP), value="1")))
     path = chart(tmp_path, map=MAP, hook=HOOK)
-    words = installer.words(tiny("killed", path, value="2"))
+    words = installer.arguments(tiny("killed", path, value="2"))
     with subprocess.Popen([installer.program, *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdin is not None
         running.stdin.write(b'{"value": "2"}')
@@ -158,15 +160,15 @@ def test_a_release_that_a_killed_helm_left_pending_is_told_with_the_way_out(
     with pytest.raises(
         HelmError, match=r"in progress; helm was ended in the middle: `helm rollback killed --namespace"
     ):
-        installer.install(tiny("killed", path, value="2"))
+        asyncio.run(installer.install(tiny("killed", path, value="2")))
     subprocess.run(
         [installer.program, "rollback", "killed", "--namespace", NAMESPACE, *words[-2:]], check=True, timeout=60
     )
-    installer.install(tiny("killed", chart(tmp_path, hook=""), value="3"))
+    asyncio.run(installer.install(tiny("killed", chart(tmp_path, hook=""), value="3")))
     assert client.get("v1", "ConfigMap", "killed", NAMESPACE)["data"] == {"value": "3"}
 
 
-def pending(client: Client, name: str) -> None:
+def pending(client: BlockingClient, name: str) -> None:
     """Until helm has written down that it is at work and waits for its hook."""
     deadline = time.monotonic() + 60
     while client.find("batch/v1", "Job", f"{name}-hook", NAMESPACE) is None:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.stacks.fabric_of import FLAT, fabric
-from trackbed.cluster.api.client import Client, Object, connect
-from trackbed.cluster.rollout.owned import masked, merged, owned
+from trackbed.cluster.api.response import Object
+from trackbed.cluster.rollout.owned import mask, merge, select_owned
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.stack import objects
 
@@ -21,7 +22,7 @@ NATIVE = [
 
 
 @pytest.fixture(scope="module")
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "owned"}})
         yield found
@@ -47,21 +48,21 @@ DEPLOYMENT = {
 }
 
 
-def test_what_was_applied_is_read_back_whatever_others_and_the_server_added(client: Client) -> None:
+def test_what_was_applied_is_read_back_whatever_others_and_the_server_added(client: BlockingClient) -> None:
     client.apply(DEPLOYMENT, manager="ours")
     metadata = {"name": "owned", "namespace": "default", "annotations": {"theirs": "1"}}
     theirs = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
     client.apply(theirs, manager="theirs")
     live = client.get("apps/v1", "Deployment", "owned", "default")
-    assert owned(live, "ours") == DEPLOYMENT
-    assert owned(live, "theirs") == theirs
-    assert owned(live, "nobody")["metadata"] == {"name": "owned", "namespace": "default"}
+    assert select_owned(live, "ours") == DEPLOYMENT
+    assert select_owned(live, "theirs") == theirs
+    assert select_owned(live, "nobody")["metadata"] == {"name": "owned", "namespace": "default"}
 
 
 @pytest.mark.parametrize("one", NATIVE, ids=[f"{one['kind']} {one['metadata']['name']}" for one in NATIVE])
-def test_applying_what_was_read_back_changes_nothing(client: Client, one: Object) -> None:
+def test_applying_what_was_read_back_changes_nothing(client: BlockingClient, one: Object) -> None:
     first = client.apply(one, manager="ours").body
-    again = client.apply(owned(first, "ours"), manager="ours").body
+    again = client.apply(select_owned(first, "ours"), manager="ours").body
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
     client.delete(one)
 
@@ -74,10 +75,10 @@ def test_fields_of_another_version_of_the_kind_are_not_guessed() -> None:
         "metadata": {"name": "x", "managedFields": [entry]},
         "data": {"a": "1"},
     }
-    assert owned(one, "ours") == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    assert select_owned(one, "ours") == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
 
 
 def test_a_mask_takes_what_the_other_has_and_a_merge_has_both() -> None:
     one = {"a": {"b": 1, "c": [1, 2]}, "d": 3}
-    assert masked(one, {"a": {"c": [9], "x": 1}, "y": 2}) == {"a": {"c": [1, 2]}}
-    assert merged({"a": {"b": 1}, "d": 3}, {"a": {"c": 2}, "d": 4}) == {"a": {"b": 1, "c": 2}, "d": 4}
+    assert mask(one, {"a": {"c": [9], "x": 1}, "y": 2}) == {"a": {"c": [1, 2]}}
+    assert merge({"a": {"b": 1}, "d": 3}, {"a": {"c": 2}, "d": 4}) == {"a": {"b": 1, "c": 2}, "d": 4}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from trackbed.cluster.api.client import Object, connect
+from trackbed_lab.kubernetes.blocking import connect
+
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.applyset import ApplySet
+from trackbed.cluster.rollout.options import RunOptions
 from trackbed.cluster.rollout.preview import preview
-from trackbed.cluster.rollout.rollout import Manner
 from trackbed.cluster.stacks.install.steps import Apply
 
 
@@ -18,7 +20,8 @@ def test_what_lacks_its_namespace_or_its_kind_is_created_once_that_is_there(api_
     unknown: Object = {"apiVersion": f"{absent}.dev/v1", "kind": "Thing", "metadata": {"name": "b"}}
     step = Apply("", "x", [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": absent}}, config, unknown])
     with connect(str(api_server)) as client:
-        found = list(preview(client, ApplySet(f"set-{absent}", "default"), Manner("test"), [step]))
+        applyset = ApplySet(f"set-{absent}", "default")
+        found = client.collect(preview(client.dynamic, applyset, RunOptions("test"), [step]))
     assert [(one.what, one.outcome) for one in found] == [
         (f"Namespace {absent}", "created"),
         (f"ConfigMap a in {absent}", "created, once its namespace is there"),

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.objects import daemon_set, failed_create, pod, put, template, waiting
-from trackbed.cluster.api.client import Client, connect
-from trackbed.cluster.rollout.workload import hindered
+from trackbed.cluster.rollout.workload import explain_missing_pods
 
 NAMESPACE = "gates"
 
 
 @pytest.fixture(scope="module")
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         found.apply(
@@ -25,11 +25,12 @@ def client(api_server: Path) -> Iterator[Client]:
         yield found
 
 
-def told(client: Client, kind: str, name: str) -> list[str]:
-    return list(hindered(client, client.get("apps/v1", kind, name, NAMESPACE)))
+def told(client: BlockingClient, kind: str, name: str) -> list[str]:
+    workload = client.get("apps/v1", kind, name, NAMESPACE)
+    return client.run(explain_missing_pods(client.dynamic, workload))
 
 
-def deployment(client: Client, name: str, replicas: int) -> None:
+def deployment(client: BlockingClient, name: str, replicas: int) -> None:
     labels = {"app": name}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template(labels)}
     put(client, "Deployment", name, spec=spec)
@@ -41,7 +42,7 @@ def ended(reason: str, code: int, message: str = "") -> dict[str, Any]:
     return {"containerStatuses": [container]}
 
 
-def test_the_reason_of_most_pods_comes_first_and_pods_that_begin_or_end_are_none(client: Client) -> None:
+def test_the_reason_of_most_pods_comes_first_and_pods_that_begin_or_end_are_none(client: BlockingClient) -> None:
     deployment(client, "mixed", 5)
     labels = {"app": "mixed"}
     pod(client, "mixed-0", ended("OOMKilled", 137), labels)
@@ -61,7 +62,7 @@ def test_the_reason_of_most_pods_comes_first_and_pods_that_begin_or_end_are_none
 REFUSED = "an admission policy or a quota refuses its pods: label the namespace, or raise the quota"
 
 
-def test_refused_pods_are_counted_by_those_that_are_missing_not_by_events(client: Client) -> None:
+def test_refused_pods_are_counted_by_those_that_are_missing_not_by_events(client: BlockingClient) -> None:
     daemon_set(client, "refused", 5, 2, 2)
     for number in range(2):
         pod(client, f"refused-{number}", {"phase": "Running"}, {"app": "refused"})
@@ -74,7 +75,9 @@ def test_refused_pods_are_counted_by_those_that_are_missing_not_by_events(client
     ]
 
 
-def test_a_deployment_is_refused_its_pods_by_its_replicaset_and_not_by_one_of_a_longer_name(client: Client) -> None:
+def test_a_deployment_is_refused_its_pods_by_its_replicaset_and_not_by_one_of_a_longer_name(
+    client: BlockingClient,
+) -> None:
     for name in ("web", "web-api"):
         deployment(client, name, 2)
     about = {"kind": "ReplicaSet", "name": "web-api-5d9c8"}
@@ -83,7 +86,7 @@ def test_a_deployment_is_refused_its_pods_by_its_replicaset_and_not_by_one_of_a_
     assert told(client, "Deployment", "web-api") == [f"2 pods: FailedCreate: exceeded quota; {REFUSED}"]
 
 
-def test_refusals_of_before_are_not_told_once_all_pods_are_there(client: Client) -> None:
+def test_refusals_of_before_are_not_told_once_all_pods_are_there(client: BlockingClient) -> None:
     deployment(client, "mended", 1)
     failed_create(client, "mended", {"kind": "ReplicaSet", "name": "mended-1"}, "no", "2026-01-01T00:00:00Z")
     pod(client, "mended-1", {"phase": "Running"}, {"app": "mended"})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from trackbed_lab.kubernetes.blocking import BlockingClient
+
 from tests.cluster.stacks.fabric_of import FLAT, fabric
-from trackbed.cluster.api.client import Client, Object
 from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.native.annotation import policies
 
 RAILS = "trackbed.dev/rails"
@@ -32,7 +34,7 @@ def container(name: str, **limits: str) -> dict[str, Any]:
     return {"name": name, "image": "i", "resources": {"limits": named}}
 
 
-def given_rails(client: Client, one: Object) -> dict[str, list[int]]:
+def given_rails(client: BlockingClient, one: Object) -> dict[str, list[int]]:
     """By container, the rails that a pod asks for once it is created; each as limit and as request, one of each."""
     made = client.create(one, dry_run=True).body
     found = {}
@@ -45,7 +47,7 @@ def given_rails(client: Client, one: Object) -> dict[str, list[int]]:
     return found
 
 
-def refusal(client: Client, one: Object) -> str:
+def refusal(client: BlockingClient, one: Object) -> str:
     """Why an object is refused, empty if it is not."""
     try:
         client.create(one, dry_run=True)
@@ -58,7 +60,7 @@ def _ours(quantities: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in quantities.items() if name.startswith("trackbed.dev/")}
 
 
-def install(client: Client, rails: int) -> None:
+def install(client: BlockingClient, rails: int) -> None:
     """Make the policies of a fabric with so many rails, and wait until the API server goes by them."""
     nodes = [{"hosts": "gpu-0", "ports": [f"port{rail}" for rail in range(rails)]}]
     for one in policies(fabric(rails, nodes, addressing=FLAT)):
@@ -70,7 +72,7 @@ def install(client: Client, rails: int) -> None:
         time.sleep(0.05)
 
 
-def _gives(client: Client, rails: int) -> bool:
+def _gives(client: BlockingClient, rails: int) -> bool:
     """Whether all policies are in force: by annotation, by namespace, and the label that the latter needs."""
     name = f"ready-{rails}"
     labels = client.apply(namespace(name, "all")).body["metadata"]["labels"]
@@ -87,6 +89,6 @@ def namespace(name: str, asked: str | None = None) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}
 
 
-def account(client: Client, name: str) -> None:
+def account(client: BlockingClient, name: str) -> None:
     """The service account that pods need; without controllers nobody makes it."""
     client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}})

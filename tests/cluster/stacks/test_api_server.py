@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.api_server import accepted, refused, with_unknown_field, with_wrong_type
 from tests.cluster.stacks.sites import NO_DUAL, SHAPES, SITES, alike, planned
-from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks import MODULES, stack
 from trackbed.cluster.stacks.nfd import node_feature_rule
 from trackbed.cluster.stacks.objects import Manifest
@@ -29,7 +30,7 @@ def rendered(name: str, plan: Plan) -> list[Manifest]:
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES, ids=[f"{name}, {shape}" for name, shape in CASES])
-def test_every_object_is_created_strictly_and_without_a_warning(cluster: Client, name: str, shape: str) -> None:
+def test_every_object_is_created_strictly_and_without_a_warning(cluster: BlockingClient, name: str, shape: str) -> None:
     nodes, rails, dual = SHAPES[shape]
     assert accepted(cluster, rendered(name, planned(name, nodes, rails, dual=dual))) == []
 
@@ -37,7 +38,7 @@ def test_every_object_is_created_strictly_and_without_a_warning(cluster: Client,
 @pytest.mark.parametrize("name", sorted(set(MODULES) - WITHOUT_OBJECTS))
 @pytest.mark.parametrize("spoil", [with_unknown_field, with_wrong_type])
 def test_an_object_of_each_kind_is_refused_once_it_is_spoiled(
-    cluster: Client, name: str, spoil: Callable[[Object], Object]
+    cluster: BlockingClient, name: str, spoil: Callable[[Object], Object]
 ) -> None:
     one_of_each = {one["kind"]: one for one in rendered(name, planned(name, alike(2, 2), 2))}
     spoiled = [spoil(one) for one in one_of_each.values()]
@@ -51,7 +52,7 @@ def test_every_stack_has_its_site() -> None:
     } == WITHOUT_OBJECTS
 
 
-def test_a_pool_over_the_limit_is_refused_by_etcd_and_one_below_it_is_not(cluster: Client) -> None:
+def test_a_pool_over_the_limit_is_refused_by_etcd_and_one_below_it_is_not(cluster: BlockingClient) -> None:
     """Where `stacks.size` draws the line, etcd does: without it a site would learn of it when its controller writes."""
     plan = planned("network-operator-hostdevice", alike(2, 2), 2)
     pool = next(one for one in objects(stack("network-operator-hostdevice"), plan) if one["kind"] == "CIDRPool")

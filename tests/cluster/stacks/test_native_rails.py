@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.stacks.admission import (
     RAILS,
@@ -22,7 +23,6 @@ from tests.cluster.stacks.admission import (
     refusal,
 )
 from tests.cluster.stacks.fabric_of import FLAT, fabric
-from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import RefusedError
 from trackbed.cluster.stacks.native.annotation import policies
 
@@ -31,7 +31,7 @@ COUNT = 8
 
 
 @pytest.fixture(scope="module")
-def bare(cluster: Client) -> Iterator[Client]:
+def bare(cluster: BlockingClient) -> Iterator[BlockingClient]:
     """The API server, from which our policies are gone afterwards."""
     account(cluster, "default")
     yield cluster
@@ -40,7 +40,7 @@ def bare(cluster: Client) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def server(bare: Client) -> Client:
+def server(bare: BlockingClient) -> BlockingClient:
     """The API server with the policies of a fabric of eight rails."""
     install(bare, COUNT)
     return bare
@@ -60,7 +60,9 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("asked", "rails"), TAKEN.items(), ids=TAKEN)
-def test_a_pod_asks_for_the_rails_that_its_annotation_names(server: Client, asked: str, rails: list[int]) -> None:
+def test_a_pod_asks_for_the_rails_that_its_annotation_names(
+    server: BlockingClient, asked: str, rails: list[int]
+) -> None:
     assert given_rails(server, pod(asked)) == ({"main": rails} if rails else {})
 
 
@@ -100,7 +102,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("asked", HOSTILE.values(), ids=HOSTILE)
-def test_any_other_value_is_refused_with_what_is_allowed(server: Client, asked: str) -> None:
+def test_any_other_value_is_refused_with_what_is_allowed(server: BlockingClient, asked: str) -> None:
     message = refusal(server, pod(asked))
     assert f"annotation {RAILS} is " in message
     assert message.endswith("(0,2): fabric train has rails 0 to 7")
@@ -114,7 +116,7 @@ LISTS = st.lists(st.integers(0, COUNT + 1), max_size=4).map(lambda rails: ",".jo
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(LISTS, st.text("0123789,-+ alnoe", max_size=6), st.text(max_size=10)))
-def test_a_value_is_read_as_a_second_reader_reads_it(server: Client, asked: str) -> None:
+def test_a_value_is_read_as_a_second_reader_reads_it(server: BlockingClient, asked: str) -> None:
     rails = read(asked)
     if rails is None:
         assert f"annotation {RAILS} is " in refusal(server, pod(asked))
@@ -145,11 +147,11 @@ CHOSEN = {
 
 
 @pytest.mark.parametrize(("containers", "name"), CHOSEN.values(), ids=CHOSEN)
-def test_the_rails_go_to_one_container(server: Client, containers: list[dict[str, Any]], name: str) -> None:
+def test_the_rails_go_to_one_container(server: BlockingClient, containers: list[dict[str, Any]], name: str) -> None:
     assert given_rails(server, pod("2", containers=containers)) == {name: [0, 1]}
 
 
-def test_all_else_of_the_pod_stays(server: Client) -> None:
+def test_all_else_of_the_pod_stays(server: BlockingClient) -> None:
     main = GPU | {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}], "ports": [{"containerPort": 80}]}
     main["resources"] = {"limits": {"nvidia.com/gpu": "8"}, "requests": {"nvidia.com/gpu": "8", "cpu": "4"}}
     plain = server.create(pod(containers=[main, container("side")]), dry_run=True).body["spec"]
@@ -174,18 +176,18 @@ ASKING = {
 
 
 @pytest.mark.parametrize("spec", ASKING.values(), ids=ASKING)
-def test_a_pod_that_asks_for_a_rail_itself_is_left_alone(server: Client, spec: dict[str, Any]) -> None:
+def test_a_pod_that_asks_for_a_rail_itself_is_left_alone(server: BlockingClient, spec: dict[str, Any]) -> None:
     assert list(given_rails(server, pod("all", **spec)).values()) == [[3]]
     assert list(given_rails(server, pod(namespace=f"ready-{COUNT}", **spec)).values()) == [[3]]
 
 
-def test_a_pod_in_the_hosts_network_is_refused_rails(server: Client) -> None:
+def test_a_pod_in_the_hosts_network_is_refused_rails(server: BlockingClient) -> None:
     assert "a pod with hostNetwork: true cannot get any" in refusal(server, pod("all", hostNetwork=True))
     assert refusal(server, pod("none", hostNetwork=True)) == ""
     assert given_rails(server, pod(namespace=f"ready-{COUNT}", hostNetwork=True)) == {}
 
 
-def test_a_namespaces_default_is_for_pods_without_the_annotation(server: Client) -> None:
+def test_a_namespaces_default_is_for_pods_without_the_annotation(server: BlockingClient) -> None:
     server.apply(namespace("by-default", "0,2"), force=True)
     account(server, "by-default")
     assert given_rails(server, pod(namespace="by-default")) == {"main": [0, 2]}
@@ -197,14 +199,14 @@ def test_a_namespaces_default_is_for_pods_without_the_annotation(server: Client)
 
 
 @pytest.mark.parametrize("asked", ["9", "all ", "0,0", ""])
-def test_a_wrong_default_is_refused_at_the_namespace(server: Client, asked: str) -> None:
+def test_a_wrong_default_is_refused_at_the_namespace(server: BlockingClient, asked: str) -> None:
     assert "fabric train has rails 0 to 7" in refusal(server, namespace("wrong", asked))
     server.apply(namespace("once-right", "2"), force=True)
     with pytest.raises(RefusedError, match="fabric train has rails 0 to 7"):
         server.apply(namespace("once-right", asked), force=True)
 
 
-def test_a_namespace_that_keeps_its_default_can_be_changed_when_the_fabric_has_shrunk(server: Client) -> None:
+def test_a_namespace_that_keeps_its_default_can_be_changed_when_the_fabric_has_shrunk(server: BlockingClient) -> None:
     server.apply(namespace("kept", "8"), force=True)
     account(server, "kept")
     install(server, 4)
@@ -217,7 +219,7 @@ def test_a_namespace_that_keeps_its_default_can_be_changed_when_the_fabric_has_s
         install(server, COUNT)
 
 
-def test_a_pod_that_no_policy_gave_its_rails_is_refused(server: Client) -> None:
+def test_a_pod_that_no_policy_gave_its_rails_is_refused(server: BlockingClient) -> None:
     """As with an annotation that a webhook sets: policies are called before webhooks, and not again."""
     binding = next(one for one in policies(fabric(addressing=FLAT)) if one["kind"] == "MutatingAdmissionPolicyBinding")
     server.delete(binding)
@@ -236,7 +238,7 @@ def test_a_pod_that_no_policy_gave_its_rails_is_refused(server: Client) -> None:
 
 
 @pytest.mark.parametrize("rails", [1, 2, 64])
-def test_it_holds_for_the_smallest_and_the_largest_fabric(server: Client, rails: int) -> None:
+def test_it_holds_for_the_smallest_and_the_largest_fabric(server: BlockingClient, rails: int) -> None:
     install(server, rails)
     try:
         every = ",".join(map(str, range(rails)))
@@ -264,7 +266,9 @@ OF_OTHERS = {
 
 
 @pytest.mark.parametrize(("one", "said"), OF_OTHERS.values(), ids=OF_OTHERS)
-def test_pods_of_another_fabric_are_left_alone(server: Client, one: dict[str, Any], said: dict[str, str]) -> None:
+def test_pods_of_another_fabric_are_left_alone(
+    server: BlockingClient, one: dict[str, Any], said: dict[str, str]
+) -> None:
     space = namespace("of-others")
     space["metadata"]["annotations"] = said
     server.apply(space, force=True)
@@ -274,7 +278,7 @@ def test_pods_of_another_fabric_are_left_alone(server: Client, one: dict[str, An
     assert "trackbed.dev/rail" not in str(made["spec"])
 
 
-def test_a_pod_that_names_this_fabric_in_a_namespace_of_another_gets_its_rails(server: Client) -> None:
+def test_a_pod_that_names_this_fabric_in_a_namespace_of_another_gets_its_rails(server: BlockingClient) -> None:
     space = namespace("of-another")
     space["metadata"]["annotations"] = {FABRIC: "other"}
     server.apply(space, force=True)

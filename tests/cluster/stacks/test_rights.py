@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.stacks.sites import alike, planned
-from trackbed.cluster.api.client import Client
 from trackbed.cluster.stacks import MODULES, stack
 from trackbed.cluster.stacks.rights import plural, rights, role
 
@@ -17,11 +17,11 @@ SERVED = [name for name in OWN if name != "openshift"]
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_every_kind_of_a_role_is_one_that_a_server_serves_under_that_name(cluster: Client, name: str) -> None:
+def test_every_kind_of_a_role_is_one_that_a_server_serves_under_that_name(cluster: BlockingClient, name: str) -> None:
     for rule in rights(stack(name), planned(name, alike(2, 2), 2)):
         (group,) = rule["apiGroups"]
         for resource in rule["resources"]:
-            assert cluster.called(f"{resource}.{group}" if group else resource).plural == resource
+            assert cluster.find_kind(f"{resource}.{group}" if group else resource).plural == resource
 
 
 def test_what_is_waited_for_is_read_and_what_is_applied_is_written() -> None:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from trackbed.cluster.api.client import Client, connect
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 
 @pytest.fixture(scope="session")
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     """The API server as its administrator sees it."""
     with connect(str(api_server)) as found:
         yield found

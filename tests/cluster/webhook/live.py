@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from trackbed_lab.kubernetes.blocking import BlockingClient
+
 from tests.cluster.webhook.values import pod
-from trackbed.cluster.api.client import Client, Object
 from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.daemon.listening import Address
 from trackbed.cluster.webhook.certificates import Held, renewed
 from trackbed.cluster.webhook.configuration import Where
@@ -30,7 +32,7 @@ SECONDS = 30.0
 class Fixed:
     """A `server.Source` whose value the test sets; namespaces are asked of the API server."""
 
-    client: Client | None = None
+    client: BlockingClient | None = None
     known: Known | None = field(default_factory=Known)
     error: Exception | None = None
 
@@ -84,11 +86,11 @@ class Webhook:
 
 
 @contextmanager
-def registered(client: Client, known: Known) -> Iterator[Webhook]:
+def registered(client: BlockingClient, known: Known) -> Iterator[Webhook]:
     """A webhook that the API server calls; neither is left afterwards."""
     webhook = Webhook(Fixed(client, known))
     try:
-        publish(client, webhook.where, webhook.held.bundle)
+        client.run(publish(client.dynamic, webhook.where, webhook.held.bundle))
         await_called(client)
         yield webhook
     finally:
@@ -99,7 +101,7 @@ def registered(client: Client, known: Known) -> Iterator[Webhook]:
         webhook.stop()
 
 
-def await_called(client: Client) -> None:
+def await_called(client: BlockingClient) -> None:
     """Wait until the API server sends pods to both of our webhooks."""
     make_namespace(client, "default")
     one = pod(annotations={"trackbed.dev/rails": "wrong"})
@@ -110,7 +112,7 @@ def await_called(client: Client) -> None:
 
 
 def make_namespace(
-    client: Client, name: str, annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None
+    client: BlockingClient, name: str, annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None
 ) -> None:
     """A namespace and the service account that pods need; without controllers nobody else makes it."""
     metadata = {"name": name, "annotations": annotations or {}, "labels": labels or {}}
@@ -118,7 +120,7 @@ def make_namespace(
     client.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}})
 
 
-def refusal(client: Client, one: Object) -> str:
+def refusal(client: BlockingClient, one: Object) -> str:
     """Why an object is refused, empty if it is not."""
     try:
         client.create(one, dry_run=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.cluster.webhook.values import container, pod
-from trackbed.cluster.api.client import Object
+from trackbed.cluster.api.response import Object
 
 RAILS, FABRIC = "trackbed.dev/rails", "trackbed.dev/fabric"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"

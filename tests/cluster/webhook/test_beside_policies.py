@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.stacks.admission import install
 from tests.cluster.stacks.fabric_of import FLAT
@@ -12,7 +13,6 @@ from tests.cluster.stacks.fabric_of import fabric as plan_of
 from tests.cluster.webhook.live import make_namespace, registered
 from tests.cluster.webhook.rows import FABRIC, read
 from tests.cluster.webhook.values import fabric, pod
-from trackbed.cluster.api.client import Client
 from trackbed.cluster.stacks.native.annotation import policies
 from trackbed.cluster.webhook.known import Known
 
@@ -22,7 +22,7 @@ ALL = {f"rail{rail}": "1" for rail in range(COUNT)}
 
 
 @pytest.fixture(scope="module")
-def both(client: Client) -> Iterator[Client]:
+def both(client: BlockingClient) -> Iterator[BlockingClient]:
     """Policies of Fabric train, and a webhook that knows it and another one."""
     make_namespace(client, "default")
     install(client, COUNT)
@@ -48,7 +48,7 @@ GIVEN = {
 
 @pytest.mark.parametrize(("one", "rails"), GIVEN.values(), ids=GIVEN)
 def test_a_pod_gets_its_rails_once_and_all_that_goes_with_them(
-    both: Client, one: dict[str, object], rails: dict[str, str]
+    both: BlockingClient, one: dict[str, object], rails: dict[str, str]
 ) -> None:
     told = read(both.create(one, dry_run=True).body)
     assert told["resources"] == {"main": rails}

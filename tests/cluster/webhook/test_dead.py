@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace, refusal, registered
 from tests.cluster.webhook.values import fabric, pod
-from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import RefusedError
 from trackbed.cluster.webhook.known import Known
 
@@ -17,7 +17,7 @@ KNOWN = Known({"train": fabric("train", "spiderpool", 4)})
 
 
 @pytest.fixture(scope="module")
-def dead(client: Client) -> Iterator[Client]:
+def dead(client: BlockingClient) -> Iterator[BlockingClient]:
     """The API server after the webhook, registered and with namespaces that asked, has died."""
     with registered(client, KNOWN) as webhook:
         make_namespace(client, "other")
@@ -42,20 +42,20 @@ ALIVE = {
 
 
 @pytest.mark.parametrize("one", ALIVE.values(), ids=ALIVE)
-def test_what_does_not_need_the_webhook_goes_on(dead: Client, one: dict[str, object]) -> None:
+def test_what_does_not_need_the_webhook_goes_on(dead: BlockingClient, one: dict[str, object]) -> None:
     make_namespace(dead, "kube-system")
     made = dead.create(one, dry_run=True)
     assert made.status == 201
     assert made.body.get("spec", {}).get("nodeSelector") is None
 
 
-def test_a_pod_that_must_not_run_without_rails_waits(dead: Client) -> None:
+def test_a_pod_that_must_not_run_without_rails_waits(dead: BlockingClient) -> None:
     with pytest.raises(RefusedError) as caught:
         dead.create(pod("opted-in"), dry_run=True)
     assert 'failed calling webhook "pods-in-opted-in-namespaces.trackbed.dev"' in caught.value.message
     assert caught.value.status == 500
 
 
-def test_it_goes_on_when_the_webhook_is_back(client: Client) -> None:
+def test_it_goes_on_when_the_webhook_is_back(client: BlockingClient) -> None:
     with registered(client, KNOWN):
         assert refusal(client, pod("opted-in")) == ""

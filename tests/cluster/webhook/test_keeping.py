@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace
-from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.webhook.configuration import Where
 from trackbed.cluster.webhook.keeping import MANAGER, SECRET, keep, publish
 
@@ -21,7 +22,7 @@ API = "admissionregistration.k8s.io/v1"
 
 
 @pytest.fixture
-def space(client: Client) -> Iterator[Client]:
+def space(client: BlockingClient) -> Iterator[BlockingClient]:
     """A namespace without our Secret, a cluster without our configurations, also afterwards."""
     make_namespace(client, SPACE)
     yield client
@@ -30,44 +31,44 @@ def space(client: Client) -> Iterator[Client]:
         client.delete({"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}})
 
 
-def test_many_replicas_at_once_hold_the_same(space: Client) -> None:
+def test_many_replicas_at_once_hold_the_same(space: BlockingClient) -> None:
     with ThreadPoolExecutor(6) as pool:
-        held = list(pool.map(lambda _: keep(space, SPACE, NAMES), range(6)))
+        held = list(pool.map(lambda _: space.run(keep(space.dynamic, SPACE, NAMES)), range(6)))
     assert len(set(held)) == 1
-    assert keep(space, SPACE, NAMES) == held[0]
+    assert space.run(keep(space.dynamic, SPACE, NAMES)) == held[0]
 
 
-def test_a_secret_that_is_none_of_ours_is_made_one(space: Client) -> None:
-    held = keep(space, SPACE, NAMES)
+def test_a_secret_that_is_none_of_ours_is_made_one(space: BlockingClient) -> None:
+    held = space.run(keep(space.dynamic, SPACE, NAMES))
     broken = {"ca.crt": base64.b64encode(b"no certificate").decode()}
     secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SPACE}}
     space.apply(secret | {"type": "Opaque", "data": broken}, manager="somebody", force=True)
-    again = keep(space, SPACE, NAMES)
+    again = space.run(keep(space.dynamic, SPACE, NAMES))
     assert again.authority != held.authority
-    assert keep(space, SPACE, NAMES) == again
+    assert space.run(keep(space.dynamic, SPACE, NAMES)) == again
 
 
-def test_many_replicas_that_renew_at_once_hold_the_same(space: Client) -> None:
-    keep(space, SPACE, NAMES)
+def test_many_replicas_that_renew_at_once_hold_the_same(space: BlockingClient) -> None:
+    space.run(keep(space.dynamic, SPACE, NAMES))
     others = ("other.svc",)
     with ThreadPoolExecutor(6) as pool:
-        held = list(pool.map(lambda _: keep(space, SPACE, others), range(6)))
-    assert set(held) == {keep(space, SPACE, others)}
+        held = list(pool.map(lambda _: space.run(keep(space.dynamic, SPACE, others)), range(6)))
+    assert set(held) == {space.run(keep(space.dynamic, SPACE, others))}
 
 
-def webhooks(client: Client) -> list[dict[str, Any]]:
+def webhooks(client: BlockingClient) -> list[dict[str, Any]]:
     return [one for kind in KINDS for one in client.get(API, kind, "trackbed")["webhooks"]]
 
 
-def test_the_configurations_are_valid_and_hold_the_bundle(space: Client) -> None:
-    publish(space, Where(SPACE), b"-----BEGIN CERTIFICATE-----\n")
+def test_the_configurations_are_valid_and_hold_the_bundle(space: BlockingClient) -> None:
+    space.run(publish(space.dynamic, Where(SPACE), b"-----BEGIN CERTIFICATE-----\n"))
     found = webhooks(space)
     assert {one["clientConfig"]["service"]["namespace"] for one in found} == {SPACE}
     assert {base64.b64decode(one["clientConfig"]["caBundle"]) for one in found} == {b"-----BEGIN CERTIFICATE-----\n"}
 
 
-def test_a_bundle_that_another_writes_stays(space: Client) -> None:
-    publish(space, Where(SPACE), None)
+def test_a_bundle_that_another_writes_stays(space: BlockingClient) -> None:
+    space.run(publish(space.dynamic, Where(SPACE), None))
     theirs = base64.b64encode(b"theirs").decode()
     for kind in KINDS:
         one = space.get(API, kind, "trackbed")
@@ -75,7 +76,7 @@ def test_a_bundle_that_another_writes_stays(space: Client) -> None:
             webhook["clientConfig"]["caBundle"] = theirs
         held = {"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}, "webhooks": one["webhooks"]}
         space.apply(held, manager="cainjector", force=True)
-    publish(space, Where(SPACE), None)
+    space.run(publish(space.dynamic, Where(SPACE), None))
     assert {one["clientConfig"]["caBundle"] for one in webhooks(space)} == {theirs}
     assert MANAGER in {one["manager"] for one in space.get(API, KINDS[0], "trackbed")["metadata"]["managedFields"]}
 
@@ -88,9 +89,9 @@ def test_a_bundle_that_another_writes_stays(space: Client) -> None:
     ],
 )
 def test_cert_managers_injector_is_asked_for_an_authority_that_is_not_ours(
-    space: Client, bundle: bytes | None, annotations: dict[str, str]
+    space: BlockingClient, bundle: bytes | None, annotations: dict[str, str]
 ) -> None:
-    publish(space, Where(SPACE), None)
-    publish(space, Where(SPACE), bundle)
+    space.run(publish(space.dynamic, Where(SPACE), None))
+    space.run(publish(space.dynamic, Where(SPACE), bundle))
     told = [space.get(API, kind, "trackbed")["metadata"].get("annotations", {}) for kind in KINDS]
     assert told == [annotations] * 2

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace, registered
 from tests.cluster.webhook.rows import BEFORE, FABRIC, NAMESPACES, ROWS, Row, read
 from tests.cluster.webhook.values import NO_RAILS, RAILS, every_stack, pod
-from trackbed.cluster.api.client import Client, Object
 from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks import MODULES
 from trackbed.cluster.webhook.known import Known
 
@@ -20,7 +21,7 @@ FABRICS = every_stack()
 
 
 @pytest.fixture(scope="module")
-def server(client: Client) -> Iterator[Client]:
+def server(client: BlockingClient) -> Iterator[BlockingClient]:
     """The API server with a webhook that knows a Fabric of every stack."""
     make_namespace(client, *BEFORE)
     with registered(client, Known(FABRICS)):
@@ -30,7 +31,7 @@ def server(client: Client) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_what_becomes_of_a_pod(server: Client, row: Row) -> None:
+def test_what_becomes_of_a_pod(server: BlockingClient, row: Row) -> None:
     if row.refused:
         with pytest.raises(RefusedError) as caught:
             server.create(row.pod, dry_run=True)
@@ -47,7 +48,7 @@ def test_what_becomes_of_a_pod(server: Client, row: Row) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - NO_RAILS))
 @pytest.mark.parametrize("asked", ["all", "1,2"])
-def test_a_pod_has_its_rails_on_every_stack(server: Client, name: str, asked: str) -> None:
+def test_a_pod_has_its_rails_on_every_stack(server: BlockingClient, name: str, asked: str) -> None:
     one = pod("default", {"trackbed.dev/rails": asked, FABRIC: name})
     one["spec"]["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
     answer = server.create(one, dry_run=True)
@@ -83,7 +84,7 @@ HUGE_PAGES = {(("hugepages-2Mi", "5120Mi"),): [("hugepages-2Mi", "5Gi")]}
 """As the API server writes the quantity."""
 
 
-def unchanged(server: Client, made: Object) -> None:
+def unchanged(server: BlockingClient, made: Object) -> None:
     """Sent again, the pod stays as it is: the webhook is idempotent, and its pods are valid."""
     again = {key: made[key] for key in ("apiVersion", "kind", "spec")}
     metadata = {key: made["metadata"][key] for key in ("name", "namespace", "annotations") if key in made["metadata"]}

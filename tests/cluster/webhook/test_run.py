@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace
-from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.live import connect
+from trackbed.cluster.api.dynamic import connect
 from trackbed.cluster.daemon.listening import Address
 from trackbed.cluster.webhook import run as program
 from trackbed.cluster.webhook.certificates import Held, renewed
 from trackbed.cluster.webhook.configuration import Where
 from trackbed.cluster.webhook.keeping import SECRET
-from trackbed.cluster.webhook.run import Manner, run
+from trackbed.cluster.webhook.run import WebhookSettings, run
 
 API = "admissionregistration.k8s.io/v1"
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -30,7 +30,7 @@ SECONDS = 30.0
 
 
 @pytest.fixture
-def space(client: Client) -> Iterator[Client]:
+def space(client: BlockingClient) -> Iterator[BlockingClient]:
     """A namespace for the Secret; neither it nor our configurations are left."""
     make_namespace(client, SPACE)
     yield client
@@ -47,7 +47,7 @@ def write(folder: Path) -> str:
     return held.certificate.decode()
 
 
-def while_it_runs(api_server: Path, client: Client, manner: Manner, check: Callable[[int], None]) -> None:
+def while_it_runs(api_server: Path, settings: WebhookSettings, check: Callable[[int], None]) -> None:
     """Run the webhook, check something of the port it serves, and have it end by a signal."""
     checks: list[asyncio.Task[None]] = []
 
@@ -57,14 +57,15 @@ def while_it_runs(api_server: Path, client: Client, manner: Manner, check: Calla
 
     async def whole() -> None:
         async with asyncio.timeout(SECONDS):
-            await run(connect(str(api_server)), client, manner, ready)
+            await run(connect(str(api_server)), settings, ready)
         await checks[0]
 
     asyncio.run(whole())
 
 
+@pytest.mark.usefixtures("space")
 def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
-    api_server: Path, space: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "FILES_SECONDS", 0.01)
     first = write(tmp_path)
@@ -78,12 +79,12 @@ def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
         assert any(ssl.get_server_certificate(("127.0.0.1", port)) == second for _ in range(2000))
 
     while_it_runs(
-        api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1"), tmp_path), check
+        api_server, WebhookSettings(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1"), tmp_path), check
     )
 
 
 def test_configurations_that_somebody_deletes_are_written_again(
-    api_server: Path, space: Client, monkeypatch: pytest.MonkeyPatch
+    api_server: Path, space: BlockingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "OWN_SECONDS", 0.01)
 
@@ -92,13 +93,13 @@ def test_configurations_that_somebody_deletes_are_written_again(
         space.delete(one)
         assert any(space.find(API, KINDS[0], "trackbed") for _ in range(2000))
 
-    while_it_runs(api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1")), check)
+    while_it_runs(api_server, WebhookSettings(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1")), check)
 
 
-def test_it_shows_what_its_secret_holds(api_server: Path, space: Client) -> None:
+def test_it_shows_what_its_secret_holds(api_server: Path, space: BlockingClient) -> None:
     def check(port: int) -> None:
         secret = space.get("v1", "Secret", SECRET, SPACE)
         shown = ssl.get_server_certificate(("127.0.0.1", port))
         assert base64.b64decode(secret["data"]["tls.crt"]).decode() == shown
 
-    while_it_runs(api_server, space, Manner(Address("127.0.0.1", 0), Where(SPACE)), check)
+    while_it_runs(api_server, WebhookSettings(Address("127.0.0.1", 0), Where(SPACE)), check)

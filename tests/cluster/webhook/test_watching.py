@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.stacks.sites import HEAD, alike
 from tests.cluster.webhook.live import make_namespace
 from tests.kinds import installed
-from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
-from trackbed.cluster.api.live import Live, connect
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.daemon.serving import until_one_ends
 from trackbed.cluster.webhook import watching
 from trackbed.cluster.webhook.known import Known, Namespace
@@ -44,7 +45,7 @@ OBJECTS = [
 
 
 @pytest.fixture
-def filled(client: Client) -> Iterator[Client]:
+def filled(client: BlockingClient) -> Iterator[BlockingClient]:
     """The API server with our kinds, and some objects of them; without those afterwards."""
     installed(client)
     for one in OBJECTS:
@@ -84,7 +85,7 @@ async def until(source: Watched, holds: Callable[[Known], bool]) -> Known:
     return source.known
 
 
-def test_the_cluster_is_known_whole(filled: Client, api_server: Path) -> None:
+def test_the_cluster_is_known_whole(filled: BlockingClient, api_server: Path) -> None:
     make_namespace(filled, "read", {"trackbed.dev/rails": "2"}, {"team": "a"})
 
     async def act(source: Watched) -> None:
@@ -107,7 +108,7 @@ def test_the_cluster_is_known_whole(filled: Client, api_server: Path) -> None:
     while_followed(api_server, act)
 
 
-def test_a_plan_is_made_again_only_when_something_changed(filled: Client, api_server: Path) -> None:
+def test_a_plan_is_made_again_only_when_something_changed(filled: BlockingClient, api_server: Path) -> None:
     async def act(source: Watched) -> None:
         assert source.known is not None
         first = source.known.fabrics["train"]
@@ -122,7 +123,7 @@ def test_a_plan_is_made_again_only_when_something_changed(filled: Client, api_se
     while_followed(api_server, act)
 
 
-def test_a_namespace_that_is_not_known_yet_is_asked_for(filled: Client, api_server: Path) -> None:
+def test_a_namespace_that_is_not_known_yet_is_asked_for(filled: BlockingClient, api_server: Path) -> None:
     make_namespace(filled, "read", {"trackbed.dev/rails": "2"}, {"team": "a"})
 
     async def act(source: Watched) -> None:
@@ -132,18 +133,20 @@ def test_a_namespace_that_is_not_known_yet_is_asked_for(filled: Client, api_serv
     while_followed(api_server, act)
 
 
-class _Scripted(Live):
+class _Scripted(Client):
     """A cluster that has nothing, or is away."""
 
     def __init__(self, trouble: KubeError | None) -> None:
         self.trouble = trouble
 
-    async def get(self, path: str, shape: type[Any], **params: str) -> Any:
+    async def pages(
+        self, path: str, shape: type[Any], params: Mapping[str, str], accept: str = ""
+    ) -> AsyncIterator[Any]:
         """An empty list."""
-        del params
+        del params, accept
         if self.trouble or "trackbed.dev" in path:
             raise self.trouble or RefusedError(404, "NotFound", "no such kind", path)
-        return msgspec.convert({"metadata": {"resourceVersion": "1"}}, shape)
+        yield msgspec.convert({"metadata": {"resourceVersion": "1"}, "items": []}, shape)
 
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
         """Nothing happens."""

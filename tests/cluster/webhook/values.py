@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cluster.stacks.sites import CX7, HEAD, SITES, alike, ports
-from trackbed.cluster.api.client import Object
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.webhook.known import Planned
 from trackbed.fabric.model.fabric import Fabric

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from trackbed_lab.kubernetes.blocking import connect
 
 from tests.kinds import installed
-from trackbed.cluster.api import live as kube
-from trackbed.cluster.api.client import connect
+from trackbed.cluster.api import client as kube
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, Allocation
 from trackbed.node.sync.allocations import MOST, allocations, publish
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tests.node.sync.test_run import SECONDS, kubeconfig, railnode
-from trackbed.cluster.api import live as kube
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api import client as kube
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.resources.conditions import find
 from trackbed.cluster.resources.railnode import HEALTHY, PATH, RailNodeSpec, RailNodeStatus
 from trackbed.doctor.diagnosis import Diagnosis, find_first
@@ -70,7 +70,7 @@ class Told(msgspec.Struct):
 
 
 def scene(
-    kubeconfig: str, name: str, examine: told.Examine, act: Callable[[Live, list[str]], Awaitable[None]], **spec: Any
+    kubeconfig: str, name: str, examine: told.Examine, act: Callable[[Client, list[str]], Awaitable[None]], **spec: Any
 ) -> None:
     """Run the telling of findings as fast as it goes, on what the server holds at each moment."""
 
@@ -93,7 +93,7 @@ def scene(
     asyncio.run(run())
 
 
-async def _status(live: Live, name: str, status: str) -> RailNodeStatus:
+async def _status(live: Client, name: str, status: str) -> RailNodeStatus:
     async with asyncio.timeout(SECONDS):
         while True:
             found = await live.get(f"{PATH}/{name}", Told)
@@ -115,7 +115,7 @@ def test_what_fails_is_told_and_gone_when_it_is_mended(kubeconfig: str) -> None:
         assert node.ports
         return diagnosis(one("fail")) if broken else diagnosis(one("pass"))
 
-    async def act(live: Live, _: list[str]) -> None:
+    async def act(live: Client, _: list[str]) -> None:
         (found,) = (await _status(live, "findings", "False")).findings
         assert (found.code, found.subject) == ("names-netdev-missing", "rail 3")
         broken.clear()
@@ -129,7 +129,7 @@ def test_a_host_that_cannot_be_examined_is_unknown_and_says_why(kubeconfig: str)
     async def examine(_: NodePlan) -> Diagnosis:
         raise OSError("nsenter cannot be started")
 
-    async def act(live: Live, _: list[str]) -> None:
+    async def act(live: Client, _: list[str]) -> None:
         status = await _status(live, "unexamined", "Unknown")
         assert find(status.conditions, HEALTHY).message == "nsenter cannot be started"
 
@@ -144,7 +144,7 @@ def test_a_host_that_is_being_changed_is_not_examined(kubeconfig: str) -> None:
         asked.append(node.name)
         return diagnosis()
 
-    async def act(live: Live, _: list[str]) -> None:
+    async def act(live: Client, _: list[str]) -> None:
         for _again in range(20):
             await live.get(f"{PATH}/changing", Told)
 
@@ -154,23 +154,23 @@ def test_a_host_that_is_being_changed_is_not_examined(kubeconfig: str) -> None:
 
 def test_what_is_as_before_is_not_written_again(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[str] = []
-    apply = Live.apply
+    apply = Client.apply
 
-    async def counted(self: Live, path: str, *more: Any, **options: Any) -> Any:
+    async def counted(self: Client, path: str, *more: Any, **options: Any) -> Any:
         writes.append(path)
         return await apply(self, path, *more, **options)
 
     async def examine(_: NodePlan) -> Diagnosis:
         return diagnosis(one("fail"))
 
-    async def again(live: Live, name: str) -> None:
+    async def again(live: Client, name: str) -> None:
         found = await live.get(f"{PATH}/{name}", Told)
         await told._renew(live, name, (found.spec, found.status), examine)  # noqa: SLF001 - one turn of an endless loop
 
     async def run() -> None:
         async with kube.connect(kubeconfig) as live:
             await railnode(live, "same", plan_hash="p1")
-            monkeypatch.setattr(Live, "apply", counted)
+            monkeypatch.setattr(Client, "apply", counted)
             await again(live, "same")
             await again(live, "same")
 
@@ -183,7 +183,7 @@ def test_trouble_with_the_server_is_told(kubeconfig: str) -> None:
     async def examine(_: NodePlan) -> Diagnosis:
         return diagnosis()
 
-    async def act(live: Live, trouble: list[str]) -> None:
+    async def act(live: Client, trouble: list[str]) -> None:
         await _status(live, "deleted", "True")
         await live.delete(f"{PATH}/deleted")
         async with asyncio.timeout(SECONDS):

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from trackbed_lab.kubernetes.blocking import connect
 
 from tests.kinds import installed
-from trackbed.cluster.api import live as kube
-from trackbed.cluster.api.client import connect
+from trackbed.cluster.api import client as kube
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import UnreachableError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.resources.conditions import find
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.fabric.model.load import load_fabric
@@ -71,13 +71,13 @@ def differs(kind: str = "differs", **more: Any) -> Outcome:
     return Outcome("n", kind, f"told: {kind}", {"changes": [change]})
 
 
-async def railnode(live: Live, name: str, **spec: Any) -> None:
+async def railnode(live: Client, name: str, **spec: Any) -> None:
     wanted = RailNodeSpec("train", 0, plan=msgspec.json.decode(write_node(node())), **spec)
     one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": msgspec.to_builtins(wanted)}
     await live.apply(f"{PATH}/{name}", one, "trackbed-controller")
 
 
-async def said(live: Live, name: str, reason: str) -> RailNodeStatus:
+async def said(live: Client, name: str, reason: str) -> RailNodeStatus:
     """The status, once condition Prepared has this reason."""
 
     class _Told(msgspec.Struct):
@@ -91,7 +91,7 @@ async def said(live: Live, name: str, reason: str) -> RailNodeStatus:
             await asyncio.sleep(0)
 
 
-def scene(kubeconfig: str, name: str, host: Scripted, act: Callable[[Live], Awaitable[None]]) -> None:
+def scene(kubeconfig: str, name: str, host: Scripted, act: Callable[[Client], Awaitable[None]]) -> None:
     """Run a node's agent beside what the test does as its controller."""
 
     async def both() -> None:
@@ -109,7 +109,7 @@ def scene(kubeconfig: str, name: str, host: Scripted, act: Callable[[Live], Awai
 def test_a_node_that_may_not_change_is_compared_and_left_alone(kubeconfig: str) -> None:
     host = Scripted(("diff", differs(step="firmware")))
 
-    async def act(live: Live) -> None:
+    async def act(live: Client) -> None:
         await railnode(live, "left-alone", plan_hash="p1")
         status = await said(live, "left-alone", "Differs")
         assert status.firmware
@@ -128,7 +128,7 @@ def test_a_drained_node_is_changed_and_reboots_only_when_told_of_this_boot(kubec
         *(("diff", differs()), ("apply", waits), ("reboot", Outcome("n", "same", ""))),
     )
 
-    async def act(live: Live) -> None:
+    async def act(live: Client) -> None:
         await railnode(live, "drained", plan_hash="p1")
         await said(live, "drained", "Differs")
         await railnode(live, "drained", plan_hash="p1", may_change=True, changing_since="t")
@@ -148,19 +148,19 @@ def test_what_came_of_an_apply_is_told_although_the_server_was_away(
 ) -> None:
     monkeypatch.setattr(run, "AGAIN_SECONDS", 0.0)
     told = iter([True, False])
-    real = Live.apply
+    real = Client.apply
 
-    async def apply(live: Live, path: str, one: Any, manager: str, *, force: bool = True) -> Any:
+    async def apply(live: Client, path: str, one: Any, manager: str, *, force: bool = True) -> Any:
         done = manager == run.MANAGER and one["status"]["conditions"][0]["status"] == "True"
         if done and next(told, False):
             await said(live, "blinks", "Applying")  # our own word has come back
             raise UnreachableError("links go down for a moment")
         return await real(live, path, one, manager, force=force)
 
-    monkeypatch.setattr(Live, "apply", apply)
+    monkeypatch.setattr(Client, "apply", apply)
     host = Scripted(("diff", differs()), ("apply", Outcome("n", "applied", "")))
 
-    async def act(live: Live) -> None:
+    async def act(live: Client) -> None:
         await railnode(live, "blinks", plan_hash="p1", may_change=True, changing_since="2026-01-01T00:00:00Z")
         await said(live, "blinks", "AsPlanned")
 
@@ -170,7 +170,7 @@ def test_what_came_of_an_apply_is_told_although_the_server_was_away(
 def test_a_plan_that_cannot_be_read_is_told_and_touches_nothing(kubeconfig: str) -> None:
     host = Scripted()
 
-    async def act(live: Live) -> None:
+    async def act(live: Client) -> None:
         one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "garbled"}}
         await live.apply(f"{PATH}/garbled", {**one, "spec": {"fabric": "train", "slot": 1, "plan": {"no": 1}}}, "x")
         status = await said(live, "garbled", "BadPlan")

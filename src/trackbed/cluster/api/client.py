@@ -1,313 +1,205 @@
-"""A thin client: generic objects against one API server, with its warnings. Synchronous; one connection pool.
+"""The client of an API server: typed requests by path, lists page by page, and streams of changes.
 
-lightkube reads the kubeconfig and logs in (tokens, certificates, exec plugins). Kinds are found by the server's own
-discovery, so every CRD works without a model. A server that is busy (429) is asked again, bounded.
+`dynamic.DynamicClient` adds objects of any kind, found by the server's discovery.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
-from ipaddress import ip_address
-from typing import Any, Self
-from urllib.parse import urlsplit
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Self, TypeVar
 
 import httpx2 as httpx
 import msgspec
-import yaml
-from lightkube.config import client_adapter
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
-from lightkube.core.exceptions import ConfigError
+from lightkube.config.kubeconfig import SingleConfig
 
-from trackbed.cluster.api import discovery
-from trackbed.cluster.api.answer import Answer, Object, busy_seconds, read, shaped
-from trackbed.cluster.api.discovery import Resource
-from trackbed.cluster.api.errors import ConfigurationError, RefusedError, UnknownKindError, UnreachableError
+from trackbed.cluster.api.configuration import LOGIN_ERRORS, load_configuration, open_pool
+from trackbed.cluster.api.errors import ConfigurationError, RefusedError, UnreachableError
+from trackbed.cluster.api.metrics import API_REQUESTS
+from trackbed.cluster.api.response import Object, check_response, decode, parse_response, retry_seconds
 
-__all__ = ("Answer", "Client", "Object", "connect")
+__all__ = ("PATIENT", "RECONCILER", "Client", "Listing", "Object", "ObjectList", "RequestPolicy", "connect")
 
-FIELD_MANAGER = "trackbed"
-TIMEOUT_SECONDS = 30.0
-BUSY_TRIES = 8
-"""Times a busy server is asked; it says how many seconds to wait, usually 1."""
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+"""RFC 7396: null removes a field, lists are replaced whole."""
+APPLY = "application/apply-patch+yaml"
 PAGE = 500
 """Objects listed at once, as kubectl does."""
+REQUEST_SECONDS = 8.0
+"""Shorter than a lease lasts after its last renewal, so no write of a former leader comes late."""
+STREAM_SECONDS = 360.0
+"""A stream without a byte for so long is dead: a server ends one after `timeoutSeconds`, and sends bookmarks before."""
+_UNDECLARED = "field not declared in schema"
+_OLDER = "; the cluster's CRDs are older than this program: apply charts/trackbed/files/crds.yaml of its version"
+
+_T = TypeVar("_T")
 
 
-_JSON = "application/json"
-_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+@dataclass(frozen=True, slots=True)
+class RequestPolicy:
+    """How long a request may take, and how often a busy server (429) is asked."""
+
+    timeout_seconds: float = REQUEST_SECONDS
+    tries: int = 1
+    pause_seconds: float = 0.0
+    """Pause before each request, to limit the rate."""
 
 
-class _Version(msgspec.Struct):
-    """What /version answers; only what is used, here and below."""
-
-    gitVersion: str  # noqa: N815 - the API's name
-
-
-class _More(msgspec.Struct, rename={"token": "continue"}):
-    """Where the next page begins."""
-
-    token: str | None = None
+RECONCILER = RequestPolicy()
+"""For programs that reconcile: a failed request is repeated by the next pass."""
+PATIENT = RequestPolicy(timeout_seconds=30.0, tries=8)
+"""For commands: a busy server says how long to wait, usually 1 s."""
 
 
-class _Page(msgspec.Struct):
-    """A page of a list."""
+class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """Metadata of a page."""
 
-    items: list[Object] | None
-    metadata: _More
-
-
-class _Column(msgspec.Struct):
-    """A column of a table."""
-
-    name: str
+    resource_version: str = ""
+    next_page: str | None = msgspec.field(default=None, name="continue")
 
 
-class _Row(msgspec.Struct):
-    """A row of a table."""
+class Listing(msgspec.Struct, frozen=True):
+    """A page of a list; subclasses say what its items are."""
 
-    cells: list[Any]
+    metadata: ListMetadata
 
 
-class _Table(msgspec.Struct):
-    """A page of a list, as printed (meta.k8s.io/v1, Table)."""
+class ObjectList(Listing, frozen=True):
+    """A page of objects; Go writes an empty list as null."""
 
-    columnDefinitions: list[_Column] | None  # noqa: N815 - the API's name
-    rows: list[_Row] | None
-    metadata: _More
+    items: list[msgspec.Raw] | None
+
+
+_Listing = TypeVar("_Listing", bound=Listing)
 
 
 class Client:
-    """One API server, seen as one user.
+    """One API server, seen as one user."""
 
-    `before` is called before each request; what it raises ends the work, so that a thread can be told to stop.
-    """
+    def __init__(self, config: SingleConfig, policy: RequestPolicy = RECONCILER) -> None:
+        self.config = config
+        self._policy = policy
+        self._http = open_pool(config, policy.timeout_seconds)
 
-    def __init__(
-        self,
-        config: SingleConfig,
-        *,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        before: Callable[[], None] = lambda: None,
-    ) -> None:
-        try:
-            timeout = httpx.Timeout(timeout_seconds)
-            parameters = client_adapter.ConnectionParams(timeout=timeout).httpx_params(config)
-            hooks = {"request": [lambda _: before()]}
-            self._http = httpx.Client(**parameters, mounts=_past_proxies(config.cluster.server), event_hooks=hooks)
-        except (ConfigError, OSError, ValueError, httpx.InvalidURL) as error:
-            raise ConfigurationError(f"this kubeconfig cannot be used: {error}") from error
-        self.namespace = config.namespace
-        self._resources: dict[str, dict[str, Resource]] = {}
-        self._words: dict[str, Resource] = {}
-
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._http.close()
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
 
-    @cached_property
-    def version(self) -> str:
-        """The server's version, v1.36.3."""
-        return shaped(self._ask("GET", "/version", "version").body, _Version, "version").gitVersion
+    async def get(self, path: str, shape: type[_T], **params: str) -> _T:
+        """Return what is at a path, as `shape`. Raises RefusedError, UnreachableError; KubeError for another shape."""
+        response = await self.request("GET", path, params=params)
+        check_response(response, path)
+        return decode(response.content, shape, path)
 
-    def create(self, one: Object, *, validation: str = "Strict", dry_run: bool = False) -> Answer:
-        """Create an object; RefusedError if the server does not want it (unknown fields included, in Strict)."""
-        options = {"fieldValidation": validation, "fieldManager": FIELD_MANAGER, **_dry(dry_run=dry_run)}
-        return self._ask("POST", self._collection(one), _called(one), body=one, params=options)
+    async def create(self, path: str, body: Object) -> Object:
+        """Create an object in a collection; return it as stored."""
+        return parse_response(await self.request("POST", path, body), path).body
 
-    def apply(
-        self,
-        one: Object,
-        *,
-        manager: str = FIELD_MANAGER,
-        force: bool = False,
-        dry_run: bool = False,
-        subresource: str = "",
-    ) -> Answer:
-        """Server-side apply: what `one` names belongs to `manager` afterwards; conflicts are refused unless forced."""
-        path = self._resource(one).path(self._namespace(one), one["metadata"]["name"]) + subresource
-        options = {
-            "fieldManager": manager,
-            "force": "true" if force else "false",
-            "fieldValidation": "Strict",
-            **_dry(dry_run=dry_run),
-        }
-        kind = "application/apply-patch+yaml"
-        return self._ask("PATCH", path, _called(one), body=one, params=options, content_type=kind)
+    async def merge(self, path: str, change: Object) -> Object:
+        """Change some fields; with metadata.resourceVersion among them, a concurrent write is a conflict (409)."""
+        return parse_response(await self.request("PATCH", path, change, headers={"Content-Type": MERGE}), path).body
 
-    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
-        """One object; RefusedError with status 404 where there is none."""
-        where = self.resource(api_version, kind).path(namespace or self.namespace, name)
-        return self._ask("GET", where, f"{kind}/{name}").body
-
-    def find(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """One object; None where there is none."""
+    async def apply(self, path: str, body: Object, manager: str, *, force: bool = True) -> Object:
+        """Apply on the server; unlike other writes this refuses fields that the kind does not have."""
+        params = {"fieldManager": manager, "force": "true" if force else "false"}
+        response = await self.request("PATCH", path, body, params, {"Content-Type": APPLY})
         try:
-            return self.get(api_version, kind, name, namespace)
+            return parse_response(response, path).body
         except RefusedError as error:
-            if error.status != httpx.codes.NOT_FOUND:
+            if _UNDECLARED not in error.message:
                 raise
-            return None
+            raise RefusedError(error.status, error.reason, f"{error.message}{_OLDER}", error.what) from error
 
-    def list(
-        self, api_version: str, kind: str, namespace: str | None = None, *, selector: str = "", fields: str = ""
-    ) -> Iterator[Object]:
-        """All objects of a kind, of all namespaces unless one is named, page by page; each with apiVersion and kind.
+    async def delete(self, path: str) -> None:
+        """Delete an object. RefusedError with status 404 where there is none."""
+        check_response(await self.request("DELETE", path), path)
 
-        `selector` is one of labels, `fields` one of fields, as kubectl's --selector and --field-selector.
-        """
-        where, token = self.resource(api_version, kind).path(namespace), ""
-        chosen = {"labelSelector": selector} if selector else {}
-        chosen |= {"fieldSelector": fields} if fields else {}
+    async def list(self, path: str, shape: type[_T], **params: str) -> AsyncIterator[_T]:
+        """Yield all objects of a collection as `shape`."""
+        async for page in self.pages(path, ObjectList, params):
+            for raw in page.items or ():
+                yield decode(raw, shape, path)
+
+    async def pages(
+        self, path: str, shape: type[_Listing], params: Mapping[str, str], accept: str = JSON
+    ) -> AsyncIterator[_Listing]:
+        """Yield a collection page by page; `params` select from it."""
+        next_page = ""
         while True:
-            told = self._ask("GET", where, kind, params={"limit": str(PAGE), "continue": token, **chosen})
-            page = shaped(told.body, _Page, kind)
-            yield from ({"apiVersion": api_version, "kind": kind, **one} for one in page.items or ())
-            token = page.metadata.token or ""
-            if not token:
+            paging = {"limit": str(PAGE), **({"continue": next_page} if next_page else {})}
+            response = await self.request("GET", path, params={**paging, **params}, headers={"Accept": accept})
+            check_response(response, path)
+            page = decode(response.content, shape, path)
+            yield page
+            next_page = page.metadata.next_page or ""
+            if not next_page:
                 return
 
-    def table(self, api_version: str, kind: str) -> Iterator[Object]:
-        """Each object of a kind as `kubectl get` prints it: column -> cell; nothing else is sent, so it is quick.
+    async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """Yield the lines of a stream until it ends; only a line feed ends a line, not other Unicode breaks (U+0085).
 
-        A cell that the object has nothing for is None; dates are told as ages (5m).
+        Raises RefusedError, and UnreachableError where the stream breaks or is silent for too long.
         """
-        where, token = self.resource(api_version, kind).path(None), ""
-        columns: Sequence[_Column] = ()
-        while True:
-            params = {"limit": str(PAGE), "continue": token, "includeObject": "None"}
-            page = shaped(self._ask("GET", where, kind, params=params, accept=_TABLE).body, _Table, kind)
-            columns = page.columnDefinitions or columns
-            yield from (dict(zip((c.name for c in columns), row.cells, strict=True)) for row in page.rows or ())
-            token = page.metadata.token or ""
-            if not token:
-                return
-
-    def delete(self, one: Object) -> None:
-        """Delete an object, and what it owns after it; that it is gone already is fine."""
-        path = self._resource(one).path(self._namespace(one), one["metadata"]["name"])
+        timeout = httpx.Timeout(self._policy.timeout_seconds, read=STREAM_SECONDS)
         try:
-            self._ask("DELETE", path, _called(one), params={"propagationPolicy": "Background"})
-        except RefusedError as error:
-            if error.status != httpx.codes.NOT_FOUND:
-                raise
+            async with self._http.stream("GET", path, params=params, timeout=timeout) as response:
+                API_REQUESTS.labels("WATCH", response.status_code).inc()
+                if not response.is_success:
+                    await response.aread()
+                    check_response(response, path)
+                tail = b""
+                async for chunk in response.aiter_bytes():
+                    *lines, tail = (tail + chunk).split(b"\n")
+                    for line in lines:
+                        yield line
+        except httpx.HTTPError as error:
+            API_REQUESTS.labels("WATCH", "none").inc()
+            raise UnreachableError(f"the stream of {path} broke: {error!r}") from error
+        except LOGIN_ERRORS as error:
+            raise ConfigurationError(f"cannot log in as this kubeconfig says: {error}") from error
 
-    def resource(self, api_version: str, kind: str) -> Resource:
-        """Where a kind is served; a kind that is not known yet is looked up once more."""
-        found = self._resources.get(api_version, {}).get(kind)
-        if found is None:
-            self._resources[api_version] = self._discover(api_version)
-            found = self._resources[api_version].get(kind)
-        if found is None:
-            raise UnknownKindError(f"the server has no {kind} in {api_version}; install its CRD")
-        return found
-
-    def called(self, word: str) -> Resource:
-        """The kind called so, as with kubectl: its plural, singular or name, Kind.group. Raises UnknownKindError.
-
-        What was found once is not looked up again; what was not may be there by now.
-        """
-        if word not in self._words:
-            self._words[word] = self._look_up(word)
-        return self._words[word]
-
-    def _look_up(self, word: str) -> Resource:
-        for base in ("/api", "/apis"):
-            told = self._ask("GET", base, base, accept=discovery.EVERYTHING)
-            found = discovery.called(shaped(told.body, discovery.Groups, base), word)
-            if found is not None:
-                return found
-        raise UnknownKindError(f"the server serves nothing called {word}; its CRD comes with its operator")
-
-    def _discover(self, api_version: str) -> dict[str, Resource]:
-        base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-        try:
-            told = self._ask("GET", base, api_version)
-        except RefusedError as error:
-            if error.status == httpx.codes.NOT_FOUND:
-                raise UnknownKindError(f"the server has no {api_version}; install its CRDs") from error
-            raise
-        return discovery.by_kind(shaped(told.body, discovery.Version, api_version), api_version)
-
-    def _resource(self, one: Object) -> Resource:
-        return self.resource(one["apiVersion"], one["kind"])
-
-    def _namespace(self, one: Object) -> str:
-        return one.get("metadata", {}).get("namespace") or self.namespace
-
-    def _collection(self, one: Object) -> str:
-        return self._resource(one).path(self._namespace(one))
-
-    def _ask(  # noqa: PLR0913 - a request has these parts
+    async def request(
         self,
         method: str,
         path: str,
-        what: str,
-        *,
         body: Object | None = None,
         params: Mapping[str, str] | None = None,
-        content_type: str = _JSON,
-        accept: str = _JSON,
-    ) -> Answer:
-        content = msgspec.json.encode(body) if body is not None else None
-        headers = {"Content-Type": content_type, "Accept": accept}
-        for left in range(BUSY_TRIES - 1, -1, -1):
-            try:
-                told = self._http.request(method, path, params=params, content=content, headers=headers)
-            except httpx.HTTPError as error:
-                raise UnreachableError(f"no answer from {self._http.base_url}: {error}") from error
-            except _NO_LOGIN as error:
-                raise ConfigurationError(f"cannot log in as this kubeconfig says: {error}") from error
-            if told.status_code != httpx.codes.TOO_MANY_REQUESTS or not left:
-                return read(told, what)
-            time.sleep(busy_seconds(told))
-        raise AssertionError("unreachable: the last try returns")
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        """Send a request, again while the server is busy. Raises UnreachableError, ConfigurationError."""
+        request = self._http.build_request(
+            method,
+            path,
+            content=None if body is None else msgspec.json.encode(body),
+            params=params,
+            headers={"Content-Type": JSON, "Accept": JSON, **(headers or {})},
+        )
+        for _ in range(self._policy.tries - 1):
+            response = await self._send(request)
+            if response.status_code != HTTPStatus.TOO_MANY_REQUESTS:
+                return response
+            await asyncio.sleep(retry_seconds(response))
+        return await self._send(request)
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        if self._policy.pause_seconds:
+            await asyncio.sleep(self._policy.pause_seconds)
+        try:
+            response = await self._http.send(request)
+        except httpx.HTTPError as error:
+            API_REQUESTS.labels(request.method, "none").inc()
+            raise UnreachableError(f"no answer from {request.url}: {str(error) or repr(error)}") from error
+        except LOGIN_ERRORS as error:
+            raise ConfigurationError(f"cannot log in as this kubeconfig says: {error}") from error
+        API_REQUESTS.labels(request.method, response.status_code).inc()
+        return response
 
 
-def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
-    """The server that a kubeconfig names: the file given, else KUBECONFIG, ~/.kube/config, or the pod's own account."""
-    return Client(configured(kubeconfig, context))
-
-
-def configured(kubeconfig: str | None = None, context: str | None = None) -> SingleConfig:
-    """What a kubeconfig says of one server and user. Raises ConfigurationError."""
-    try:
-        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-        single = config.get(context)
-    except _BROKEN as error:
-        raise ConfigurationError(f"no usable kubeconfig: {error}; name one with --kubeconfig") from error
-    if single is None:
-        raise ConfigurationError("the kubeconfig has no current context; name a file with --kubeconfig")
-    return single
-
-
-_BROKEN = (
-    *(ConfigError, OSError, ValueError, msgspec.MsgspecError, yaml.YAMLError),
-    *(AttributeError, KeyError, TypeError),  # what lightkube falls over in a file that is YAML but no kubeconfig
-)
-
-_NO_LOGIN = (ConfigError, OSError, ValueError, KeyError, TypeError)
-"""What lightkube raises where a token's file or an exec plugin is missing, fails, or answers something else."""
-
-
-def _dry(*, dry_run: bool) -> dict[str, str]:
-    return {"dryRun": "All"} if dry_run else {}
-
-
-def _called(one: Object) -> str:
-    metadata = one.get("metadata", {})
-    where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
-    return f"{one.get('kind')}/{metadata.get('name')}{where}"
-
-
-def _past_proxies(server: str) -> dict[str, httpx.BaseTransport | None] | None:
-    """A server on loopback is never asked through HTTPS_PROXY, as kubectl does not: no proxy could reach it."""
-    host = urlsplit(server).hostname or ""
-    try:
-        loopback = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return None
-    return {f"all://{f'[{host}]' if ':' in host else host}": None} if loopback else None
+def connect(kubeconfig: str | None = None, context: str | None = None, policy: RequestPolicy = RECONCILER) -> Client:
+    """Return a client of the server that a kubeconfig names. Raises ConfigurationError."""
+    return Client(load_configuration(kubeconfig, context), policy)

@@ -1,4 +1,4 @@
-"""Which kinds a server serves, and where: its own discovery documents, so that every CRD works without a model."""
+"""Discovery documents of a server: which kinds it serves, and at which paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Resource:
     namespaced: bool
 
     def path(self, namespace: str | None, name: str | None = None) -> str:
-        """The address of a collection, or of one object."""
+        """Return the path of a collection, or of one object."""
         base = f"/api/{self.group_version}" if "/" not in self.group_version else f"/apis/{self.group_version}"
         inside = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
         return f"{base}{inside}/{self.plural}" + (f"/{quote(name, safe='')}" if name else "")
@@ -72,21 +72,21 @@ class Groups(msgspec.Struct):
     items: list[_Group] | None
 
 
-def by_kind(found: Version, api_version: str) -> dict[str, Resource]:
-    """Kind -> where it is served."""
-    listed = found.resources or ()
-    return {e.kind: Resource(api_version, e.name, e.kind, e.namespaced) for e in listed if "/" not in e.name}
+def index_kinds(version: Version, api_version: str) -> dict[str, Resource]:
+    """Return kind -> where it is served."""
+    served = [entry for entry in version.resources or () if "/" not in entry.name]
+    return {entry.kind: Resource(api_version, entry.name, entry.kind, entry.namespaced) for entry in served}
 
 
-def called(found: Groups, word: str) -> Resource | None:
-    """The first kind with this plural, singular or name, in any case; `word` may end in .GROUP."""
-    name, _, wanted = word.lower().partition(".")
-    for group in found.items or ():
+def find_kind(groups: Groups, word: str) -> Resource | None:
+    """Return the first kind with this plural, singular or name, in any case; `word` may end in .GROUP."""
+    name, _, suffix = word.lower().partition(".")
+    for group in groups.items or ():
         for version in group.versions:
-            for one in version.resources:
-                kind = one.response_kind.kind
-                names = {one.resource, one.singular_resource, kind.lower()}
-                if name in names and wanted in {"", group.metadata.name}:
+            for served in version.resources:
+                kind = served.response_kind.kind
+                names = {served.resource, served.singular_resource, kind.lower()}
+                if name in names and suffix in {"", group.metadata.name}:
                     api_version = "/".join(filter(None, (group.metadata.name, version.version)))
-                    return Resource(api_version, one.resource, kind, one.scope == "Namespaced")
+                    return Resource(api_version, served.resource, kind, served.scope == "Namespaced")
     return None

@@ -10,7 +10,7 @@
     drain        pods asked to leave
     reporter     objects told how it stands; report: what they are told
     stacks       the stack that a Fabric names, where the command line allows it: when, and what is told of it
-    stack_pass   one pass over its steps, in a thread
+    stack_pass   one pass over its steps
     run          all of it, for as long as this process leads
 
 There is no memory: whatever is known is read from the cluster, so a controller that is killed anywhere is followed by

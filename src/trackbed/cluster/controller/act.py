@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
-from trackbed.cluster.controller.drain import leave_node
+from trackbed.cluster.controller.drain import evict_pods
 from trackbed.cluster.controller.objects import CORDONED, NODES, RAILNODES, SINCE, Node, RailNode
 from trackbed.cluster.controller.slices import Slices
 from trackbed.cluster.controller.stage import Standing
@@ -26,9 +26,9 @@ class Actor:
     """What can be done to a node of one Fabric, at one generation of it."""
 
     def __init__(
-        self, live: Live, railnodes: Reflector[RailNode], nodes: Reflector[Node], wanted: Slices, generation: int
+        self, client: Client, railnodes: Reflector[RailNode], nodes: Reflector[Node], wanted: Slices, generation: int
     ) -> None:
-        self._live, self._railnodes, self._nodes = live, railnodes, nodes
+        self._client, self._railnodes, self._nodes = client, railnodes, nodes
         self._wanted, self._generation = wanted, generation
 
     async def create(self, one: Standing) -> None:
@@ -38,7 +38,7 @@ class Actor:
         metadata = {"name": one.name, "labels": labels}
         fixed = {"fabric": self._wanted.plan.common.fabric, "slot": one.wanted.slot}
         made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {**fixed, **self._sent(one)}}
-        self._railnodes.wrote(await self._live.create(RAILNODES, made))
+        self._railnodes.record_write(await self._client.create(RAILNODES, made))
 
     async def send(self, one: Standing) -> None:
         """Tell the node its newest plan; its agent compares, and changes nothing unless it may already."""
@@ -52,14 +52,14 @@ class Actor:
         marks: dict[str, str | None] = {SINCE: now()}
         if not node.spec.unschedulable:
             marks[CORDONED] = ""
-        await _write(self._live, self._nodes, node, marks, {"taints": taints, "unschedulable": True})
+        await _write(self._client, self._nodes, node, marks, {"taints": taints, "unschedulable": True})
 
     guard = begin
     """Somebody took the taint from a node that is being changed: it gets it back."""
 
     async def drain(self, one: Standing) -> tuple[str, ...]:
         """Ask the pods to leave; once none is left the agent may change the node. Who is still there, and why."""
-        left = await leave_node(self._live, one.name)
+        left = await evict_pods(self._client, one.name)
         if not left:
             fresh = {"mayReboot": None, "reboots": None, "changingSince": now(), "mayChange": True}
             await self._railnode(one, {**fresh, "firmware": _rail(one).status.firmware or None})
@@ -85,17 +85,17 @@ class Actor:
         if _rail(one).spec.may_change:
             done = {"mayChange": None, "mayReboot": None, "changingSince": None, "reboots": None}
             await self._railnode(one, {**done, "changedGeneration": self._generation})
-        await free(self._live, self._nodes, one.node)
+        await free(self._client, self._nodes, one.node)
 
     async def leave(self, one: Standing) -> None:
         """Note since when the Fabric names the node no longer, and let go of it; the host stays as it is."""
         done = {"mayChange": None, "mayReboot": None, "changingSince": None, "reboots": None}
         await self._railnode(one, {**done, "leftAt": _rail(one).spec.left_at or now()})
-        await free(self._live, self._nodes, one.node)
+        await free(self._client, self._nodes, one.node)
 
     async def forget(self, one: Standing) -> None:
         """Delete the RailNode of a node whose slot is free again."""
-        await self._live.delete(f"{RAILNODES}/{one.name}")
+        await self._client.delete(f"{RAILNODES}/{one.name}")
 
     def _sent(self, one: Standing) -> dict[str, Any]:
         assert one.wanted is not None  # noqa: S101 - by its stage
@@ -105,12 +105,12 @@ class Actor:
     async def _railnode(
         self, one: Standing, spec: Mapping[str, Any], marks: Mapping[str, str | None] | None = None
     ) -> None:
-        metadata = {"resourceVersion": _rail(one).metadata.resourceVersion, "annotations": dict(marks or {})}
+        metadata = {"resourceVersion": _rail(one).metadata.resource_version, "annotations": dict(marks or {})}
         change = {"metadata": metadata, "spec": dict(spec)}
-        self._railnodes.wrote(await self._live.merge(f"{RAILNODES}/{one.name}", change))
+        self._railnodes.record_write(await self._client.merge(f"{RAILNODES}/{one.name}", change))
 
 
-async def free(live: Live, nodes: Reflector[Node], node: Node | None) -> None:
+async def free(client: Client, nodes: Reflector[Node], node: Node | None) -> None:
     """Take taint and cordon from a node, as far as they are ours."""
     if node is None or not (node.begun or node.metadata.annotations.cordoned is not None):
         return
@@ -118,21 +118,21 @@ async def free(live: Live, nodes: Reflector[Node], node: Node | None) -> None:
     spec: dict[str, Any] = {"taints": taints or None}
     if node.metadata.annotations.cordoned is not None:
         spec["unschedulable"] = None
-    await _write(live, nodes, node, {SINCE: None, CORDONED: None}, spec)
+    await _write(client, nodes, node, {SINCE: None, CORDONED: None}, spec)
 
 
-async def let_go(live: Live, nodes: Reflector[Node], rail: RailNode, node: Node | None) -> bool:
+async def let_go(client: Client, nodes: Reflector[Node], rail: RailNode, node: Node | None) -> bool:
     """Delete the RailNode of a Fabric that is no more, and free its node. Raises KubeError."""
-    await free(live, nodes, node)
-    await live.delete(f"{RAILNODES}/{rail.metadata.name}")
+    await free(client, nodes, node)
+    await client.delete(f"{RAILNODES}/{rail.metadata.name}")
     return True
 
 
 async def _write(
-    live: Live, nodes: Reflector[Node], node: Node, marks: Mapping[str, str | None], spec: Mapping[str, Any]
+    client: Client, nodes: Reflector[Node], node: Node, marks: Mapping[str, str | None], spec: Mapping[str, Any]
 ) -> None:
-    metadata = {"resourceVersion": node.metadata.resourceVersion, "annotations": dict(marks)}
-    nodes.wrote(await live.merge(f"{NODES}/{node.metadata.name}", {"metadata": metadata, "spec": dict(spec)}))
+    metadata = {"resourceVersion": node.metadata.resource_version, "annotations": dict(marks)}
+    nodes.record_write(await client.merge(f"{NODES}/{node.metadata.name}", {"metadata": metadata, "spec": dict(spec)}))
 
 
 def _rail(one: Standing) -> RailNode:

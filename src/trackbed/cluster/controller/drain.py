@@ -7,84 +7,78 @@ controller itself must where all nodes are prepared at once. Finished pods are n
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.metadata import Metadata
 from trackbed.cluster.controller.metrics import EVICTIONS_REFUSED
 from trackbed.cluster.resources.railnode import TAINT
 
 _MIRROR = "kubernetes.io/config.mirror"
-_NOT_FOUND, _BUDGET = 404, 429
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-class _Owner(msgspec.Struct):
+class _OwnerReference(msgspec.Struct, frozen=True):
     kind: str
 
 
-class _Annotations(msgspec.Struct):
+class _PodAnnotations(msgspec.Struct, frozen=True):
     mirror: str | None = msgspec.field(default=None, name=_MIRROR)
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str
-    owner_references: tuple[_Owner, ...] = ()
-    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
-    deletion_timestamp: str | None = None
+class _PodMetadata(Metadata, frozen=True, rename="camel"):
+    owner_references: tuple[_OwnerReference, ...] = ()
+    annotations: _PodAnnotations = _PodAnnotations()
 
 
-class _Toleration(msgspec.Struct):
+class _Toleration(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-class _Spec(msgspec.Struct):
+class _PodSpec(msgspec.Struct, frozen=True):
     tolerations: tuple[_Toleration, ...] = ()
 
 
-class _Status(msgspec.Struct):
+class _PodStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _PodMetadata
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
 
 
-class _Pods(msgspec.Struct):
-    items: list[_Pod] | None = None
+async def evict_pods(client: Client, node: str) -> tuple[str, ...]:
+    """Evict all pods of a node that can leave; return the pods that remain, each with the reason. Raises KubeError."""
+    pods = client.list("/api/v1/pods", _Pod, fieldSelector=f"spec.nodeName={node}")
+    remaining = [pod async for pod in pods if _must_leave(pod)]
+    return tuple([await _evict(client, pod) for pod in remaining])
 
 
-async def leave_node(live: Live, node: str) -> tuple[str, ...]:
-    """Ask all pods of a node that can leave to do so; who is still there, and why. KubeError where nobody answers."""
-    told = await live.get("/api/v1/pods", _Pods, fieldSelector=f"spec.nodeName={node}")
-    staying = [pod for pod in told.items or () if _hinders(pod)]
-    return tuple([await _evict(live, pod) for pod in staying])
+def _must_leave(pod: _Pod) -> bool:
+    is_owned = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+    is_tolerant = any(toleration.key == TAINT for toleration in pod.spec.tolerations)
+    return not (is_owned or is_tolerant or pod.metadata.annotations.mirror is not None or pod.status.phase in _ENDED)
 
 
-def _hinders(pod: _Pod) -> bool:
-    owned = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
-    stays = any(one.key == TAINT for one in pod.spec.tolerations)
-    return not (owned or stays or pod.metadata.annotations.mirror is not None or pod.status.phase in _ENDED)
-
-
-async def _evict(live: Live, pod: _Pod) -> str:
-    """Evict a pod, unless it is leaving; what keeps it."""
-    called = f"{pod.metadata.namespace}/{pod.metadata.name}"
+async def _evict(client: Client, pod: _Pod) -> str:
+    """Evict a pod, unless it is leaving; return its state in words."""
     if pod.metadata.deletion_timestamp:
-        return f"{called} is ending"
+        return f"{pod.metadata.key} is ending"
     name = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
     try:
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
-        await live.create(path, eviction)
+        await client.create(path, eviction)
     except RefusedError as error:
-        if error.status == _NOT_FOUND:
-            return f"{called} has gone"
-        if error.status != _BUDGET:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return f"{pod.metadata.key} has gone"
+        if error.status != HTTPStatus.TOO_MANY_REQUESTS:
             raise
         EVICTIONS_REFUSED.inc()
-        return f"{called}: {error.message}"
-    return f"{called} is asked to leave"
+        return f"{pod.metadata.key}: {error.message}"
+    return f"{pod.metadata.key} is asked to leave"

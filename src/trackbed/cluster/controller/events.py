@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.controller.decide import Verb
 from trackbed.cluster.controller.objects import RailNode
 from trackbed.cluster.resources.railnode import API_VERSION, KIND
@@ -34,15 +34,15 @@ DEEDS: Mapping[Verb, tuple[str, str]] = {
 
 
 async def tell(
-    live: Live, rail: RailNode, reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal"
+    client: Client, rail: RailNode, reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal"
 ) -> None:
     """Write an event about a RailNode, if that can be done."""
     about = {"apiVersion": API_VERSION, "kind": KIND, "name": rail.metadata.name, "uid": rail.metadata.uid}
-    await tell_of(live, about, reason, note, kind)
+    await tell_of(client, about, reason, note, kind)
 
 
 async def tell_of(
-    live: Live, about: Mapping[str, str], reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal"
+    client: Client, about: Mapping[str, str], reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal"
 ) -> None:
     """Write an event about an object that has no namespace, if that can be done."""
     one: dict[str, Any] = {
@@ -59,4 +59,4 @@ async def tell_of(
         "type": kind,
     }
     with suppress(KubeError):
-        await live.create(_EVENTS, one)
+        await client.create(_EVENTS, one)

@@ -9,21 +9,17 @@ controllers never give one slot to two nodes. Saved beside the Fabric, it is the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 
 import msgspec
 
-from trackbed.cluster.api.answer import Object
+from trackbed.cluster.api.client import Client, Object
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.metadata import Metadata
 from trackbed.fabric.model.load import load_lock
 from trackbed.fabric.plan.lock import render_lock
 
 _KEY = "trackbed.lock.yaml"
-_NOT_FOUND = 404
-
-
-class _Meta(msgspec.Struct):
-    resourceVersion: str  # noqa: N815 - the API's name
 
 
 class _Data(msgspec.Struct):
@@ -31,16 +27,16 @@ class _Data(msgspec.Struct):
 
 
 class _Stored(msgspec.Struct):
-    metadata: _Meta
+    metadata: Metadata
     data: _Data
 
 
 class KeptLock:
     """The lock of one Fabric; what was read or written last is in `nodes`, of which version in `version`."""
 
-    def __init__(self, live: Live, namespace: str, fabric: str) -> None:
+    def __init__(self, client: Client, namespace: str, fabric: str) -> None:
         self.nodes: Mapping[str, int] = {}
-        self._live, self._fabric = live, fabric
+        self._client, self._fabric = client, fabric
         self._metadata = {"name": f"trackbed-lock-{fabric}", "namespace": namespace}
         self._all = f"/api/v1/namespaces/{namespace}/configmaps"
         self.version = ""
@@ -48,14 +44,14 @@ class KeptLock:
     async def read(self) -> None:
         """Read it; where there is none yet it is empty. Raises KubeError, and SpecError for one that cannot be read."""
         try:
-            stored = await self._live.get(f"{self._all}/{self._metadata['name']}", _Stored)
+            stored = await self._client.get(f"{self._all}/{self._metadata['name']}", _Stored)
         except RefusedError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
             self.nodes, self.version = {}, ""
             return
         self.nodes = load_lock(stored.data.text.encode(), f"ConfigMap {self._metadata['name']}").nodes
-        self.version = stored.metadata.resourceVersion
+        self.version = stored.metadata.resource_version
 
     async def write(self, nodes: Mapping[str, int]) -> None:
         """Write it over what was read last, and leave alone what another version of Trackbed keeps beside it.
@@ -65,8 +61,8 @@ class KeptLock:
         data = {_KEY: render_lock(self._fabric, nodes)}
         if self.version:
             change = {"metadata": {"resourceVersion": self.version}, "data": data}
-            stored = await self._live.merge(f"{self._all}/{self._metadata['name']}", change)
+            stored = await self._client.merge(f"{self._all}/{self._metadata['name']}", change)
         else:
             one: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata, "data": data}
-            stored = await self._live.create(self._all, one)
+            stored = await self._client.create(self._all, one)
         self.nodes, self.version = dict(nodes), stored["metadata"]["resourceVersion"]

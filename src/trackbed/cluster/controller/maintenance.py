@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.metadata import Metadata
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.resources.conditions import Condition, find
 
@@ -24,43 +25,36 @@ _QUEUED = frozenset({"", "Pending"})
 """Reasons of condition Ready of an object of NVIDIA's that only waits."""
 
 
-class _Meta(msgspec.Struct, frozen=True):
-    name: str = msgspec.field(name="uid")
-    """Two namespaces may have objects of one name, so they are kept by what is unique."""
-    resourceVersion: str  # noqa: N815 - the API's name
-    title: str = msgspec.field(name="name")
-
-
-class _Spec(msgspec.Struct, frozen=True):
+class _MaintenanceSpec(msgspec.Struct, frozen=True):
     node: str = msgspec.field(default="", name="nodeName")
     reason: str = ""
     requestor: str = msgspec.field(default="", name="requestorID")
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _MaintenanceStatus(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
 class NodeMaintenance(msgspec.Struct, frozen=True):
     """An object of either operator; `reason` is for people with the one, `requestorID` is who asked with the other."""
 
-    metadata: _Meta
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+    metadata: Metadata
+    spec: _MaintenanceSpec = _MaintenanceSpec()
+    status: _MaintenanceStatus = _MaintenanceStatus()
 
     @property
     def why(self) -> str:
         """The object and what it is for, in words."""
-        told = self.spec.reason or self.spec.requestor
-        return f"NodeMaintenance {self.metadata.title} has it in maintenance{f' ({told})' if told else ''}"
+        purpose = self.spec.reason or self.spec.requestor
+        return f"NodeMaintenance {self.metadata.name} has it in maintenance{f' ({purpose})' if purpose else ''}"
 
 
 class Maintenance:
     """All maintenance in the cluster; `changed` is called after each change."""
 
-    def __init__(self, live: Live, changed: Callable[[], None]) -> None:
-        self._medik8s = Reflector(live, MEDIK8S, NodeMaintenance, changed, optional=True)
-        self._nvidia = Reflector(live, NVIDIA, NodeMaintenance, changed, optional=True)
+    def __init__(self, client: Client, changed: Callable[[], None]) -> None:
+        self._medik8s = Reflector(client, MEDIK8S, NodeMaintenance, changed, optional=True)
+        self._nvidia = Reflector(client, NVIDIA, NodeMaintenance, changed, optional=True)
         self.kinds = (self._medik8s, self._nvidia)
 
     def nodes(self) -> Mapping[str, str]:

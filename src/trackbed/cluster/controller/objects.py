@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
+from trackbed.cluster.api.metadata import Metadata
 from trackbed.cluster.resources import fabric, railnode
 from trackbed.cluster.resources.conditions import Condition
 from trackbed.cluster.resources.railnode import FABRIC_LABEL, PAUSED, RETRY, TAINT, RailNodeSlice
@@ -26,11 +27,11 @@ RAILNODES = railnode.PATH
 NODES = "/api/v1/nodes"
 
 
-class _Labels(msgspec.Struct, frozen=True, gc=False):
+class _FabricLabel(msgspec.Struct, frozen=True, gc=False):
     fabric: str | None = msgspec.field(default=None, name=FABRIC_LABEL)
 
 
-class _Annotations(msgspec.Struct, frozen=True, gc=False):
+class _ControlAnnotations(msgspec.Struct, frozen=True, gc=False):
     paused: str | None = msgspec.field(default=None, name=PAUSED)
     retry: str | None = msgspec.field(default=None, name=RETRY)
     cordoned: str | None = msgspec.field(default=None, name=CORDONED)
@@ -38,16 +39,11 @@ class _Annotations(msgspec.Struct, frozen=True, gc=False):
     rollback: str | None = msgspec.field(default=None, name=ROLLBACK)
 
 
-class Meta(msgspec.Struct, frozen=True, rename="camel"):
-    """Metadata of an object."""
+class ControlledMetadata(Metadata, frozen=True, rename="camel"):
+    """Metadata of an object with the labels and annotations that a controller reads."""
 
-    name: str
-    resourceVersion: str  # noqa: N815 - as `api.reflector.Meta` has it
-    uid: str = ""
-    generation: int = 0
-    labels: _Labels = _Labels()
-    annotations: _Annotations = _Annotations()
-    deletion_timestamp: str | None = None
+    labels: _FabricLabel = _FabricLabel()
+    annotations: _ControlAnnotations = _ControlAnnotations()
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -87,7 +83,7 @@ def _shared(resources: tuple[tuple[str, str], ...]) -> dict[str, str]:
 class Node(msgspec.Struct, frozen=True):
     """A node of the cluster."""
 
-    metadata: Meta
+    metadata: ControlledMetadata
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
@@ -128,7 +124,7 @@ class _RailNodeStatus(msgspec.Struct, frozen=True, rename="camel"):
 class RailNode(msgspec.Struct, frozen=True):
     """A node of a Fabric."""
 
-    metadata: Meta
+    metadata: ControlledMetadata
     spec: RailNodeSlice
     status: _RailNodeStatus = _RailNodeStatus()
 
@@ -136,7 +132,7 @@ class RailNode(msgspec.Struct, frozen=True):
 class Fabric(msgspec.Struct, frozen=True, rename="camel"):
     """A Fabric; its spec is read only when its generation is a new one."""
 
-    metadata: Meta
+    metadata: ControlledMetadata
     spec: msgspec.Raw
     status: fabric.FabricStatus = fabric.FabricStatus()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 
 AT_ONCE = 32
 """Requests under way at a time."""
@@ -11,7 +12,7 @@ AGAIN_SECONDS = 5.0
 """What went wrong is tried again no earlier."""
 QUIET_SECONDS = 60.0
 """A look that nothing has caused: some time may be over."""
-MOVED_ON = frozenset({404, 409})
+MOVED_ON = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
 """Statuses of a refusal: somebody else wrote or deleted it, and the next look sees what."""
 
 Tell = Callable[[str], None]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError, RefusedError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller import metrics, report
@@ -41,8 +41,8 @@ class Seen(NamedTuple):
 class Reporter:
     """What was told of one Fabric last, so that only what stays so is told, and once."""
 
-    def __init__(self, live: Live, railnodes: Reflector[RailNode], revisions: Revisions) -> None:
-        self._live, self._railnodes, self._revisions = live, railnodes, revisions
+    def __init__(self, client: Client, railnodes: Reflector[RailNode], revisions: Revisions) -> None:
+        self._client, self._railnodes, self._revisions = client, railnodes, revisions
         self._told: dict[str, tuple[Stage, str]] = {}
         self._reported = 0.0
 
@@ -78,7 +78,7 @@ class Reporter:
     async def _rolled(self, one: dict[str, Any], tell: Tell) -> bool:
         name = one["metadata"]["name"]
         try:
-            self._railnodes.wrote(await self._live.apply(f"{RAILNODES}/{name}/status", one, MANAGER))
+            self._railnodes.record_write(await self._client.apply(f"{RAILNODES}/{name}/status", one, MANAGER))
         except KubeError as error:
             if isinstance(error, RefusedError) and error.status in MOVED_ON:
                 return True
@@ -90,7 +90,7 @@ class Reporter:
         rail = one.standing.rail
         assert rail is not None  # noqa: S101 - what failed is there
         metrics.FAILURES.labels(rail.spec.fabric).inc()
-        await tell_event(self._live, rail, "Failed", one.why, "Warning")
+        await tell_event(self._client, rail, "Failed", one.why, "Warning")
         return True
 
     async def _status(self, fabric: Fabric, status: FabricStatus) -> None:
@@ -98,7 +98,7 @@ class Reporter:
             return
         metadata = {"name": fabric.metadata.name}
         one = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": metadata, "status": msgspec.to_builtins(status)}
-        await self._live.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
+        await self._client.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
 
 
 def _told(one: Placed, seen: Seen, at: str) -> dict[str, Any] | None:

@@ -6,19 +6,17 @@ generation is carried out as the newest good one before; with its next generatio
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.metadata import Metadata
 from trackbed.cluster.controller.objects import Fabric
 from trackbed.cluster.resources.railnode import FABRIC_LABEL
 
 _KEPT = 5
-_EXISTS, _NOT_FOUND = 409, 404
-
-
-class _Meta(msgspec.Struct):
-    name: str
 
 
 class _Data(msgspec.Struct):
@@ -26,20 +24,16 @@ class _Data(msgspec.Struct):
 
 
 class _Revision(msgspec.Struct):
-    metadata: _Meta
+    metadata: Metadata
     revision: int
     data: _Data
-
-
-class _Revisions(msgspec.Struct):
-    items: list[_Revision] | None = None
 
 
 class Revisions:
     """The good generations of one Fabric."""
 
-    def __init__(self, live: Live, namespace: str, fabric: str) -> None:
-        self._live, self._fabric = live, fabric
+    def __init__(self, client: Client, namespace: str, fabric: str) -> None:
+        self._client, self._fabric = client, fabric
         self._all = f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions"
         self._namespace = namespace
 
@@ -50,9 +44,9 @@ class Revisions:
         data = {"spec": msgspec.json.decode(fabric.spec)}
         kind = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": fabric.metadata.generation}
         try:
-            await self._live.create(self._all, {**kind, "metadata": metadata, "data": data})
+            await self._client.create(self._all, {**kind, "metadata": metadata, "data": data})
         except RefusedError as error:
-            if error.status != _EXISTS:
+            if error.status != HTTPStatus.CONFLICT:
                 raise
         for old in (await self._listed())[:-_KEPT]:
             await self._forget(old.metadata.name)
@@ -63,12 +57,13 @@ class Revisions:
         return found[-1].data.spec if found else None
 
     async def _listed(self) -> list[_Revision]:
-        told = await self._live.get(self._all, _Revisions, labelSelector=f"{FABRIC_LABEL}={self._fabric}")
-        return sorted(told.items or (), key=lambda one: one.revision)
+        selector = f"{FABRIC_LABEL}={self._fabric}"
+        revisions = [item async for item in self._client.list(self._all, _Revision, labelSelector=selector)]
+        return sorted(revisions, key=lambda revision: revision.revision)
 
     async def _forget(self, name: str) -> None:
         try:
-            await self._live.delete(f"{self._all}/{name}")
+            await self._client.delete(f"{self._all}/{name}")
         except RefusedError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise

@@ -13,9 +13,9 @@ from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.lease import LEASE_SECONDS, Election
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.act import let_go
@@ -36,29 +36,31 @@ _AGAIN_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-async def serve(live: Live, namespace: str, who: str, watched_at: Address | None, stacks: Collection[str] = ()) -> None:
+async def serve(
+    client: Client, namespace: str, who: str, watched_at: Address | None, stacks: Collection[str] = ()
+) -> None:
     """Lead whenever it is this one's turn, until SIGTERM or SIGINT; `stacks` may be applied. Raises ListenError."""
-    election = Election(live, namespace, LEASE, who)
-    async with live, observed(watched_at, partial(_trouble, election)):
-        await until_told(_for_ever(live, namespace, election, stacks))
+    election = Election(client, namespace, LEASE, who)
+    async with client, observed(watched_at, partial(_trouble, election)):
+        await until_told(_for_ever(client, namespace, election, stacks))
 
 
-async def _for_ever(live: Live, namespace: str, election: Election, stacks: Collection[str]) -> None:
+async def _for_ever(client: Client, namespace: str, election: Election, stacks: Collection[str]) -> None:
     while True:
-        await _control(live, namespace, election, stacks, _log.info)
+        await _control(client, namespace, election, stacks, _log.info)
 
 
 def _trouble(election: Election) -> str:
     return "" if election.in_touch else f"the API server has told nothing of Lease {LEASE} for {LEASE_SECONDS} s"
 
 
-async def _control(live: Live, namespace: str, election: Election, stacks: Collection[str], tell: Tell) -> None:
+async def _control(client: Client, namespace: str, election: Election, stacks: Collection[str], tell: Tell) -> None:
     """Lead when it is this one's turn, until that is over."""
-    await election.won(tell)
+    await election.win(tell)
     tell(f"{election.who} leads")
     metrics.LEADER.set(1)
     try:
-        await until_one_ends(Controller(live, namespace, tell, stacks).run(), election.hold(tell))
+        await until_one_ends(Controller(client, namespace, tell, stacks).run(), election.hold(tell))
     finally:
         metrics.follow()
         with suppress(KubeError):
@@ -69,14 +71,14 @@ async def _control(live: Live, namespace: str, election: Election, stacks: Colle
 class Controller:
     """What a leader does."""
 
-    def __init__(self, live: Live, namespace: str, tell: Tell, stacks: Collection[str] = ()) -> None:
-        self._live, self._namespace, self._tell = live, namespace, tell
+    def __init__(self, client: Client, namespace: str, tell: Tell, stacks: Collection[str] = ()) -> None:
+        self._client, self._namespace, self._tell = client, namespace, tell
         self._changed = asyncio.Event()
-        self._stacks = Stacks(live, stacks, self._changed.set)
-        self._fabrics = Reflector(live, FABRICS, Fabric, self._changed.set)
-        self._railnodes = Reflector(live, RAILNODES, RailNode, self._changed.set)
-        self._nodes = Reflector(live, NODES, Node, self._changed.set)
-        self._maintenance = Maintenance(live, self._changed.set)
+        self._stacks = Stacks(client, stacks, self._changed.set)
+        self._fabrics = Reflector(client, FABRICS, Fabric, self._changed.set)
+        self._railnodes = Reflector(client, RAILNODES, RailNode, self._changed.set)
+        self._nodes = Reflector(client, NODES, Node, self._changed.set)
+        self._maintenance = Maintenance(client, self._changed.set)
         self._sites: dict[str, Site] = {}
 
     async def run(self) -> None:
@@ -127,7 +129,7 @@ class Controller:
         left = [one for one in rails if one.spec.fabric not in self._fabrics.objects]
         try:
             await together(
-                [partial(let_go, self._live, self._nodes, one, nodes.get(one.metadata.name)) for one in left]
+                [partial(let_go, self._client, self._nodes, one, nodes.get(one.metadata.name)) for one in left]
             )
         except KubeError as error:
             self._tell(f"nodes of no Fabric: {error}")
@@ -135,4 +137,4 @@ class Controller:
         return 60.0
 
     def _site(self, name: str) -> Site:
-        return Site(self._live, self._railnodes, self._nodes, self._namespace, name)
+        return Site(self._client, self._railnodes, self._nodes, self._namespace, name)

@@ -13,8 +13,8 @@ from functools import partial
 
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.act import Actor
@@ -27,7 +27,7 @@ from trackbed.cluster.controller.pace import AGAIN_SECONDS, MOVED_ON, QUIET_SECO
 from trackbed.cluster.controller.reporter import Reporter, Seen
 from trackbed.cluster.controller.revisions import Revisions
 from trackbed.cluster.controller.slices import Slices, model_of, rules, slices
-from trackbed.cluster.controller.stack_pass import Wanted
+from trackbed.cluster.controller.stack_pass import StackOrder
 from trackbed.cluster.controller.stage import Standing
 from trackbed.fabric.model.fabric import Fabric as Model
 from trackbed.fabric.model.problems import SpecError
@@ -42,24 +42,24 @@ class Site:
     """One Fabric and what is known of carrying it out."""
 
     def __init__(
-        self, live: Live, railnodes: Reflector[RailNode], nodes: Reflector[Node], namespace: str, name: str
+        self, client: Client, railnodes: Reflector[RailNode], nodes: Reflector[Node], namespace: str, name: str
     ) -> None:
-        self._live, self._railnodes, self._nodes, self._name = live, railnodes, nodes, name
-        self._lock = KeptLock(live, namespace, name)
-        self._revisions = Revisions(live, namespace, name)
+        self._client, self._railnodes, self._nodes, self._name = client, railnodes, nodes, name
+        self._lock = KeptLock(client, namespace, name)
+        self._revisions = Revisions(client, namespace, name)
         self._lock_read = False
         self._planned: tuple[object, Model, Slices] | None = None
         self._drains: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._unsure: dict[str, float] = {}
-        self._reporter = Reporter(live, railnodes, self._revisions)
+        self._reporter = Reporter(client, railnodes, self._revisions)
 
-    def stack(self, fabric: Fabric) -> Wanted | None:
+    def stack(self, fabric: Fabric) -> StackOrder | None:
         """What is wanted of the Fabric's stack; None before anything was planned."""
         if self._planned is None:
             return None
         key, model, found = self._planned
         paused = model.spec.rollout.paused or fabric.metadata.annotations.paused is not None
-        return Wanted(key, model.spec.kubernetes.stack, found.plan, fabric.rolled_back, paused)
+        return StackOrder(key, model.spec.kubernetes.stack, found.plan, fabric.rolled_back, paused)
 
     async def look(self, fabric: Fabric, maintenance: Mapping[str, str], tell: Tell) -> float:
         """Look at everything and do what is next; seconds after which to look again if nothing changes.
@@ -75,7 +75,7 @@ class Site:
         told = rules(fabric, model, len(wanted.nodes))
         decision = decide(self._standings(wanted, maintenance), told, datetime.now(UTC))
         metrics.saw(fabric, decision, told)
-        actor = Actor(self._live, self._railnodes, self._nodes, wanted, told.generation)
+        actor = Actor(self._client, self._railnodes, self._nodes, wanted, told.generation)
         again = await self._act(decision, actor, tell)
         left = {name: who for name, (_, who) in self._drains.items()}
         seen = Seen(decision, told, wanted.resources, left)
@@ -146,7 +146,7 @@ class Site:
             if verb == "reboot":
                 metrics.REBOOTS.labels(self._name).inc()
             if verb in DEEDS and one.rail is not None:
-                await tell_event(self._live, one.rail, *DEEDS[verb])
+                await tell_event(self._client, one.rail, *DEEDS[verb])
         except KubeError as error:
             if isinstance(error, RefusedError) and error.status in MOVED_ON:
                 return True

@@ -1,4 +1,4 @@
-"""One pass over a Fabric's stack, in a thread of its own: the steps of `trackbed apply cluster`, without any waiting.
+"""One pass over a Fabric's stack: the steps of `trackbed apply cluster`, without any waiting.
 
     every object    server-side apply, in order; others' fields are left alone
     a shut gate     ends the pass; the next one begins with this gate, and with all the rest only if it is open
@@ -11,20 +11,22 @@ the charts.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from threading import Event
+from http import HTTPStatus
 from typing import NamedTuple
 
 from lightkube.config.kubeconfig import SingleConfig
 
-from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.client import PATIENT, REQUEST_SECONDS, Client
+from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError, RefusedError
-from trackbed.cluster.api.live import REQUEST_SECONDS
-from trackbed.cluster.rollout import applyset, gates
-from trackbed.cluster.rollout.gates import Gate
-from trackbed.cluster.rollout.rollout import Manner, OwnedError, Rollout, ShutError, StuckError, UnservedError
+from trackbed.cluster.rollout.applyset import build_applyset
+from trackbed.cluster.rollout.gates import Gate, check_gate
+from trackbed.cluster.rollout.options import OwnedError, RunOptions, ShutError, StuckError, UnservedError
+from trackbed.cluster.rollout.stack_run import StackRun
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.install.steps import Apply, Install, Step, steps
 from trackbed.cluster.stacks.refusals import refusals
@@ -39,11 +41,10 @@ PACE_SECONDS = 0.2
 """Between two requests of a pass over what is applied: 5 a second at most, however large a stack is."""
 _REST = 4
 """Pauses are at least so many times as long as the pass before."""
-_FORBIDDEN = 403
 
 
-class Wanted(NamedTuple):
-    """What is wanted of a Fabric's stack."""
+class StackOrder(NamedTuple):
+    """The stack that a Fabric names, and its plan."""
 
     key: object
     """Another one where the plan may be another."""
@@ -54,7 +55,7 @@ class Wanted(NamedTuple):
     paused: bool
 
 
-class Outcome(NamedTuple):
+class PassOutcome(NamedTuple):
     """How a pass ended: a word, what a person reads, seconds until the next, and the gate that it begins with.
 
     0 seconds stand for AGAIN_SECONDS.
@@ -66,58 +67,58 @@ class Outcome(NamedTuple):
     shut: Until | None = None
 
 
-class StoppedError(Exception):
-    """The pass was told to end: this process leads no more, or another plan is wanted."""
-
-
-def go(config: SingleConfig, wanted: Wanted, last: Outcome | None, stop: Event) -> Outcome:
-    """Do a pass; `last` is the outcome of the one before for the same plan. Raises StoppedError."""
-    applied = last is not None and last.reason == APPLIED
-    pace = PACE_SECONDS if last and not last.shut else 0.0
-
-    def before() -> None:
-        if stop.wait(pace):
-            raise StoppedError
-
+async def run_pass(config: SingleConfig, order: StackOrder, last: PassOutcome | None) -> PassOutcome:
+    """Do a pass; `last` is the outcome of the one before for the same plan. Cancel it to end it."""
+    is_applied = last is not None and last.reason == APPLIED
+    pause = PACE_SECONDS if last and not last.shut else 0.0
+    policy = replace(PATIENT, timeout_seconds=REQUEST_SECONDS, pause_seconds=pause)
     began = time.monotonic()
     try:
-        with Client(config, timeout_seconds=REQUEST_SECONDS, before=before) as client:
-            found = _still_shut(client, wanted.name, last.shut) if last and last.shut else None
-            found = found or _carried_out(client, wanted, applied=applied)
+        async with DynamicClient(Client(config, policy)) as client:
+            outcome = await _check_shut(client, order.name, last.shut) if last and last.shut else None
+            outcome = outcome or await _apply(client, order, is_applied=is_applied)
     except RefusedError as error:
-        found = _forbidden(wanted.name, error) if error.status == _FORBIDDEN else Outcome("Refused", str(error))
+        is_forbidden = error.status == HTTPStatus.FORBIDDEN
+        outcome = _explain_rights(order.name, error) if is_forbidden else PassOutcome("Refused", str(error))
     except KubeError as error:
-        found = Outcome("Error", str(error))
-    return found._replace(again=max(found.again or AGAIN_SECONDS, _REST * (time.monotonic() - began)))
+        outcome = PassOutcome("Error", str(error))
+    return outcome._replace(again=max(outcome.again or AGAIN_SECONDS, _REST * (time.monotonic() - began)))
 
 
-def _carried_out(client: Client, wanted: Wanted, *, applied: bool) -> Outcome:
-    one = stack(wanted.name)
-    if problems := list(refusals(one, wanted.plan)):
-        return Outcome("Unfit", f"stack {wanted.name} cannot carry this Fabric: {problems[0].message}")
-    all_steps = steps(one, wanted.plan)
-    manner = Manner(f"trackbed-{wanted.name}", wait_seconds=0)
-    work = Rollout(client, applyset.of_stack(wanted.plan, wanted.name), manner, tell=lambda _: None)
+def _prepare(order: StackOrder) -> tuple[str, tuple[Step, ...]]:
+    """Return why a stack cannot carry the plan (empty where it can), and its steps."""
+    unit = stack(order.name)
+    for problem in refusals(unit, order.plan):
+        return problem.message, ()
+    return "", steps(unit, order.plan)
+
+
+async def _apply(client: DynamicClient, order: StackOrder, *, is_applied: bool) -> PassOutcome:
+    why, all_steps = await asyncio.to_thread(_prepare, order)  # seconds for a large fabric
+    if why:
+        return PassOutcome("Unfit", f"stack {order.name} cannot carry this Fabric: {why}")
+    options = RunOptions(f"trackbed-{order.name}", wait_seconds=0)
+    run = StackRun(client, build_applyset(order.plan, order.name), options, report=lambda _: None)
     try:
-        work.carry_out(_objects(all_steps, gated=not applied))
+        await run.apply_steps(_select_steps(all_steps, gated=not is_applied))
     except ShutError as error:
-        return _shut(error.until, error.gate)
+        return _wait_for_gate(error.until, error.gate)
     except UnservedError as error:
-        return Outcome("KindMissing", f"{_line(error)}{_charts(wanted.name, all_steps)}")
+        return PassOutcome("KindMissing", f"{_join_lines(error)}{_list_charts(order.name, all_steps)}")
     except OwnedError as error:
-        forced = f"`trackbed apply cluster {wanted.name} -f FILE --force`"
-        return Outcome("Conflict", _line(error).replace("--force takes", f"{forced} takes"))
+        forced = f"`trackbed apply cluster {order.name} -f FILE --force`"
+        return PassOutcome("Conflict", _join_lines(error).replace("--force takes", f"{forced} takes"))
     except StuckError as error:
-        return Outcome("Waiting", _line(error), GATE_SECONDS)
-    return Outcome(APPLIED, f"stack {wanted.name}: {len(work.wanted)} objects are as planned", DRIFT_SECONDS)
+        return PassOutcome("Waiting", _join_lines(error), GATE_SECONDS)
+    return PassOutcome(APPLIED, f"stack {order.name}: {len(run.applied)} objects are as planned", DRIFT_SECONDS)
 
 
-def _line(error: StuckError) -> str:
-    """What went wrong in one line; nobody need run anything again here."""
+def _join_lines(error: StuckError) -> str:
+    """Return the error in one line, without the advice to run the command again."""
     return " ".join(str(error).replace("; then run this again", "").split())
 
 
-def _objects(all_steps: Iterable[Step], *, gated: bool) -> Iterator[Step]:
+def _select_steps(all_steps: Iterable[Step], *, gated: bool) -> Iterator[Step]:
     for step in all_steps:
         if isinstance(step, Apply):
             yield step if gated else replace(step, until=())
@@ -125,29 +126,30 @@ def _objects(all_steps: Iterable[Step], *, gated: bool) -> Iterator[Step]:
             yield step
 
 
-def _still_shut(client: Client, name: str, until: Until) -> Outcome | None:
+async def _check_shut(client: DynamicClient, name: str, until: Until) -> PassOutcome | None:
+    """Check the gate that ended the last pass; None where it is open now."""
     try:
-        gate = gates.look(client, until)
+        gate = await check_gate(client, until)
     except RefusedError as error:
-        if error.status != _FORBIDDEN:
+        if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return _forbidden(name, error)._replace(shut=until)
-    return None if gate.holds else _shut(until, gate)
+        return _explain_rights(name, error)._replace(shut=until)
+    return None if gate.holds else _wait_for_gate(until, gate)
 
 
-def _shut(until: Until, gate: Gate) -> Outcome:
-    told = f"{until.resource} is not at {until.until}: {'; '.join(gate.missing)}; what to do: {gate.remedy}"
-    return Outcome("Waiting", told, GATE_SECONDS, until)
+def _wait_for_gate(until: Until, gate: Gate) -> PassOutcome:
+    message = f"{until.resource} is not at {until.until}: {'; '.join(gate.missing)}; what to do: {gate.remedy}"
+    return PassOutcome("Waiting", message, GATE_SECONDS, until)
 
 
-def _charts(name: str, all_steps: Iterable[Step]) -> str:
-    """What a person must install, where the stack has any."""
-    charts = [one for one in all_steps if isinstance(one, Install)]
-    listed = ", ".join(f"{one.reference} {one.version or 'of your choice'}".rstrip() for one in charts)
+def _list_charts(name: str, all_steps: Iterable[Step]) -> str:
+    """Return the charts that a person must install; empty where the stack has none."""
+    charts = [step for step in all_steps if isinstance(step, Install)]
+    listed = ", ".join(f"{chart.reference} {chart.version or 'of your choice'}".rstrip() for chart in charts)
     how = f"`trackbed apply cluster {name} -f FILE` installs them, `trackbed render stack {name} -f FILE -o DIR` writes"
     return f"; its charts, which the controller does not install: {listed}; {how} their values" if charts else ""
 
 
-def _forbidden(name: str, error: RefusedError) -> Outcome:
+def _explain_rights(name: str, error: RefusedError) -> PassOutcome:
     how = f"`trackbed render rights {name} -f FILE | kubectl apply -f -` grants it (docs/reference/stacks/rights.md)"
-    return Outcome("Forbidden", f"{error.message}; {how}")
+    return PassOutcome("Forbidden", f"{error.message}; {how}")

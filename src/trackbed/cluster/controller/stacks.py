@@ -14,18 +14,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
-from dataclasses import dataclass, field
-from threading import Event
+from dataclasses import dataclass
 from typing import Self
 
 import msgspec
 
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller.events import tell_of
 from trackbed.cluster.controller.objects import FABRICS, Fabric
-from trackbed.cluster.controller.stack_pass import APPLIED, Outcome, StoppedError, Wanted, go
+from trackbed.cluster.controller.stack_pass import APPLIED, PassOutcome, StackOrder, run_pass
 from trackbed.cluster.resources.conditions import Condition, find, put
 from trackbed.cluster.resources.railnode import API_VERSION
 from trackbed.cluster.stacks.stack import Until
@@ -39,13 +37,12 @@ _LONGEST_MESSAGE = 1024
 
 
 @dataclass
-class _Site:
+class _StackState:
     """How far one Fabric's stack is."""
 
     key: object = None
-    task: asyncio.Task[Outcome] | None = None
-    stop: Event = field(default_factory=Event)
-    last: Outcome | None = None
+    task: asyncio.Task[PassOutcome] | None = None
+    last: PassOutcome | None = None
     due: float = 0.0
     shut: tuple[Until | None, float] = (None, 0.0)
     """The gate that is shut, and since when."""
@@ -54,23 +51,25 @@ class _Site:
 class Stacks:
     """All of them; `changed` is called when a pass ends."""
 
-    def __init__(self, live: Live, allowed: Collection[str], changed: Callable[[], None]) -> None:
-        self._live, self._allowed, self._changed = live, allowed, changed
-        self._sites: dict[str, _Site] = {}
+    def __init__(self, client: Client, allowed: Collection[str], changed: Callable[[], None]) -> None:
+        self._client, self._allowed, self._changed = client, allowed, changed
+        self._sites: dict[str, _StackState] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        passes = [site.task for site in self._sites.values() if site.task]
         for name in list(self._sites):
             self.forget(name)
+        await asyncio.gather(*passes, return_exceptions=True)
 
     def forget(self, name: str) -> None:
-        """End what is done for a Fabric; its objects stay. A request under way comes to its end."""
-        if site := self._sites.pop(name, None):
-            site.stop.set()
+        """Cancel the pass of a Fabric, if any; its objects are kept."""
+        if (site := self._sites.pop(name, None)) and site.task:
+            site.task.cancel()
 
-    async def look(self, fabric: Fabric, wanted: Wanted | None) -> float:
+    async def look(self, fabric: Fabric, wanted: StackOrder | None) -> float:
         """Begin a pass where one is due, and tell how it stands; seconds until to look again. Raises KubeError."""
         name = fabric.metadata.name
         if wanted is None:
@@ -87,12 +86,12 @@ class Stacks:
             )
             await self._tell(fabric, Condition(STACK_APPLIED, "False", "NotAllowed", why))
             return _QUIET_SECONDS
-        site = self._sites.setdefault(name, _Site())
+        site = self._sites.setdefault(name, _StackState())
         held = self._step(site, fabric, wanted)
         await self._tell(fabric, _condition(site, wanted))
         return _QUIET_SECONDS if site.task or held else max(0.0, min(site.due - time.monotonic(), _QUIET_SECONDS))
 
-    def _step(self, site: _Site, fabric: Fabric, wanted: Wanted) -> bool:
+    def _step(self, site: _StackState, fabric: Fabric, wanted: StackOrder) -> bool:
         """Take note of a pass that has ended, end one for another plan, begin one that is due: one at a time.
 
         Whether one is held back, until the Fabric is another.
@@ -100,19 +99,18 @@ class Stacks:
         if site.task and site.task.done():
             _ended(site)
         if site.key != wanted.key:
-            site.stop.set()
             if site.task is None:
                 before = _applied_before(fabric, wanted) if site.key is None else None
                 site.key, site.last, site.due = wanted.key, before, 0.0
+            else:
+                site.task.cancel()
         held = wanted.paused and (site.last is None or site.last.reason != APPLIED)
         if site.task is None and not held and time.monotonic() >= site.due:
-            site.stop = Event()
-            work = asyncio.to_thread(go, self._live.config, wanted, site.last, site.stop)
-            site.task = asyncio.create_task(work)
+            site.task = asyncio.create_task(run_pass(self._client.config, wanted, site.last))
             site.task.add_done_callback(self._heard)
         return held
 
-    def _heard(self, task: asyncio.Task[Outcome]) -> None:
+    def _heard(self, task: asyncio.Task[PassOutcome]) -> None:
         """A pass has ended; what one ends with that nobody waits for any more is looked at by nobody else."""
         if not task.cancelled():
             task.exception()
@@ -135,12 +133,12 @@ class Stacks:
         if new.reason not in {old.reason, "Applying"}:
             about = {"apiVersion": API_VERSION, "kind": "Fabric", **_named(fabric), "uid": fabric.metadata.uid}
             well = new.reason in {APPLIED, "Waiting", "Paused"}
-            await tell_of(self._live, about, f"Stack{new.reason}", new.message, "Normal" if well else "Warning")
+            await tell_of(self._client, about, f"Stack{new.reason}", new.message, "Normal" if well else "Warning")
 
     async def _apply(self, fabric: Fabric, conditions: list[Condition]) -> None:
         status = {"conditions": msgspec.to_builtins(conditions)}
         one = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": _named(fabric), "status": status}
-        await self._live.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
+        await self._client.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
 
 
 def without(fabric: Fabric) -> Fabric:
@@ -153,10 +151,10 @@ def _named(fabric: Fabric) -> dict[str, str]:
     return {"name": fabric.metadata.name}
 
 
-def _ended(site: _Site) -> None:
+def _ended(site: _StackState) -> None:
     """Take note of how a pass ended."""
     assert site.task is not None  # noqa: S101 - by its caller
-    with suppress(StoppedError):
+    if not site.task.cancelled():
         site.last = site.task.result()
         site.due = time.monotonic() + site.last.again
         if site.last.shut != site.shut[0]:
@@ -164,14 +162,14 @@ def _ended(site: _Site) -> None:
     site.task = None
 
 
-def _applied_before(fabric: Fabric, wanted: Wanted) -> Outcome | None:
+def _applied_before(fabric: Fabric, wanted: StackOrder) -> PassOutcome | None:
     """What a leader before has said of the same plan: all was applied, so gates need not be asked again."""
     said = find(fabric.status.conditions, STACK_APPLIED)
     same = said.observed_generation == fabric.metadata.generation and said.reason == APPLIED and not wanted.back
-    return Outcome(APPLIED, said.message) if same else None
+    return PassOutcome(APPLIED, said.message) if same else None
 
 
-def _condition(site: _Site, wanted: Wanted) -> Condition:
+def _condition(site: _StackState, wanted: StackOrder) -> Condition:
     if site.last is None or site.key != wanted.key:
         if wanted.paused:
             return Condition(STACK_APPLIED, "False", "Paused", "the Fabric is paused; its stack is not touched")

@@ -15,13 +15,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from http import HTTPStatus
 
-import msgspec
-
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.live import Live, decoded
-from trackbed.cluster.api.reflector import PAGE, Reflector
+from trackbed.cluster.api.metadata import PartialObject
+from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.act import free
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, Node
 from trackbed.cluster.controller.pace import together
@@ -42,10 +41,7 @@ _KINDS = ("railnodes.trackbed.dev", "fabrics.trackbed.dev")
 _LOCK = "trackbed-lock-"
 _SECRETS = (SECRET, "trackbed-webhook-authority", "trackbed-webhook-tls")
 """Ours, and those that cert-manager makes for the chart and leaves behind."""
-_NOT_FOUND, _CONFLICT, _BUSY = 404, 409, 429
-_PASSES = frozenset({_CONFLICT, _BUSY})
-
-_Kind = TypeVar("_Kind")
+_PASSES = frozenset({HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
 class StillRunsError(Exception):
@@ -61,58 +57,39 @@ class Keep:
     locks: bool = False
 
 
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _Named(msgspec.Struct):
-    metadata: _Meta
-
-
-class _More(msgspec.Struct):
-    token: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    metadata: _More
-    items: list[msgspec.Raw] | None = None
-
-
-async def uninstall(live: Live, namespace: str, keep: Keep, tell: Callable[[str], None]) -> None:
+async def uninstall(client: Client, namespace: str, keep: Keep, tell: Callable[[str], None]) -> None:
     """Take it all away; from the beginning where others write meanwhile or the server is busy.
 
     Raises StillRunsError before the first change, KubeError.
     """
-    await _refuse_while_installed(live)
+    await _refuse_while_installed(client)
     for _ in range(TRIES - 1):
         try:
-            await _once(live, namespace, keep, tell)
+            await _once(client, namespace, keep, tell)
         except RefusedError as error:
             if error.status not in _PASSES:
                 raise
             await asyncio.sleep(AGAIN_SECONDS)
         else:
             return
-    await _once(live, namespace, keep, tell)
+    await _once(client, namespace, keep, tell)
 
 
-async def _once(live: Live, namespace: str, keep: Keep, tell: Callable[[str], None]) -> None:
-    await _delete_all(live, [f"{_ADMISSION}/{kind}/{configuration.NAME}" for kind in _CONFIGURATIONS], tell)
+async def _once(client: Client, namespace: str, keep: Keep, tell: Callable[[str], None]) -> None:
+    await _delete_all(client, [f"{_ADMISSION}/{kind}/{configuration.NAME}" for kind in _CONFIGURATIONS], tell)
     if not keep.fabrics:
-        await _delete_all(live, await _below(live, FABRICS), tell)
-    await _free_all(live)
-    await _delete_all(live, await _below(live, RAILNODES), tell)
-    await _delete_all(live, [path async for path in _kept(live, namespace, keep)], tell)
+        await _delete_all(client, await _list_paths(client, FABRICS), tell)
+    await _free_all(client)
+    await _delete_all(client, await _list_paths(client, RAILNODES), tell)
+    await _delete_all(client, [path async for path in _kept(client, namespace, keep)], tell)
     if not keep.fabrics:
-        await _delete_all(live, [f"{_DEFINITIONS}/{kind}" for kind in _KINDS], tell)
+        await _delete_all(client, [f"{_DEFINITIONS}/{kind}" for kind in _KINDS], tell)
 
 
-async def _refuse_while_installed(live: Live) -> None:
+async def _refuse_while_installed(client: Client) -> None:
     """Wherever they are: Fabrics and webhook configurations are the whole cluster's."""
-    found = await _listed(live, "/apis/apps/v1/deployments", _Named)
-    installed = {one.metadata.name: one.metadata.namespace for one in found if not one.metadata.deletion_timestamp}
+    deployments = [item.metadata async for item in client.list("/apis/apps/v1/deployments", PartialObject)]
+    installed = {metadata.name: metadata.namespace for metadata in deployments if not metadata.deletion_timestamp}
     for name in sorted(PROGRAMS & installed.keys()):
         raise StillRunsError(
             f"Deployment {name} in {installed[name]} would make everything anew: `helm uninstall` takes it away, "
@@ -120,62 +97,50 @@ async def _refuse_while_installed(live: Live) -> None:
         )
 
 
-async def _free_all(live: Live) -> None:
+async def _free_all(client: Client) -> None:
     """Take taint and cordon from every node, as far as they are ours."""
-    nodes = Reflector(live, NODES, Node, lambda: None)  # takes note of writes; nobody follows it
+    nodes = Reflector(client, NODES, Node, lambda: None)  # takes note of writes; nobody follows it
 
-    async def freed(node: Node) -> bool:
-        await free(live, nodes, node)
+    async def free_node(node: Node) -> bool:
+        await free(client, nodes, node)
         return True
 
-    await together([partial(freed, node) for node in await _listed(live, NODES, Node)])
+    await together([partial(free_node, node) async for node in client.list(NODES, Node)])
 
 
-async def _kept(live: Live, namespace: str, keep: Keep) -> AsyncIterator[str]:
+async def _kept(client: Client, namespace: str, keep: Keep) -> AsyncIterator[str]:
     """Paths of what the programs keep in their namespace."""
     core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
     for name in _SECRETS:
         yield f"{core}/secrets/{name}"
     yield f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
-    for path in await _below(live, f"{apps}/controllerrevisions", labelSelector=FABRIC_LABEL):
+    for path in await _list_paths(client, f"{apps}/controllerrevisions", labelSelector=FABRIC_LABEL):
         yield path
     if not (keep.locks or keep.fabrics):
-        for path in await _below(live, f"{core}/configmaps"):
+        for path in await _list_paths(client, f"{core}/configmaps"):
             if path.rpartition("/")[2].startswith(_LOCK):
                 yield path
 
 
-async def _below(live: Live, path: str, **chosen: str) -> list[str]:
-    """Paths of all objects of a kind; none where the server has no such kind."""
+async def _list_paths(client: Client, path: str, **selection: str) -> list[str]:
+    """Return the paths of all objects of a kind; none where the server has no such kind."""
     try:
-        return [f"{path}/{one.metadata.name}" for one in await _listed(live, path, _Named, **chosen)]
+        return [f"{path}/{item.metadata.name}" async for item in client.list(path, PartialObject, **selection)]
     except RefusedError as error:
-        if error.status != _NOT_FOUND:
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
         return []
 
 
-async def _listed(live: Live, path: str, shape: type[_Kind], **chosen: str) -> list[_Kind]:
-    """All objects of a kind, page by page."""
-    found: list[_Kind] = []
-    more: dict[str, str] = {}
-    while True:
-        page = await live.get(path, _Page, limit=str(PAGE), **more, **chosen)
-        found += [decoded(raw, shape, path) for raw in page.items or ()]
-        if not page.metadata.token:
-            return found
-        more = {"continue": page.metadata.token}
+async def _delete_all(client: Client, paths: list[str], tell: Callable[[str], None]) -> None:
+    await together([partial(_delete, client, path, tell) for path in paths])
 
 
-async def _delete_all(live: Live, paths: list[str], tell: Callable[[str], None]) -> None:
-    await together([partial(_delete, live, path, tell) for path in paths])
-
-
-async def _delete(live: Live, path: str, tell: Callable[[str], None]) -> bool:
+async def _delete(client: Client, path: str, tell: Callable[[str], None]) -> bool:
     try:
-        await live.delete(path)
+        await client.delete(path)
     except RefusedError as error:
-        if error.status != _NOT_FOUND:
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
         return False
     tell(f"deleted {'/'.join(path.split('/')[-2:])}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, disable_created_metrics, generate_latest
@@ -55,4 +56,4 @@ async def _alive(_: web.Request) -> web.Response:
 
 async def _ready(trouble: Trouble, _: web.Request) -> web.Response:
     told = trouble()
-    return web.Response(status=503, text=f"{told}\n") if told else web.Response(text="ok\n")
+    return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{told}\n") if told else web.Response(text="ok\n")

@@ -1,1 +1,1 @@
-"""The steps of a stack on a cluster: objects applied, gates waited for, the way back kept."""
+"""Runs of a stack on a cluster: objects are applied, gates awaited, and the state before is recorded for an undo."""

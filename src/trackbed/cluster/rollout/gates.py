@@ -1,40 +1,41 @@
-"""Gates: whether what a stage waits for holds; if not, what is in its way and what a person can do.
+"""Gates: whether what a stage waits for holds; if not, what is missing and what a person can do.
 
-A wait is in the words of `kubectl wait` (stacks.stack.Wait). It is looked at, never waited for, here: who asks decides
-how long, and shows what is missing in the meantime.
+A wait is in the words of `kubectl wait` (stacks.stack.Wait). A gate is checked once here; the caller decides how long
+to wait, and shows what is missing in the meantime.
 
-    kube.progress    how far one object is from what is waited for, in its operator's words
-    kube.workload    why pods are not there
-    kube.offers      which nodes do not offer what they must
+    progress    how far one object is from what is waited for, in its operator's words
+    workload    why pods are missing
+    offers      which nodes do not offer their resources
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
-from trackbed.cluster.api.client import Client, Object
 from trackbed.cluster.api.discovery import Resource
+from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import UnknownKindError
-from trackbed.cluster.rollout import offers
-from trackbed.cluster.rollout.progress import meets, not_ready, short_of
-from trackbed.cluster.rollout.remedies import remedy
-from trackbed.cluster.rollout.workload import hindered
+from trackbed.cluster.api.response import Object
+from trackbed.cluster.rollout.offers import find_missing_offers
+from trackbed.cluster.rollout.progress import describe_shortfall, describe_unready, is_met
+from trackbed.cluster.rollout.remedies import suggest_remedy
+from trackbed.cluster.rollout.workload import explain_missing_pods
 from trackbed.cluster.stacks.stack import Offered, Until, Wait
 
 LABELLING = "compare node and port names with those in the NodeFeatureRule, and see that NFD runs"
 """What to do where nodes do not get the fabric's label."""
 
 _SHOWN = 5
-"""Objects told of at once."""
+"""Objects described at once."""
 _NAMED_AS_NODES = frozenset({"SriovNetworkNodeState"})
-"""Kinds of which each object tells of the node whose name it has."""
+"""Kinds whose objects have the name of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """How a wait stands."""
+    """The state of a wait."""
 
     holds: bool
     missing: tuple[str, ...] = ()
@@ -42,60 +43,68 @@ class Gate:
     remedy: str = ""
     """What a person can do; empty where it holds."""
     absent: bool = False
-    """Whether what is waited for is not there at all."""
+    """Whether the object or kind does not exist at all."""
 
 
-def look(client: Client, until: Until) -> Gate:
-    """How a wait stands now. KubeError where the server cannot say."""
+async def check_gate(client: DynamicClient, until: Until) -> Gate:
+    """Check a wait once. Raises KubeError."""
     if isinstance(until, Offered):
-        missing, what = offers.lacking(client, until)
-        return Gate(not missing, missing, what)
+        missing, remedy = await find_missing_offers(client, until)
+        return Gate(not missing, missing, remedy)
     try:
-        resource, found = _targets(client, until)
+        word, name, selector = _parse_resource(until)
+        resource = await client.find_kind(word)
+        return await _judge(client, until, resource, _read_targets(client, until, resource, name, selector))
     except UnknownKindError as error:
         shows = "`helm list --all-namespaces` shows whether it is installed"
         return Gate(holds=False, missing=(str(error),), remedy=shows, absent=True)
-    return _judged(client, until, resource, found)
 
 
-def labelled(client: Client, label: str) -> int:
-    """How many nodes have a label, NAME=VALUE."""
-    return sum(1 for _ in client.list("v1", "Node", selector=label))
+async def count_labelled_nodes(client: DynamicClient, label: str) -> int:
+    """Return how many nodes have a label, NAME=VALUE."""
+    return len([None async for _ in client.list("v1", "Node", selector=label)])
 
 
-def _targets(client: Client, wait: Wait) -> tuple[Resource, Iterable[Object]]:
-    """The kind that is waited for, and those objects of it that are there."""
+def _parse_resource(wait: Wait) -> tuple[str, str, str]:
+    """Return kind, name and label selector of a wait."""
     first, *options = shlex.split(wait.resource)
     word, _, name = first.partition("/")
-    resource = client.called(word)
-    where = (resource.group_version, resource.kind)
+    selector = next((option.partition("=")[2] for option in options if option.startswith("--selector=")), "")
+    return word, name, selector
+
+
+async def _read_targets(
+    client: DynamicClient, wait: Wait, resource: Resource, name: str, selector: str
+) -> AsyncIterator[Object]:
+    """Yield the objects of a wait that exist."""
+    kind = (resource.group_version, resource.kind)
     if not name:
-        selector = next((one.partition("=")[2] for one in options if one.startswith("--selector=")), "")
-        return resource, client.list(*where, wait.namespace, selector=selector)
-    found = client.find(*where, name, wait.namespace)
-    return resource, [] if found is None else [found]
+        async for body in client.list(*kind, wait.namespace, selector=selector):
+            yield body
+    elif (named := await client.find(*kind, name, wait.namespace)) is not None:
+        yield named
 
 
-def _judged(client: Client, wait: Wait, resource: Resource, found: Iterable[Object]) -> Gate:
-    """What is told of the first few that fall short; thousands are counted, never kept."""
-    there, unmet = 0, 0
+async def _judge(client: DynamicClient, wait: Wait, resource: Resource, targets: AsyncIterator[Object]) -> Gate:
+    """Describe the first few objects that fall short; thousands are counted, never kept."""
+    total, unmet = 0, 0
     first: list[Object] = []
-    for one in found:
-        there += 1
-        if not meets(one, wait.until):
+    async for body in targets:
+        total += 1
+        if not is_met(body, wait.until):
             unmet += 1
-            first += [one] if unmet <= _SHOWN else []
-    if not there:
-        return _absent(resource, wait)
-    lines = tuple(line for one in first for line in _told(client, one, wait.until))
-    more = (f"and {unmet - _SHOWN} more",) if unmet > _SHOWN else ()
-    return Gate(not unmet, lines + more, remedy(first[0]) if first else "")
+            first += [body] if unmet <= _SHOWN else []
+    if not total:
+        return _describe_absence(resource, wait)
+    lines = [line for body in first for line in await _describe(client, body, wait.until)]
+    lines += [f"and {unmet - _SHOWN} more"] if unmet > _SHOWN else []
+    return Gate(not unmet, tuple(lines), suggest_remedy(first[0]) if first else "")
 
 
-def _absent(resource: Resource, wait: Wait) -> Gate:
+def _describe_absence(resource: Resource, wait: Wait) -> Gate:
     where = f" in namespace {wait.namespace}" if wait.namespace else ""
-    named = wait.resource if "/" in wait.resource else resource.kind
-    missing, shows = f"there is no {named}{where} yet", "shows whether its operator runs"
+    name = wait.resource if "/" in wait.resource else resource.kind
+    missing, shows = f"there is no {name}{where} yet", "shows whether its operator runs"
     if "--selector=" in wait.resource:
         missing = f"no {resource.kind} has label {wait.resource.partition('--selector=')[2]}"
         shows = "shows who sets it"
@@ -103,19 +112,18 @@ def _absent(resource: Resource, wait: Wait) -> Gate:
     return Gate(holds=False, missing=(missing,), remedy=f"{pods} {shows}", absent=True)
 
 
-def _told(client: Client, one: Object, until: str) -> Iterator[str]:
-    """What keeps an object from what is waited for: its own words, those of its pods, those of its node."""
-    name = f"{one['kind']} {one['metadata']['name']}"
-    yield f"{name}: {short_of(one, until)}"
-    yield from (f"{name}: {line}" for line in hindered(client, one))
-    if one["kind"] in _NAMED_AS_NODES:
-        yield from (f"{name}: {line}" for line in _of_node(client.find("v1", "Node", one["metadata"]["name"])))
+async def _describe(client: DynamicClient, body: Object, until: str) -> list[str]:
+    """Return what an object lacks: by its status, its pods, and its node."""
+    lines = [describe_shortfall(body, until), *await explain_missing_pods(client, body)]
+    if body["kind"] in _NAMED_AS_NODES:
+        lines += _describe_node(await client.find("v1", "Node", body["metadata"]["name"]))
+    return [f"{body['kind']} {body['metadata']['name']}: {line}" for line in lines]
 
 
-def _of_node(node: Object | None) -> Iterator[str]:
+def _describe_node(node: Object | None) -> Iterator[str]:
     if node is None:
         yield "there is no such node"
-    elif why := not_ready(node):
+    elif why := describe_unready(node):
         yield f"its node is {why}"
     elif node.get("spec", {}).get("unschedulable"):
         yield "its node is cordoned"

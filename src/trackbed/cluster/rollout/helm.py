@@ -1,9 +1,9 @@
-"""Charts by the `helm` program: it alone knows hooks, dependencies and releases of other people's charts."""
+"""Charts by the `helm` program: only helm knows hooks, dependencies and releases of upstream charts."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-import subprocess
 from dataclasses import dataclass
 
 import msgspec
@@ -13,9 +13,8 @@ from trackbed.cluster.stacks.install.steps import Install
 TIMEOUT = "15m"
 _SECONDS = 20 * 60
 _PENDING = "another operation"
-"""What helm says where a release is pending: a helm that was killed leaves it so, and no other one goes on."""
-_LAST = 5
-"""Lines of helm's errors that are shown."""
+"""In helm's error for a pending release: a killed helm leaves it so, and later runs refuse to go on."""
+_SHOWN_LINES = 5
 
 
 class HelmError(Exception):
@@ -30,37 +29,48 @@ class Helm:
     context: str | None = None
     program: str = "helm"
 
-    def install(self, step: Install) -> None:
-        """Install or upgrade a chart; its values go by standard input. Raises HelmError."""
+    async def install(self, step: Install) -> None:
+        """Install or upgrade a chart, with its values on standard input. Raises HelmError."""
         if shutil.which(self.program) is None:
             raise HelmError(
                 f"chart {step.release} needs the program {self.program}; install it, or say --skip {step.release}"
             )
-        argv = [self.program, *self.words(step)]
+        status, errors = await self._run(step)
+        if status:
+            message = " / ".join(errors.decode(errors="replace").strip().splitlines()[-_SHOWN_LINES:])
+            raise HelmError(f"chart {step.release}: {message}; {_advise(message, step)}")
+
+    async def _run(self, step: Install) -> tuple[int | None, bytes]:
+        """Run helm to its end; return its exit status and standard error. It is killed on cancellation."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            self.program, *self.arguments(step), stdin=pipe, stdout=pipe, stderr=pipe
+        )
         try:
-            done = subprocess.run(  # noqa: S603 - helm, with words of ours
-                argv, input=msgspec.json.encode(step.chart.values), capture_output=True, timeout=_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired as error:
+            async with asyncio.timeout(_SECONDS):
+                _, errors = await process.communicate(msgspec.json.encode(step.chart.values))
+        except TimeoutError as error:
             raise HelmError(f"chart {step.release}: helm did not end within {_SECONDS} s") from error
-        if done.returncode:
-            said = " / ".join(done.stderr.decode(errors="replace").strip().splitlines()[-_LAST:])
-            raise HelmError(f"chart {step.release}: {said}; {_advice(said, step)}")
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return process.returncode, errors
 
-    def words(self, step: Install) -> list[str]:
-        """Helm's words, without its name; JSON is YAML, so the values need no other form."""
+    def arguments(self, step: Install) -> list[str]:
+        """Return helm's arguments; the values are JSON, which is YAML too."""
         repository = step.source.repository or ""
-        found = ["upgrade", "--install", step.release, step.reference, "--namespace", step.chart.namespace]
-        found += ["--create-namespace", "--values", "-", "--timeout", TIMEOUT]
-        found += ["--version", step.version] if step.version else []
-        found += ["--repo", repository] if repository and not repository.startswith("oci:") else []
-        found += ["--kubeconfig", self.kubeconfig] if self.kubeconfig else []
-        return found + (["--kube-context", self.context] if self.context else [])
+        arguments = ["upgrade", "--install", step.release, step.reference, "--namespace", step.chart.namespace]
+        arguments += ["--create-namespace", "--values", "-", "--timeout", TIMEOUT]
+        arguments += ["--version", step.version] if step.version else []
+        arguments += ["--repo", repository] if repository and not repository.startswith("oci:") else []
+        arguments += ["--kubeconfig", self.kubeconfig] if self.kubeconfig else []
+        return arguments + (["--kube-context", self.context] if self.context else [])
 
 
-def _advice(said: str, step: Install) -> str:
-    """What to do about helm's words."""
+def _advise(message: str, step: Install) -> str:
+    """Return what to do about helm's error."""
     where = f"{step.release} --namespace {step.chart.namespace}"
-    if _PENDING in said:
+    if _PENDING in message:
         return f"helm was ended in the middle: `helm rollback {where}`, or `helm uninstall {where}` if it was the first"
     return f"`helm status {where}` says more"

@@ -1,33 +1,34 @@
-"""What a set's objects were before its last run, kept in the cluster for the way back.
+"""Records of runs: what a set's objects were before its last run, kept in the cluster for an undo.
 
-One ControllerRevision (apps/v1) in the set's namespace: its data never changes, and its number counts the runs that
-changed something. It holds each object with the fields that our field manager had applied; of an object that was no
-member of the set just what we had of it, so that the way back hands it to its owner again.
+A record is one ControllerRevision (apps/v1) in the set's namespace: its data never changes, and its number counts the
+runs that changed something. It holds each object with the fields that our field manager had applied; of an object that
+was no member of the set only our fields, so that an undo hands it back to its owner.
 
-    begun     written before the first change. A run that breaks off leaves it so, and the next one writes no other:
-              the way back leads to the last state that was whole
+    begun     written before the first change. An interrupted run leaves it so, and the next one writes no other: an
+              undo leads to the last complete state
     done      the run came to its end; the next run that changes something replaces the record
-    undone    the way back came to its end; going it again finds nothing to do
+    undone    the undo came to its end; repeating it changes nothing
 
-Namespaces and CRDs are never members: they stay as they are. So do charts, which helm keeps by itself.
+Namespaces and CRDs are never members and are left alone. So are charts, whose history helm keeps.
 """
 
 from __future__ import annotations
 
 import base64
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import msgspec
 
-from trackbed.cluster.api.answer import Object
-from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError, RefusedError, UnknownKindError
-from trackbed.cluster.rollout import applyset
-from trackbed.cluster.rollout.applyset import ApplySet
-from trackbed.cluster.rollout.owned import masked, merged, owned
-from trackbed.cluster.rollout.rollout import Manner, kept
+from trackbed.cluster.api.response import Object
+from trackbed.cluster.rollout.applyset import ApplySet, locate
+from trackbed.cluster.rollout.members import find_live, list_members
+from trackbed.cluster.rollout.options import RunOptions, is_shared
+from trackbed.cluster.rollout.owned import mask, merge, select_owned
 from trackbed.cluster.stacks.size import ETCD_BYTES
 
 BEGUN, DONE, UNDONE = "begun", "done", "undone"
@@ -37,12 +38,11 @@ _MOST = ETCD_BYTES - (64 << 10)
 """Bytes of data that fit beside names and managed fields."""
 _PRESET = 2
 """Of xz: quick. At 6, pools and rules of 12,500 nodes with 8 rails (7.5 MB) were 0.16 MB; at 2 nobody measured."""
-_NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What was there before a run."""
+class RunRecord:
+    """The objects of a set before a run."""
 
     revision: int
     run: str
@@ -62,89 +62,95 @@ class Record:
             raise KubeError(f"the record of revision {self.revision} cannot be read: {error}") from error
 
 
-def before(client: Client, of: ApplySet, manner: Manner, wanted: Iterable[Object]) -> str:
-    """What is there now of a set, and of what is wanted, packed. Raises KubeError."""
-    members = sorted(applyset.members(client, of), key=_age)
-    places = {applyset.place(one): one for one in members}
-    found = {place: owned(one, manner.manager) for place, one in places.items()}
-    for one in wanted:
-        place = applyset.place(one)
-        live = places.get(place) or _live(client, one)
-        if live is None or kept(one["kind"]):
+async def pack_objects(
+    client: DynamicClient, applyset: ApplySet, options: RunOptions, objects: Iterable[Object]
+) -> str:
+    """Return the members of a set, and the live state of `objects`, packed. Raises KubeError."""
+    members = sorted([member async for member in list_members(client, applyset)], key=_read_age)
+    live_objects = {locate(member): member for member in members}
+    packed = {key: select_owned(member, options.manager) for key, member in live_objects.items()}
+    for body in objects:
+        key = locate(body)
+        live = live_objects.get(key) or await _find_served(client, body)
+        if live is None or is_shared(body["kind"]):
             continue
-        own = found.get(place) or owned(live, manner.manager)
-        found[place] = merged(own, masked(live, one)) if manner.force else own
-    raw = msgspec.json.encode(list(found.values()))
+        fields = packed.get(key) or select_owned(live, options.manager)
+        packed[key] = merge(fields, mask(live, body)) if options.force else fields
+    raw = msgspec.json.encode(list(packed.values()))
     return base64.b64encode(lzma.compress(raw, preset=_PRESET)).decode()
 
 
 def fits(packed: str) -> bool:
-    """Whether etcd takes it."""
+    """Return whether etcd takes it."""
     return len(packed) <= _MOST
 
 
-def keep(client: Client, of: ApplySet, manner: Manner, packed: str) -> None:
-    """Write down what was there before a run, unless one that broke off has done so. Raises KubeError."""
-    last = latest(client, of)
+async def keep(client: DynamicClient, applyset: ApplySet, options: RunOptions, packed: str) -> None:
+    """Write the record of a run, unless an interrupted run has left one. Raises KubeError."""
+    last = await read_latest(client, applyset)
     if last is not None and last.run == BEGUN:
         return
     revision = last.revision + 1 if last else 1
-    labels = {_SET: of.id}
-    metadata = {"name": f"{of.name}-{revision}", "namespace": of.namespace, "labels": labels}
+    metadata = _metadata(applyset, revision, BEGUN) | {"labels": {_SET: applyset.id}}
     data = {"packed": packed if fits(packed) else ""}
-    one = {"apiVersion": _API, "kind": _KIND, "metadata": {**metadata, "annotations": {_RUN: BEGUN}}}
-    _create(client, manner, {**one, "revision": revision, "data": data})
-    for older in _records(client, of):
-        if older["revision"] != revision:
-            client.delete(older)
+    body = {"apiVersion": _API, "kind": _KIND, "metadata": metadata, "revision": revision, "data": data}
+    await _create(client, options, body)
+    async for record in _list_records(client, applyset):
+        if record["revision"] != revision:
+            await client.delete(record)
 
 
-def latest(client: Client, of: ApplySet) -> Record | None:
-    """The newest record; None where there is none."""
-    found = max(_records(client, of), key=lambda one: int(one["revision"]), default=None)
-    if found is None:
+async def read_latest(client: DynamicClient, applyset: ApplySet) -> RunRecord | None:
+    """Return the newest record; None where there is none."""
+    records = [record async for record in _list_records(client, applyset)]
+    newest = max(records, key=lambda record: int(record["revision"]), default=None)
+    if newest is None:
         return None
-    run = found["metadata"].get("annotations", {}).get(_RUN, BEGUN)
-    return Record(found["revision"], run, (found.get("data") or {}).get("packed", ""))
+    run = newest["metadata"].get("annotations", {}).get(_RUN, BEGUN)
+    return RunRecord(newest["revision"], run, (newest.get("data") or {}).get("packed", ""))
 
 
-def mark(client: Client, of: ApplySet, run: str) -> None:
-    """Say of the newest record how far its run came; what was ended stays so until a run begins."""
-    last = latest(client, of)
+async def mark(client: DynamicClient, applyset: ApplySet, run: str) -> None:
+    """Write into the newest record how far its run came; a finished run stays so until another begins."""
+    last = await read_latest(client, applyset)
     if last is not None and last.run != run and BEGUN in {last.run, run}:
-        metadata = {"name": f"{of.name}-{last.revision}", "namespace": of.namespace, "annotations": {_RUN: run}}
-        client.apply({"apiVersion": _API, "kind": _KIND, "metadata": metadata}, manager="trackbed-history", force=True)
+        body = {"apiVersion": _API, "kind": _KIND, "metadata": _metadata(applyset, last.revision, run)}
+        await client.apply(body, manager="trackbed-history", force=True)
 
 
-def forget(client: Client, of: ApplySet) -> None:
+async def forget(client: DynamicClient, applyset: ApplySet) -> None:
     """Delete all records of a set."""
-    for one in _records(client, of):
-        client.delete(one)
+    async for record in _list_records(client, applyset):
+        await client.delete(record)
 
 
-def _records(client: Client, of: ApplySet) -> Iterator[Object]:
-    return client.list(_API, _KIND, of.namespace, selector=f"{_SET}={of.id}")
+def _list_records(client: DynamicClient, applyset: ApplySet) -> AsyncIterator[Object]:
+    return client.list(_API, _KIND, applyset.namespace, selector=f"{_SET}={applyset.id}")
 
 
-def _age(one: Object) -> str:
-    return str(one["metadata"].get("creationTimestamp", ""))
+def _metadata(applyset: ApplySet, revision: int, run: str) -> Object:
+    name = f"{applyset.name}-{revision}"
+    return {"name": name, "namespace": applyset.namespace, "annotations": {_RUN: run}}
 
 
-def _live(client: Client, one: Object) -> Object | None:
-    metadata = one["metadata"]
+def _read_age(body: Object) -> str:
+    return str(body["metadata"].get("creationTimestamp", ""))
+
+
+async def _find_served(client: DynamicClient, body: Object) -> Object | None:
     try:
-        return client.find(one["apiVersion"], one["kind"], metadata["name"], metadata.get("namespace"))
+        return await find_live(client, body)
     except UnknownKindError:
         return None
 
 
-def _create(client: Client, manner: Manner, one: Object) -> None:
-    """Create the record; its namespace first, which the run would make, where it is not there yet."""
+async def _create(client: DynamicClient, options: RunOptions, body: Object) -> None:
+    """Create the record; first its namespace, which the run would create, where it does not exist yet."""
     try:
-        client.create(one)
+        await client.create(body)
     except RefusedError as error:
-        if error.status != _NOT_FOUND:
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one["metadata"]["namespace"]}}
-        client.apply(namespace, manager=manner.manager)
-        client.create(one)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": body["metadata"]["namespace"]}}
+        await client.apply(namespace, manager=options.manager)
+        await client.create(body)

@@ -1,84 +1,83 @@
-"""What a roll-out would change, asked of the server by dry runs: with its own defaults and its admission."""
+"""What a run would change, by dry runs on the server: with its defaults and its admission."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from http import HTTPStatus
 from typing import Any
 
-from trackbed.cluster.api.answer import Object
-from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import RefusedError, UnknownKindError
-from trackbed.cluster.rollout import applyset
-from trackbed.cluster.rollout.applyset import ApplySet
-from trackbed.cluster.rollout.rollout import Change, Manner, called
+from trackbed.cluster.api.response import Object
+from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, locate
+from trackbed.cluster.rollout.members import find_live, list_members
+from trackbed.cluster.rollout.options import ObjectChange, RunOptions, name_object
 from trackbed.cluster.stacks.install.steps import Apply, Install, Step
 
 BY_HELM = "installed or upgraded by helm"
-"""What becomes of a chart: only helm could say more."""
+"""Outcome of a chart: only helm could say more."""
 
-_NOT_FOUND, _CONFLICT = 404, 409
-_SERVERS = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"})
-"""What only the server writes, in metadata."""
+_SERVER_FIELDS = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"})
+"""Fields of metadata that only the server writes."""
 
 
-def preview(client: Client, of: ApplySet, manner: Manner, steps: Iterable[Step]) -> Iterator[Change]:
-    """What would become of each chart and object, those that are wanted no longer last. KubeError: nobody can say."""
-    wanted = set()
+async def preview(
+    client: DynamicClient, applyset: ApplySet, options: RunOptions, steps: Iterable[Step]
+) -> AsyncIterator[ObjectChange]:
+    """Yield the change of each chart and object, stale members last. Raises KubeError."""
+    applied = set()
     for step in steps:
-        if isinstance(step, Install) and manner.install is not None:
-            yield Change(f"chart {step.release} {step.version}", BY_HELM)
-        for one in step.objects if isinstance(step, Apply) else ():
-            change, place = _of(client, of, manner, one)
-            wanted.add(place)
+        if isinstance(step, Install) and options.install is not None:
+            yield ObjectChange(f"chart {step.release} {step.version}", BY_HELM)
+        for body in step.objects if isinstance(step, Apply) else ():
+            change, key = await _preview_object(client, applyset, options, body)
+            applied.add(key)
             yield change
-    for one in applyset.members(client, of):
-        if applyset.place(one) not in wanted:
-            yield Change(called(one), "removed")
+    async for member in list_members(client, applyset):
+        if locate(member) not in applied:
+            yield ObjectChange(name_object(member), "removed")
 
 
-def _of(client: Client, of: ApplySet, manner: Manner, one: Object) -> tuple[Change, applyset.Place]:
-    member = manner.applied(of, one)
+async def _preview_object(
+    client: DynamicClient, applyset: ApplySet, options: RunOptions, body: Object
+) -> tuple[ObjectChange, ObjectKey]:
+    labelled = options.label(applyset, body)
     try:
-        answer = client.apply(member, manager=manner.manager, force=manner.force, dry_run=True).body
+        response = await client.apply(labelled, manager=options.manager, force=options.force, dry_run=True)
     except UnknownKindError:
-        return Change(called(one), "created, once its kind is there"), applyset.place(one)
+        return ObjectChange(name_object(body), "created, once its kind is there"), locate(body)
     except RefusedError as error:
-        if error.status == _NOT_FOUND:
-            return Change(called(one), "created, once its namespace is there"), applyset.place(one)
-        if error.status != _CONFLICT:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return ObjectChange(name_object(body), "created, once its namespace is there"), locate(body)
+        if error.status != HTTPStatus.CONFLICT:
             raise
-        return Change(called(one), "conflict", (error.message,)), applyset.place(one)
-    place = applyset.place(answer)
-    before = _live(client, answer)
-    if before is None:
-        return Change(called(answer), "created"), place
-    fields = tuple(differences(_told(before), _told(answer)))
-    return Change(called(answer), "changed" if fields else "same", fields), place
+        return ObjectChange(name_object(body), "conflict", (error.message,)), locate(body)
+    name, key = name_object(response.body), locate(response.body)
+    live = await find_live(client, response.body)
+    if live is None:
+        return ObjectChange(name, "created"), key
+    fields = tuple(list_differences(_drop_server_fields(live), _drop_server_fields(response.body)))
+    return ObjectChange(name, "changed" if fields else "same", fields), key
 
 
-def _live(client: Client, one: Object) -> Object | None:
-    metadata = one["metadata"]
-    return client.find(one["apiVersion"], one["kind"], metadata["name"], metadata.get("namespace"))
+def _drop_server_fields(body: Object) -> Object:
+    """Return an object without the fields that only servers and controllers write."""
+    metadata = {key: value for key, value in body["metadata"].items() if key not in _SERVER_FIELDS}
+    return {**{key: value for key, value in body.items() if key != "status"}, "metadata": metadata}
 
 
-def _told(one: Object) -> Object:
-    """An object without what only servers and controllers write."""
-    metadata = {key: value for key, value in one["metadata"].items() if key not in _SERVERS}
-    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": metadata}
-
-
-def differences(have: Any, want: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - any part of an object
-    """A line for each field that differs: its path, what is there, what will be."""
+def list_differences(have: Any, want: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - any part of an object
+    """Yield a line for each field that differs: its path, what is there, what will be."""
     if isinstance(have, dict) and isinstance(want, dict):
         for key in sorted(have.keys() | want.keys()):
-            yield from differences(have.get(key), want.get(key), f"{path}.{key}")
+            yield from list_differences(have.get(key), want.get(key), f"{path}.{key}")
     elif isinstance(have, list) and isinstance(want, list) and len(have) == len(want):
         for number, pair in enumerate(zip(have, want, strict=True)):
-            yield from differences(*pair, f"{path}[{number}]")
+            yield from list_differences(*pair, f"{path}[{number}]")
     elif have != want:
-        yield f"{path}: {_short(have)} -> {_short(want)}"
+        yield f"{path}: {_shorten(have)} -> {_shorten(want)}"
 
 
-def _short(value: object, most: int = 120) -> str:
+def _shorten(value: object, limit: int = 120) -> str:
     text = "none" if value is None else str(value)
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackbed.cluster.api.answer import Object
+from trackbed.cluster.api.response import Object
 
 _DESCRIBED = "`kubectl describe {kind} {name}{where}` has its events"
 _PODS = "{described}, `kubectl get pods{where}` its pods"
@@ -29,9 +29,9 @@ _REMEDIES = {
 }
 
 
-def remedy(one: Object) -> str:
-    """What to do, in one line."""
-    metadata = one["metadata"]
+def suggest_remedy(body: Object) -> str:
+    """Return what to do, in one line."""
+    metadata = body["metadata"]
     where = f" --namespace {metadata['namespace']}" if metadata.get("namespace") else ""
-    named = {"kind": one["kind"].lower(), "name": metadata["name"], "where": where}
-    return _REMEDIES.get(one["kind"], _DESCRIBED).format(**named, described=_DESCRIBED.format(**named))
+    fields = {"kind": body["kind"].lower(), "name": metadata["name"], "where": where}
+    return _REMEDIES.get(body["kind"], _DESCRIBED).format(**fields, described=_DESCRIBED.format(**fields))

@@ -1,35 +1,38 @@
-"""What of ours is on a cluster and how it stands, by one look that changes nothing.
+"""What Trackbed has on a cluster and how it stands, without changing anything.
 
-sets      every installation, found by the parents of its ApplySet; its members, its generation, how its last run ended
+sets      every installation, by the parents of its ApplySet; its members, its generation, how its last run ended
 gates     what its stack waits for, where a plan says so; else whether its DaemonSets are rolled out
-nodes     those of the plan, or those with a rail or a fabric's label: Ready, label, rails to give, rails in use
+nodes     those of the plan, or those with a rail or a fabric's label: Ready, label, rails offered, rails in use
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from trackbed.cluster.api.answer import Object
-from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.rollout import applyset, gates, history, runs
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.applyset import ApplySet
-from trackbed.cluster.rollout.offers import allocatable
-from trackbed.cluster.rollout.progress import not_ready
+from trackbed.cluster.rollout.gates import LABELLING, Gate, check_gate, count_labelled_nodes
+from trackbed.cluster.rollout.history import read_latest
+from trackbed.cluster.rollout.members import list_applysets, list_members
+from trackbed.cluster.rollout.offers import count_allocatable
+from trackbed.cluster.rollout.progress import describe_unready
+from trackbed.cluster.rollout.recorded_run import build_rollout_waits
 from trackbed.cluster.stacks.groups import FABRIC_LABEL
 from trackbed.cluster.stacks.install.steps import Install, Labelled, Step
 from trackbed.cluster.stacks.rails import OWN_PREFIX
 from trackbed.cluster.stacks.stack import Until
 
-_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that hold nothing any more are not asked for."""
+_NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+"""Finished pods hold no resources and are not read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
-    """A gate and how it stands."""
+class GateStatus:
+    """A gate and its state."""
 
     what: str
     holds: bool
@@ -38,38 +41,38 @@ class Stood:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class Installation:
     """One installation."""
 
     name: str
     namespace: str
     members: int
     generation: int
-    """How many runs changed something; 0 where nothing is kept of any."""
+    """How many runs changed something; 0 without a record."""
     run: str
-    """How the last of them ended: begun (it broke off), done, undone; empty where nothing is kept."""
-    gates: tuple[Stood, ...]
+    """How the last of them ended: begun (it was interrupted), done, undone; empty without a record."""
+    gates: tuple[GateStatus, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeSummary:
     """A node and its rails."""
 
     name: str
     wrong: tuple[str, ...]
-    """What is the matter; empty where nothing is."""
+    """What is wrong; empty where nothing is."""
     fabric: str
     """The fabric's label; empty where it has none."""
     rails: int
-    """Rails of which there is any to give."""
+    """Rails of which the node offers at least one."""
     allocatable: int
     used: int
-    """How many of all rails it has to give, and how many its pods hold."""
+    """How many of all rails the node offers, and how many its pods hold."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a plan says of nodes."""
+class ExpectedNodes:
+    """What a plan expects of nodes."""
 
     nodes: tuple[tuple[str, tuple[str, ...]], ...]
     """Name -> resources of its rails."""
@@ -77,123 +80,118 @@ class Wanted:
     """Value of the fabric's label that nodes must have; empty where they need none."""
 
 
-def installed(client: Client, wanted: Callable[[ApplySet], Sequence[Step] | None]) -> tuple[Installed, ...]:
-    """Every installation; `wanted` gives the steps of those of which a plan tells. Raises KubeError."""
-    return tuple(_installed(client, of, wanted(of)) for of in applyset.sets(client))
+async def list_installations(
+    client: DynamicClient, find_steps: Callable[[ApplySet], Sequence[Step] | None]
+) -> tuple[Installation, ...]:
+    """Return every installation; `find_steps` returns the steps of those with a plan. Raises KubeError."""
+    sets = [applyset async for applyset in list_applysets(client)]
+    return tuple([await _read_installation(client, applyset, find_steps(applyset)) for applyset in sets])
 
 
-def nodes(client: Client, wanted: Wanted | None) -> tuple[Node, ...]:
-    """The nodes of a plan in its order, without one those that have to do with rails by name. Raises KubeError."""
-    used = _used(client)
-    found = {one["metadata"]["name"]: _brief(one) for one in client.list("v1", "Node")}
-    if wanted is None:
-        own = ((name, brief) for name, brief in sorted(found.items()) if brief.fabric or brief.rails)
-        return tuple(_node(name, brief, tuple(brief.rails), "", used) for name, brief in own)
-    return tuple(_node(name, found.get(name), rails, wanted.label, used) for name, rails in wanted.nodes)
+async def list_nodes(client: DynamicClient, expected: ExpectedNodes | None) -> tuple[NodeSummary, ...]:
+    """Return the nodes of a plan in its order; without a plan those with rails, by name. Raises KubeError."""
+    used = await _count_used(client)
+    states = {node["metadata"]["name"]: _read_node(node) async for node in client.list("v1", "Node")}
+    if expected is None:
+        ours = ((name, state) for name, state in sorted(states.items()) if state.fabric or state.rails)
+        return tuple(_summarize_node(name, state, tuple(state.rails), "", used) for name, state in ours)
+    return tuple(_summarize_node(name, states.get(name), rails, expected.label, used) for name, rails in expected.nodes)
 
 
 @dataclass(frozen=True, slots=True)
-class _Brief:
+class _NodeState:
     """What is kept of a node while 12,500 are read."""
 
-    down: str
+    unready: str
     fabric: str
     quantities: dict[str, int]
 
     @property
     def rails(self) -> list[str]:
-        """Resources of ours, whether or not there are any left."""
+        """Our resources, used up or not."""
         return [name for name in self.quantities if name.startswith(f"{OWN_PREFIX}/rail")]
 
 
-def _brief(one: Object) -> _Brief:
-    names = one.get("status", {}).get("allocatable", {})
-    resources = {name: allocatable(one, name) for name in names if "/" in name}
-    return _Brief(not_ready(one), one["metadata"].get("labels", {}).get(FABRIC_LABEL, ""), resources)
+def _read_node(node: Object) -> _NodeState:
+    names = node.get("status", {}).get("allocatable", {})
+    resources = {name: count_allocatable(node, name) for name in names if "/" in name}
+    return _NodeState(describe_unready(node), node["metadata"].get("labels", {}).get(FABRIC_LABEL, ""), resources)
 
 
-def _node(name: str, brief: _Brief | None, rails: Sequence[str], label: str, used: Counter[tuple[str, str]]) -> Node:
-    if brief is None:
-        return Node(name, ("not in the cluster",), "", 0, 0, 0)
-    counts = {rail: brief.quantities.get(rail, 0) for rail in rails}
+def _summarize_node(
+    name: str, state: _NodeState | None, rails: Sequence[str], label: str, used: Counter[tuple[str, str]]
+) -> NodeSummary:
+    if state is None:
+        return NodeSummary(name, ("not in the cluster",), "", 0, 0, 0)
+    counts = {rail: state.quantities.get(rail, 0) for rail in rails}
     lacking = [rail for rail, count in counts.items() if not count]
     wrong = (
-        *((brief.down,) if brief.down else ()),
-        *((f"no label {FABRIC_LABEL}={label}",) if label and brief.fabric != label else ()),
+        *((state.unready,) if state.unready else ()),
+        *((f"no label {FABRIC_LABEL}={label}",) if label and state.fabric != label else ()),
         *((f"offers no {', '.join(lacking)}",) if lacking else ()),
     )
     held = sum(used[name, rail] for rail in rails)
-    return Node(name, wrong, brief.fabric, len(counts) - len(lacking), sum(counts.values()), held)
+    return NodeSummary(name, wrong, state.fabric, len(counts) - len(lacking), sum(counts.values()), held)
 
 
-def _used(client: Client) -> Counter[tuple[str, str]]:
-    """Node and resource -> how many its pods hold."""
-    found: Counter[tuple[str, str]] = Counter()
-    for pod in client.list("v1", "Pod", fields=_ENDED):
+async def _count_used(client: DynamicClient) -> Counter[tuple[str, str]]:
+    """Return (node, resource) -> how many its pods hold."""
+    counts: Counter[tuple[str, str]] = Counter()
+    async for pod in client.list("v1", "Pod", fields=_NOT_FINISHED):
         node = pod.get("spec", {}).get("nodeName", "")
-        for name, count in _held(pod) if node else ():
-            found[node, name] += count
-    return found
+        for name, count in _count_resources(pod).items() if node else ():
+            counts[node, name] += count
+    return counts
 
 
-def _held(pod: Object) -> Iterator[tuple[str, int]]:
-    """Extended resources of a pod: those of its containers together, or of an init container that wants more."""
-    spec = pod["spec"]
-    together = Counter[str]()
-    for one in spec.get("containers") or ():
-        together.update(_limits(one))
-    for one in spec.get("initContainers") or ():
-        together |= Counter(_limits(one))
-    return iter(together.items())
+def _count_resources(pod: Object) -> Counter[str]:
+    """Return extended resources of a pod: the sum of its containers, or an init container that takes more."""
+    total = Counter[str]()
+    for container in pod["spec"].get("containers") or ():
+        total.update(_read_limits(container))
+    for container in pod["spec"].get("initContainers") or ():
+        total |= Counter(_read_limits(container))
+    return total
 
 
-def _limits(container: Object) -> dict[str, int]:
-    listed = container.get("resources", {}).get("limits") or {}
-    return {name: int(count) for name, count in listed.items() if "/" in name and str(count).isdecimal()}
+def _read_limits(container: Object) -> dict[str, int]:
+    limits = container.get("resources", {}).get("limits") or {}
+    return {name: int(count) for name, count in limits.items() if "/" in name and str(count).isdecimal()}
 
 
-def _installed(client: Client, of: ApplySet, steps: Sequence[Step] | None) -> Installed:
-    members = list(applyset.members(client, of))
-    record = history.latest(client, of)
-    stood = _members(client, members) if steps is None else _stages(client, steps)
-    return Installed(
-        of.name,
-        of.namespace,
-        len(members),
-        record.revision if record else 0,
-        record.run if record else "",
-        tuple(stood),
-    )
+async def _read_installation(client: DynamicClient, applyset: ApplySet, steps: Sequence[Step] | None) -> Installation:
+    members = [member async for member in list_members(client, applyset)]
+    record = await read_latest(client, applyset)
+    revision, run = (record.revision, record.run) if record else (0, "")
+    if steps is None:
+        gates = [await _check(client, until) for until in build_rollout_waits(members)]
+        statuses = [status for _, status in gates]
+    else:
+        statuses = [status async for status in _check_steps(client, steps)]
+    return Installation(applyset.name, applyset.namespace, len(members), revision, run, tuple(statuses))
 
 
-def _members(client: Client, members: Iterable[Object]) -> Iterator[Stood]:
-    return (_stood(until, _look(client, until)) for until in runs.rolled_out(members))
-
-
-def _stages(client: Client, steps: Sequence[Step]) -> Iterator[Stood]:
-    """The gates of all steps; of charts only what is there, since the site may have left some out."""
+async def _check_steps(client: DynamicClient, steps: Sequence[Step]) -> AsyncIterator[GateStatus]:
+    """Yield the gates of all steps; absent charts are left out, since the site may not have installed them."""
     for step in steps:
         if isinstance(step, Labelled):
-            yield _labelled(client, step)
+            yield await _check_labels(client, step)
         for until in step.until:
-            gate = _look(client, until)
+            gate, status = await _check(client, until)
             if not (isinstance(step, Install) and gate.absent):
-                yield _stood(until, gate)
+                yield status
 
 
-def _look(client: Client, until: Until) -> gates.Gate:
+async def _check(client: DynamicClient, until: Until) -> tuple[Gate, GateStatus]:
     try:
-        return gates.look(client, until)
+        gate = await check_gate(client, until)
     except RefusedError as error:
-        return gates.Gate(holds=False, missing=(str(error),), remedy="see what this account may read")
+        gate = Gate(holds=False, missing=(str(error),), remedy="see what this account may read")
+    return gate, GateStatus(f"{until.resource}: {until.until}", gate.holds, gate.missing, gate.remedy)
 
 
-def _stood(until: Until, gate: gates.Gate) -> Stood:
-    return Stood(f"{until.resource}: {until.until}", gate.holds, gate.missing, gate.remedy)
-
-
-def _labelled(client: Client, step: Labelled) -> Stood:
-    count = gates.labelled(client, step.label)
+async def _check_labels(client: DynamicClient, step: Labelled) -> GateStatus:
+    count = await count_labelled_nodes(client, step.label)
     holds = count >= step.nodes
     missing = () if holds else (f"{count} of {step.nodes} nodes have it",)
-    return Stood(f"nodes with label {step.label}", holds, missing, "" if holds else gates.LABELLING)
+    return GateStatus(f"nodes with label {step.label}", holds, missing, "" if holds else LABELLING)

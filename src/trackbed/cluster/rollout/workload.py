@@ -1,21 +1,21 @@
-"""Why the pods of a Deployment, DaemonSet or StatefulSet are not there: in the words of kubelet, scheduler, admission.
+"""Why the pods of a Deployment, DaemonSet or StatefulSet are missing: by kubelet, scheduler and admission.
 
-Many pods fail alike, so each reason is told once: how many pods have it, the first of them with its message, and what
-a person can do about it.
+Many pods fail alike, so each reason is reported once: how many pods have it, the first of them with its message, and
+what a person can do about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.dynamic import DynamicClient
+from trackbed.cluster.api.response import Object
 
 _KINDS = frozenset({"DaemonSet", "Deployment", "StatefulSet"})
-_BEGINNING = frozenset({"ContainerCreating", "PodInitializing"})
+_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 _SHOWN = 3
-_LONGEST = 300
-"""Characters of somebody else's message."""
+_SHOWN_CHARACTERS = 300
 
 _LOGS = "`kubectl logs --previous --namespace {namespace} {pod}` says why"
 _PULL = "see that its nodes reach the registry, and that the pull secret is right"
@@ -32,8 +32,8 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Hindered:
-    """Pods that are not there for one reason: how many, which is the first of them, what is said of it."""
+class _FailedPods:
+    """Pods that fail for one reason: how many, the first of them, and its message."""
 
     reason: str
     message: str
@@ -41,74 +41,81 @@ class _Hindered:
     node: str = ""
     count: int = 1
 
-    def told(self, namespace: str) -> str:
-        """All of it in one line."""
-        named = f"{self.pod} on {self.node}" if self.node else self.pod
-        many = f"{self.count} pods" + (f", the first {named}" if named else "")
-        who = many if self.count > 1 else f"pod {named}" if named else "1 pod"
+    def format(self, namespace: str) -> str:
+        """Return all of it in one line."""
+        name = f"{self.pod} on {self.node}" if self.node else self.pod
+        plural = f"{self.count} pods" + (f", the first {name}" if name else "")
+        subject = plural if self.count > 1 else f"pod {name}" if name else "1 pod"
         advice = _ADVICE.get(self.reason, "").format(namespace=namespace, pod=self.pod)
-        message = f"{self.reason}: {self.message[:_LONGEST]}" if self.message else self.reason
-        return f"{who}: {message}{f'; {advice}' if advice else ''}"
+        message = f"{self.reason}: {self.message[:_SHOWN_CHARACTERS]}" if self.message else self.reason
+        return f"{subject}: {message}{f'; {advice}' if advice else ''}"
 
 
-def hindered(client: Client, one: Object) -> Iterator[str]:
-    """A line for each reason, the most frequent first; none for another kind, or where nothing is wrong yet."""
-    if one["kind"] not in _KINDS:
-        return
-    namespace = one["metadata"]["namespace"]
-    labels = one["spec"]["selector"].get("matchLabels", {})
+async def explain_missing_pods(client: DynamicClient, workload: Object) -> list[str]:
+    """Return a line for each reason, the most frequent first; none for another kind, or where no pod fails yet."""
+    if workload["kind"] not in _KINDS:
+        return []
+    namespace = workload["metadata"]["namespace"]
+    labels = workload["spec"]["selector"].get("matchLabels", {})
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    listed = client.list("v1", "Pod", namespace, selector=selector)
-    pods = [_why(pod) for pod in listed if "deletionTimestamp" not in pod["metadata"]]
-    found: dict[str, _Hindered] = {}
-    for why in filter(None, pods):
-        known = found.get(why.reason)
-        found[why.reason] = why if known is None else replace(known, count=known.count + 1)
-    groups = [*found.values(), *_refused(client, one, _wanted(one) - len(pods))]
-    for group in sorted(groups, key=lambda group: -group.count)[:_SHOWN]:
-        yield group.told(namespace)
+    listing = client.list("v1", "Pod", namespace, selector=selector)
+    failures = [_find_failure(pod) async for pod in listing if "deletionTimestamp" not in pod["metadata"]]
+    by_reason: dict[str, _FailedPods] = {}
+    for failure in filter(None, failures):
+        group = by_reason.get(failure.reason)
+        by_reason[failure.reason] = replace(group, count=group.count + 1) if group else failure
+    refused = await _find_refusal(client, workload, _count_replicas(workload) - len(failures))
+    groups = [*by_reason.values(), *([refused] if refused else [])]
+    return [group.format(namespace) for group in sorted(groups, key=lambda group: -group.count)[:_SHOWN]]
 
 
-def _why(pod: Object) -> _Hindered | None:
-    """What keeps a pod from being ready; None where it is, or is only beginning."""
+def _find_failure(pod: Object) -> _FailedPods | None:
+    """Return what keeps a pod from being ready; None where it is ready or still starting."""
     name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName", "")
     status = pod.get("status", {})
-    for state in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
-        waiting = state.get("state", {}).get("waiting") or {}
-        if waiting and waiting.get("reason") not in _BEGINNING:
-            return _Hindered(str(waiting.get("reason")), str(waiting.get("message", "")).strip(), name, node)
-        ended = state.get("state", {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            said = f"exit status {ended['exitCode']} {ended.get('message', '')}".strip()
-            return _Hindered(str(ended.get("reason")), said, name, node)
-    conditions = {entry.get("type"): entry for entry in status.get("conditions") or ()}
+    for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        if failure := _read_failure(container.get("state", {})):
+            return _FailedPods(*failure, name, node)
+    conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     scheduled, ready = conditions.get("PodScheduled", {}), conditions.get("Ready", {})
     if scheduled.get("status") == "False":
-        return _Hindered(str(scheduled.get("reason")), str(scheduled.get("message", "")), name, node)
-    runs = status.get("phase") == "Running" and ready.get("status") == "False"
-    return _Hindered("NotReady", str(ready.get("message", "")), name, node) if runs else None
+        return _FailedPods(str(scheduled.get("reason")), str(scheduled.get("message", "")), name, node)
+    is_unready = status.get("phase") == "Running" and ready.get("status") == "False"
+    return _FailedPods("NotReady", str(ready.get("message", "")), name, node) if is_unready else None
 
 
-def _wanted(one: Object) -> int:
-    """How many pods its controller wants."""
-    if one["kind"] == "DaemonSet":
-        return int(one.get("status", {}).get("desiredNumberScheduled", 0))
-    return int(one["spec"].get("replicas", 1))
+def _read_failure(state: Mapping[str, Object | None]) -> tuple[str, str] | None:
+    """Return reason and message of a container that waits or has failed."""
+    waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
+    if waiting and waiting.get("reason") not in _STARTING:
+        return str(waiting.get("reason")), str(waiting.get("message", "")).strip()
+    if terminated.get("exitCode"):
+        message = f"exit status {terminated['exitCode']} {terminated.get('message', '')}".strip()
+        return str(terminated.get("reason")), message
+    return None
 
 
-def _refused(client: Client, one: Object, missing: int) -> Iterator[_Hindered]:
-    """What the API server said last when the workload, or its ReplicaSet, was refused a pod."""
+def _count_replicas(workload: Object) -> int:
+    """Return how many pods a workload's controller creates."""
+    if workload["kind"] == "DaemonSet":
+        return int(workload.get("status", {}).get("desiredNumberScheduled", 0))
+    return int(workload["spec"].get("replicas", 1))
+
+
+async def _find_refusal(client: DynamicClient, workload: Object, missing: int) -> _FailedPods | None:
+    """Return the API server's last refusal of a pod of the workload or its ReplicaSet."""
     if missing <= 0:
-        return
-    events = client.list("v1", "Event", one["metadata"]["namespace"], fields="reason=FailedCreate")
-    own = [event for event in events if _is_about(event.get("involvedObject", {}), one)]
-    if own:
-        last = max(own, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-        yield _Hindered("FailedCreate", str(last.get("message", "")), count=missing)
+        return None
+    listing = client.list("v1", "Event", workload["metadata"]["namespace"], fields="reason=FailedCreate")
+    events = [event async for event in listing if _is_about(event.get("involvedObject", {}), workload)]
+    if not events:
+        return None
+    last = max(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    return _FailedPods("FailedCreate", str(last.get("message", "")), count=missing)
 
 
-def _is_about(about: Object, one: Object) -> bool:
-    name, kind = one["metadata"]["name"], one["kind"]
-    if about.get("kind") == "ReplicaSet" and kind == "Deployment":
-        return bool(str(about.get("name")).rpartition("-")[0] == name)
-    return bool((about.get("kind"), about.get("name")) == (kind, name))
+def _is_about(reference: Object, workload: Object) -> bool:
+    name, kind = workload["metadata"]["name"], workload["kind"]
+    if reference.get("kind") == "ReplicaSet" and kind == "Deployment":
+        return bool(str(reference.get("name")).rpartition("-")[0] == name)
+    return bool((reference.get("kind"), reference.get("name")) == (kind, name))

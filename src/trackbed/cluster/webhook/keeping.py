@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
-from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.objects import manifest
 from trackbed.cluster.webhook.certificates import Held, renewed
 from trackbed.cluster.webhook.configuration import Where, configurations
@@ -21,7 +23,6 @@ SECRET = "trackbed-webhook-certificates"  # noqa: S105 - the Secret's name
 MANAGER = "trackbed-webhook"
 TRIES = 5
 """Times another replica may have been quicker, until we give up for now."""
-_CONFLICT = 409
 _FIELDS = {
     "authority": "ca.crt",
     "authority_key": "ca.key",
@@ -31,28 +32,28 @@ _FIELDS = {
 }
 
 
-def keep(client: Client, namespace: str, names: tuple[str, ...]) -> Held:
+async def keep(client: DynamicClient, namespace: str, names: tuple[str, ...]) -> Held:
     """What all replicas hold, made or renewed where that is due. Raises KubeError."""
     for _ in range(TRIES):
-        found = client.find("v1", "Secret", SECRET, namespace)
+        found = await client.find("v1", "Secret", SECRET, namespace)
         held = _read(found) if found else None
         wanted = renewed(held, names, datetime.now(UTC))
         if wanted is held:
             return held
         try:
-            _write(client, namespace, wanted, found)
+            await _write(client, namespace, wanted, found)
         except RefusedError as error:
-            if error.status != _CONFLICT:
+            if error.status != HTTPStatus.CONFLICT:
                 raise
         else:
             return wanted
     raise KubeError(f"Secret {SECRET} in {namespace}: others changed it {TRIES} times while we did")
 
 
-def publish(client: Client, where: Where, bundle: bytes | None) -> None:
+async def publish(client: DynamicClient, where: Where, bundle: bytes | None) -> None:
     """Have the API server call us; what others wrote into the configurations stays. Raises KubeError."""
     for one in configurations(where, bundle):
-        client.apply(one, manager=MANAGER, force=True)
+        await client.apply(one, manager=MANAGER, force=True)
 
 
 def _read(secret: Object) -> Held | None:
@@ -65,11 +66,11 @@ def _read(secret: Object) -> Held | None:
     return Held(**found)
 
 
-def _write(client: Client, namespace: str, held: Held, before: Object | None) -> None:
+async def _write(client: DynamicClient, namespace: str, held: Held, before: Object | None) -> None:
     data = {key: base64.b64encode(getattr(held, name)).decode() for name, key in _FIELDS.items()}
     one = manifest("v1", "Secret", SECRET, namespace, type="Opaque", data=data)
     if before is None:
-        client.create(one)
+        await client.create(one)
         return
     one["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
-    client.apply(one, manager=MANAGER, force=True)
+    await client.apply(one, manager=MANAGER, force=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
+from http import HTTPStatus
 from typing import Any, Literal
 
 import msgspec
@@ -72,7 +73,7 @@ def answer(request: Request, verdict: Verdict) -> bytes:
     """The AdmissionReview that says a verdict."""
     response: dict[str, Any] = {"uid": request.uid, "allowed": verdict.refusal is None}
     if verdict.refusal is not None:
-        response["status"] = {"code": 422, "reason": "Invalid", "message": verdict.refusal}
+        response["status"] = {"code": HTTPStatus.UNPROCESSABLE_ENTITY, "reason": "Invalid", "message": verdict.refusal}
     elif verdict.patch:
         patch = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
         response |= {"patchType": "JSONPatch", "patch": patch}

@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trackbed.cluster.api.client import Client
+from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.daemon.listening import Address
 from trackbed.cluster.daemon.observed import observed
 from trackbed.cluster.daemon.serving import until_one_ends, until_told
@@ -44,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class WebhookSettings:
     """Where to listen, how we are called, the folder of certificates that others make, and where to be watched."""
 
     at: Address
@@ -59,29 +58,27 @@ class Manner:
         return (host,) if host else self.where.names
 
 
-async def run(live: Live, client: Client, manner: Manner, ready: Callable[[int], None]) -> None:
+async def run(client: DynamicClient, settings: WebhookSettings, ready: Callable[[int], None]) -> None:
     """Serve until told to end; `ready` is called with the port once the API server has been told of us.
 
     Raises KubeError where the cluster cannot be read or written at the start, CertificateError and ListenError.
     """
-    await asyncio.to_thread(_reach, client)
-    source = Watched(live)
-    async with live, observed(manner.metrics, partial(trouble, source)):
-        await until_told(until_one_ends(source.follow(), _serve(source, client, manner, ready)))
+    async with client:
+        log.debug("API server %s", await client.read_version())  # fails here where the cluster cannot be reached
+        source = Watched(client.client)
+        async with observed(settings.metrics, partial(trouble, source)):
+            await until_told(until_one_ends(source.follow(), _serve(source, client, settings, ready)))
 
 
-def _reach(client: Client) -> None:
-    """Whether anybody answers: who follows a cluster would wait for one that is not there."""
-    log.debug("API server %s", client.version)
-
-
-async def _serve(source: Watched, client: Client, manner: Manner, ready: Callable[[int], None]) -> None:
+async def _serve(
+    source: Watched, client: DynamicClient, settings: WebhookSettings, ready: Callable[[int], None]
+) -> None:
     await source.begun()
     spare_reviews_the_collector()
-    shown = _Shown(client, manner)
+    shown = _Shown(client, settings)
     await shown.renew()
-    async with serving(source, shown.tls, manner.at) as port:
-        await asyncio.to_thread(publish, client, manner.where, shown.bundle)
+    async with serving(source, shown.tls, settings.at) as port:
+        await publish(client, settings.where, shown.bundle)
         ready(port)
         await shown.follow()
 
@@ -89,8 +86,8 @@ async def _serve(source: Watched, client: Client, manner: Manner, ready: Callabl
 class _Shown:
     """The certificate that clients are shown, kept fresh; `bundle` is what they trust, None if others tell them."""
 
-    def __init__(self, client: Client, manner: Manner) -> None:
-        self._client, self._manner = client, manner
+    def __init__(self, client: DynamicClient, settings: WebhookSettings) -> None:
+        self._client, self._settings = client, settings
         self._loaded = b""
         self.bundle: bytes | None = None
         self.tls = tls_context()
@@ -98,9 +95,9 @@ class _Shown:
     async def renew(self) -> bool:
         """Make, take over or read what must be shown now; whether the bundle is another."""
         before = self.bundle
-        folder = self._manner.certificates
+        folder = self._settings.certificates
         if folder is None:
-            held = await asyncio.to_thread(keep, self._client, self._manner.where.namespace, self._manner.names)
+            held = await keep(self._client, self._settings.where.namespace, self._settings.names)
             self.bundle, pem = held.bundle, held.certificate + held.key
         else:
             pem = _files(folder)
@@ -112,12 +109,12 @@ class _Shown:
 
     async def follow(self) -> None:
         """Renew for ever; what cannot be renewed now is shown as it was."""
-        seconds = OWN_SECONDS if self._manner.certificates is None else FILES_SECONDS
+        seconds = OWN_SECONDS if self._settings.certificates is None else FILES_SECONDS
         while True:
             await asyncio.sleep(seconds)
             try:
-                if await self.renew() or self._manner.certificates is None:
-                    await asyncio.to_thread(publish, self._client, self._manner.where, self.bundle)
+                if await self.renew() or self._settings.certificates is None:
+                    await publish(self._client, self._settings.where, self.bundle)
             except (KubeError, CertificateError) as error:
                 log.warning("the certificate stays as it is for now: %s", error)
 

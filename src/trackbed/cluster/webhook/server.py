@@ -19,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from http import HTTPStatus
 from typing import Protocol
 
 from aiohttp import web
@@ -130,23 +131,23 @@ async def _review(source: Source, decide: Decide, path: str, http: web.Request) 
 async def _reviewed(source: Source, decide: Decide, path: str, body: bytes) -> tuple[web.Response, Outcome]:
     known = source.known
     if known is None:
-        return _failed(503, trouble(source))
+        return _failed(HTTPStatus.SERVICE_UNAVAILABLE, trouble(source))
     try:
         request = read(body)
         async with asyncio.timeout(REVIEW_SECONDS):
             verdict = await decide(request, known)
     except ReviewError as error:
-        return _failed(400, str(error))
+        return _failed(HTTPStatus.BAD_REQUEST, str(error))
     except KubeError as error:
-        return _failed(503, f"the pod's namespace cannot be read: {error}")
+        return _failed(HTTPStatus.SERVICE_UNAVAILABLE, f"the pod's namespace cannot be read: {error}")
     except TimeoutError:
-        return _failed(504, f"no verdict within {REVIEW_SECONDS} s")
+        return _failed(HTTPStatus.GATEWAY_TIMEOUT, f"no verdict within {REVIEW_SECONDS} s")
     if verdict.refusal is not None:
         log.info("%s %s/%s refused: %s", path, request.namespace, request.name, verdict.refusal)
     return web.Response(body=answer(request, verdict), content_type="application/json"), outcome_of(verdict)
 
 
-def _failed(status: int, why: str) -> tuple[web.Response, Outcome]:
+def _failed(status: HTTPStatus, why: str) -> tuple[web.Response, Outcome]:
     return web.Response(status=status, text=f"{why}\n"), "failed"
 
 

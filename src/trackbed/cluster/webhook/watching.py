@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, NamedTuple
 
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError, RefusedError
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.metadata import Metadata
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.resources import fabric, railnode
 from trackbed.cluster.webhook.fabrics import prepared
@@ -29,21 +31,17 @@ START_SECONDS = 60.0
 """How long the first reading may take."""
 
 _NAMESPACES = "/api/v1/namespaces"
-_NOT_FOUND = 404
 
 log = logging.getLogger(__name__)
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    resourceVersion: str  # noqa: N815 - the API's name
-    generation: int = 0
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+class _LabelledMetadata(Metadata, frozen=True, rename="camel"):
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Fabric(msgspec.Struct, frozen=True):
-    metadata: _Meta
+    metadata: Metadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -53,12 +51,12 @@ class _Slot(msgspec.Struct, frozen=True):
 
 
 class _RailNode(msgspec.Struct, frozen=True):
-    metadata: _Meta
+    metadata: Metadata
     spec: _Slot = _Slot()
 
 
 class _Space(msgspec.Struct, frozen=True):
-    metadata: _Meta
+    metadata: _LabelledMetadata
 
 
 class _PodRanges(msgspec.Struct, frozen=True, rename={"ranges": "podCIDRs"}):
@@ -75,7 +73,7 @@ class _Addresses(msgspec.Struct, frozen=True):
 
 
 class _Node(msgspec.Struct, frozen=True):
-    metadata: _Meta
+    metadata: Metadata
     spec: _PodRanges = _PodRanges()
     status: _Addresses = _Addresses()
 
@@ -85,7 +83,7 @@ class _Cidrs(msgspec.Struct, frozen=True):
 
 
 class _Services(msgspec.Struct, frozen=True):
-    metadata: _Meta
+    metadata: Metadata
     spec: _Cidrs = _Cidrs()
 
 
@@ -100,14 +98,14 @@ class _Cluster(NamedTuple):
 class Watched:
     """A `server.Source` that follows the cluster."""
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._changed, self._begun = asyncio.Event(), asyncio.Event()
-        self._fabrics = Reflector(live, fabric.PATH, _Fabric, self._changed.set)
-        self._railnodes = Reflector(live, railnode.PATH, _RailNode, self._changed.set)
-        self._spaces = Reflector(live, _NAMESPACES, _Space, self._changed.set)
-        self._nodes = Reflector(live, "/api/v1/nodes", _Node, self._changed.set)
-        self._services = Reflector(live, "/apis/networking.k8s.io/v1/servicecidrs", _Services, self._changed.set)
+        self._fabrics = Reflector(client, fabric.PATH, _Fabric, self._changed.set)
+        self._railnodes = Reflector(client, railnode.PATH, _RailNode, self._changed.set)
+        self._spaces = Reflector(client, _NAMESPACES, _Space, self._changed.set)
+        self._nodes = Reflector(client, "/api/v1/nodes", _Node, self._changed.set)
+        self._services = Reflector(client, "/apis/networking.k8s.io/v1/servicecidrs", _Services, self._changed.set)
         self._all = (self._fabrics, self._railnodes, self._spaces, self._nodes, self._services)
         self._made: dict[str, tuple[object, Planned | str]] = {}
         self._told: dict[frozenset[str], tuple[Range, ...]] = {}
@@ -139,9 +137,9 @@ class Watched:
     async def namespace(self, name: str) -> Namespace:
         """A namespace as it is now; an empty one where there is none. Raises KubeError."""
         try:
-            return _namespace(await self._live.get(f"{_NAMESPACES}/{name}", _Space))
+            return _namespace(await self._client.get(f"{_NAMESPACES}/{name}", _Space))
         except RefusedError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return Namespace()
 

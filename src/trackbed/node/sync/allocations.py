@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, Allocation
-from trackbed.node.rails import client
+from trackbed.node.rails.client import status as read_status
 
 MANAGER = "trackbed-allocations"
 SECONDS = 15.0
@@ -24,16 +24,16 @@ MOST = 256
 """Pods listed: some kubelets run 250."""
 
 
-async def publish(live: Live, name: str, socket: Path, tell: Callable[[str], None]) -> None:
+async def publish(client: Client, name: str, socket: Path, tell: Callable[[str], None]) -> None:
     """Do it for ever. An agent that does not answer, or is not there, leaves what was told last."""
     told: tuple[Allocation, ...] | None = None
     trouble = ""
     while True:
         before, trouble = trouble, ""
         try:
-            found = allocations(await asyncio.to_thread(client.status, socket))
+            found = allocations(await asyncio.to_thread(read_status, socket))
             if found != told:
-                await _write(live, name, found)
+                await _write(client, name, found)
                 told = found
         except (OSError, msgspec.MsgspecError, KubeError) as error:
             trouble = f"allocations are not told: {error}"
@@ -55,7 +55,7 @@ def _one(attachment: Mapping[str, Any]) -> Allocation:
     return Allocation(namespace, pod, tuple(port["rail"] for port in ports), addresses)
 
 
-async def _write(live: Live, name: str, found: tuple[Allocation, ...]) -> None:
+async def _write(client: Client, name: str, found: tuple[Allocation, ...]) -> None:
     one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
     body = {**one, "status": {"allocations": msgspec.to_builtins(found)}}
-    await live.apply(f"{PATH}/{name}/status", body, MANAGER)
+    await client.apply(f"{PATH}/{name}/status", body, MANAGER)

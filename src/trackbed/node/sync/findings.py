@@ -12,8 +12,8 @@ from zlib import crc32
 
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.times import now
 from trackbed.cluster.resources.conditions import Condition, find, put
 from trackbed.cluster.resources.railnode import API_VERSION, HEALTHY, KIND, PATH, Finding, RailNodeSpec, RailNodeStatus
@@ -40,20 +40,20 @@ def first_seconds(name: str) -> float:
     return crc32(name.encode()) % int(SECONDS)
 
 
-async def publish(live: Live, name: str, seen: Seen, examine: Examine, tell: Tell) -> None:
+async def publish(client: Client, name: str, seen: Seen, examine: Examine, tell: Tell) -> None:
     """Do it for ever; what could not be written is tried again the next time."""
     await asyncio.sleep(first_seconds(name))
     while True:
         rail = seen()
         if rail is not None and rail[0].plan and not rail[0].may_change:
             try:
-                await _renew(live, name, rail, examine)
+                await _renew(client, name, rail, examine)
             except KubeError as error:
                 tell(f"findings are not told: {error}")
         await asyncio.sleep(SECONDS)
 
 
-async def _renew(live: Live, name: str, rail: tuple[RailNodeSpec, RailNodeStatus], examine: Examine) -> None:
+async def _renew(client: Client, name: str, rail: tuple[RailNodeSpec, RailNodeStatus], examine: Examine) -> None:
     """Examine the host, and write what is another than before."""
     spec, status = rail
     condition, findings = await _found(spec, examine)
@@ -63,7 +63,7 @@ async def _renew(live: Live, name: str, rail: tuple[RailNodeSpec, RailNodeStatus
         return
     one: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
     fresh = RailNodeStatus(conditions=(told,), findings=findings)
-    await live.apply(f"{PATH}/{name}/status", {**one, "status": msgspec.to_builtins(fresh)}, MANAGER)
+    await client.apply(f"{PATH}/{name}/status", {**one, "status": msgspec.to_builtins(fresh)}, MANAGER)
 
 
 async def _found(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[Finding, ...]]:

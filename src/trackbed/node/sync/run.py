@@ -23,8 +23,9 @@ from time import monotonic
 
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.api.live import Live
+from trackbed.cluster.api.metadata import Metadata
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.daemon.serving import until_one_ends, until_told
@@ -53,24 +54,19 @@ Tell = Callable[[str], None]
 _log = logging.getLogger(__name__)
 
 
-async def serve(live: Live, name: str, boot: str, socket: Path) -> None:
+async def serve(client: Client, name: str, boot: str, socket: Path) -> None:
     """Do it until SIGTERM or SIGINT; `name` is this node's, `boot` the one it is in, at `socket` the rails' agent."""
     host = Host()
-    preparer = Preparer(live, name, host, boot, _log.info)
-    telling = findings.publish(live, name, preparer.seen, partial(examine, OUTSIDE, host, socket), _log.info)
-    async with live:
-        await until_told(until_one_ends(preparer.run(), publish(live, name, socket, _log.info), telling))
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    name: str
-    resourceVersion: str  # noqa: N815 - the API's name
+    preparer = Preparer(client, name, host, boot, _log.info)
+    telling = findings.publish(client, name, preparer.seen, partial(examine, OUTSIDE, host, socket), _log.info)
+    async with client:
+        await until_told(until_one_ends(preparer.run(), publish(client, name, socket, _log.info), telling))
 
 
 class _RailNode(msgspec.Struct, frozen=True):
     """The whole RailNode of this node."""
 
-    metadata: _Meta
+    metadata: Metadata
     spec: RailNodeSpec
     status: RailNodeStatus = RailNodeStatus()
 
@@ -78,10 +74,10 @@ class _RailNode(msgspec.Struct, frozen=True):
 class Preparer:
     """What this node's agent does."""
 
-    def __init__(self, live: Live, name: str, host: Host, boot: str, tell: Tell) -> None:
-        self._live, self._name, self._host, self._boot, self._tell = live, name, host, boot, tell
+    def __init__(self, client: Client, name: str, host: Host, boot: str, tell: Tell) -> None:
+        self._client, self._name, self._host, self._boot, self._tell = client, name, host, boot, tell
         self._changed = asyncio.Event()
-        self._seen = Reflector(live, PATH, _RailNode, self._changed.set, name=name)
+        self._seen = Reflector(client, PATH, _RailNode, self._changed.set, name=name)
         self._tries: tuple[tuple[str, str], int] = (("", ""), 0)
 
     def seen(self) -> tuple[RailNodeSpec, RailNodeStatus] | None:
@@ -169,7 +165,7 @@ class Preparer:
         body = {**one, "status": msgspec.to_builtins(told)}
         while True:
             with suppress(KubeError):
-                await self._live.apply(f"{PATH}/{self._name}/status", body, MANAGER)
+                await self._client.apply(f"{PATH}/{self._name}/status", body, MANAGER)
                 return
             await asyncio.sleep(AGAIN_SECONDS)
             newer = self._seen.objects.get(self._name)

@@ -107,8 +107,8 @@ def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
 
 
 def _load(kubeconfig: Path, wanted: list[Object]) -> int:
-    from trackbed.cluster.api.client import connect
     from trackbed.cluster.api.errors import KubeError
+    from trackbed_lab.kubernetes.blocking import connect
     from trackbed_lab.kubernetes.crds import install
 
     try:

@@ -69,8 +69,8 @@ def _in_pod(folder: Path, which: tuple[str, str, str | None], argv: Callable[[Co
 
 
 def _found(folder: Path, namespace: str, pod: str, container: str | None) -> Container:
-    from trackbed.cluster.api.client import connect
     from trackbed.cluster.api.errors import KubeError
+    from trackbed_lab.kubernetes.blocking import connect
     from trackbed_lab.kubernetes.pods import PodError, find
 
     try:

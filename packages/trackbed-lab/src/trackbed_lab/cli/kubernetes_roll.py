@@ -47,8 +47,8 @@ def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool,
     """
     from tempfile import TemporaryDirectory
 
-    from trackbed.cluster.api.client import connect
     from trackbed_lab.kubernetes import cluster, rolled
+    from trackbed_lab.kubernetes.blocking import connect
 
     folder = folder.absolute()
     fabric, plan = planned(source)

@@ -83,8 +83,8 @@ def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: Repor
 
 
 def _phases(course: VmRun, here: Cluster) -> list[Phase]:
-    from trackbed.cluster.api.client import connect
     from trackbed_lab.kubernetes import cluster, run
+    from trackbed_lab.kubernetes.blocking import connect
 
     with connect(str(here.kubeconfig)) as client:
         run.run(course, client, cluster.TOOLS)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
+from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError, RefusedError
-from trackbed.cluster.api.live import Live
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller.objects import RAILNODES, RailNode
@@ -24,7 +25,6 @@ from trackbed.cluster.resources.railnode import API_VERSION, FAILED, KIND, PREPA
 MANAGER = "trackbed-agent"
 AT_ONCE = 16
 AGAIN_SECONDS = 1.0
-_NOT_FOUND = 404
 
 
 @dataclass(slots=True)
@@ -59,29 +59,29 @@ class Agents:
     hosts: dict[str, Host] = field(default_factory=dict)
     _told: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    async def run(self, live: Live, tell: Callable[[str], None]) -> None:
+    async def run(self, client: Client, tell: Callable[[str], None]) -> None:
         """Answer RailNodes until cancelled."""
         changed = asyncio.Event()
-        seen = Reflector(live, RAILNODES, RailNode, changed.set)
+        seen = Reflector(client, RAILNODES, RailNode, changed.set)
         async with asyncio.TaskGroup() as group:
             group.create_task(seen.run(tell))
             while True:
                 await changed.wait()
                 changed.clear()
-                if not await self._answer(live, list(seen.objects.values()), tell):
+                if not await self._answer(client, list(seen.objects.values()), tell):
                     await asyncio.sleep(AGAIN_SECONDS)
                     changed.set()
 
-    async def _answer(self, live: Live, found: list[RailNode], tell: Callable[[str], None]) -> bool:
+    async def _answer(self, client: Client, found: list[RailNode], tell: Callable[[str], None]) -> bool:
         """Whether all could be said that there is to say."""
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def one(rail: RailNode, status: dict[str, Any]) -> bool:
             async with gate:
                 try:
-                    await self._say(live, rail.metadata.name, status)
+                    await self._say(client, rail.metadata.name, status)
                 except KubeError as error:
-                    if isinstance(error, RefusedError) and error.status == _NOT_FOUND:
+                    if isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND:
                         return True  # it was deleted meanwhile
                     tell(str(error))
                     return False
@@ -95,9 +95,9 @@ class Agents:
         status = msgspec.to_builtins(self.status(rail))
         return None if self._told.get(rail.metadata.name) == status else status
 
-    async def _say(self, live: Live, name: str, status: dict[str, Any]) -> None:
+    async def _say(self, client: Client, name: str, status: dict[str, Any]) -> None:
         one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "status": status}
-        await live.apply(f"{RAILNODES}/{name}/status", one, MANAGER)
+        await client.apply(f"{RAILNODES}/{name}/status", one, MANAGER)
         self._told[name] = status
 
     def status(self, rail: RailNode) -> RailNodeStatus:

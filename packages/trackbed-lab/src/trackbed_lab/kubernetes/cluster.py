@@ -15,10 +15,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from trackbed.cluster.api.client import Client, Object, connect
 from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.releases import catalogue
 from trackbed_lab.kubernetes import build, control_plane, images, node
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.own_image import own
 from trackbed_lab.kubernetes.preload import preload
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE, NODE, SHIM
@@ -144,12 +145,12 @@ def await_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
             time.sleep(_POLL_SECONDS)
 
 
-def is_ready(client: Client, name: str) -> bool:
+def is_ready(client: BlockingClient, name: str) -> bool:
     """Whether a node is Ready."""
     return _condition(client, name).get("status") == "True"
 
 
-def _condition(client: Client, name: str) -> Object:
+def _condition(client: BlockingClient, name: str) -> Object:
     """What a node says of itself in its condition Ready; empty until there is one."""
     try:
         said = client.get("v1", _NODE, name)

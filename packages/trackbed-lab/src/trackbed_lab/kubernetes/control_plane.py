@@ -25,6 +25,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -310,8 +311,8 @@ def _answers(place: _Place, url: str) -> _Ready:
         try:
             trust = ssl.create_default_context(cafile=str(place.folder / "cert.pem"))
             direct = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
-            with urllib.request.build_opener(*direct).open(request, timeout=5) as told:
-                return bool(told.status == 200)  # noqa: PLR2004 - HTTP OK
+            with urllib.request.build_opener(*direct).open(request, timeout=5) as response:
+                return bool(response.status == HTTPStatus.OK)
         except (urllib.error.URLError, OSError):
             return False
 

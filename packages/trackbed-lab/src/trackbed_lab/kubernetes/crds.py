@@ -5,29 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from trackbed.cluster.api.client import Client, Object
 from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.response import Object
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 API = "apiextensions.k8s.io/v1"
 ESTABLISHED_SECONDS = 60.0
-_CONFLICT = 409
 
 
 class CrdError(Exception):
     """A folder of CRDs cannot be used; the message names the file."""
 
 
-def load(client: Client, folder: Path) -> int:
+def load(client: BlockingClient, folder: Path) -> int:
     """Load every CRD below `folder` and wait until all are served; how many. Raises CrdError, KubeError, OSError."""
     return install(client, definitions(folder))
 
 
-def install(client: Client, found: Sequence[Object]) -> int:
+def install(client: BlockingClient, found: Sequence[Object]) -> int:
     """Load CRDs and wait until all are served; how many. Raises KubeError."""
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda one: _create(client, one), found))
@@ -67,16 +68,16 @@ def _documents(path: Path) -> Iterator[Any]:
         raise CrdError(f"{path} is no YAML ({why}); a chart's templates must be rendered first") from error
 
 
-def _create(client: Client, one: Object) -> None:
+def _create(client: BlockingClient, one: Object) -> None:
     """Create one; that it is there already is fine. Some are too large for client-side apply, none for this."""
     try:
         client.create(one, validation="Ignore")
     except RefusedError as error:
-        if error.status != _CONFLICT:
+        if error.status != HTTPStatus.CONFLICT:
             raise
 
 
-def _await(client: Client, name: str, deadline: float) -> None:
+def _await(client: BlockingClient, name: str, deadline: float) -> None:
     while not _established(client.get(API, "CustomResourceDefinition", name)):
         if time.monotonic() > deadline:
             raise KubeError(f"CustomResourceDefinition {name} is not Established after {ESTABLISHED_SECONDS:.0f} s")

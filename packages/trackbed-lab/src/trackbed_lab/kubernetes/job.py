@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trackbed.cluster.api.client import Object
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.jobs.jobs import put_rails
 from trackbed.cluster.jobs.wanted import wanted
 from trackbed.cluster.stacks import stack

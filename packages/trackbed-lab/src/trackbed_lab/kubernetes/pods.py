@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.response import Object
+from trackbed_lab.kubernetes.blocking import BlockingClient
 
 _RUNC_STATE = "/run/containerd/runc/k8s.io"
 """Where containerd keeps runc's state for Kubernetes' containers."""
@@ -34,7 +35,7 @@ class Container:
         return ["sh", "-c", f'exec cut -d " " -f 4- /var/log/containers/*-{self.id}.log']
 
 
-def find(client: Client, namespace: str, pod: str, container: str | None = None) -> Container:
+def find(client: BlockingClient, namespace: str, pod: str, container: str | None = None) -> Container:
     """A container of a pod, its first unless named. Raises PodError, KubeError."""
     one = client.get("v1", "Pod", pod, namespace)
     states: list[Object] = one.get("status", {}).get("containerStatuses") or []

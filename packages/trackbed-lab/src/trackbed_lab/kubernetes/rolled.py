@@ -24,9 +24,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trackbed.cluster.api.client import Client, Object
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.resources import railnode
 from trackbed_lab.kubernetes import cluster, job
+from trackbed_lab.kubernetes.blocking import BlockingClient
 from trackbed_lab.kubernetes.run import Cluster, checked, have, offers, rdma, running
 from trackbed_lab.vm import run as vm
 from trackbed_lab.vm.channel import read_boot_id
@@ -81,7 +82,7 @@ class Tools:
         return done.stdout
 
 
-def run(course: vm.VmRun, client: Client, fabric: bytes, tools: Tools, *, stays: bool) -> None:
+def run(course: vm.VmRun, client: BlockingClient, fabric: bytes, tools: Tools, *, stays: bool) -> None:
     """Go through all phases on a cluster whose servers have just come up as nodes; `stays`: nothing is uninstalled."""
     here = Cluster(course, client, course.plan, cluster.TOOLS, [])
     (tools.folder / "fabric.yaml").write_bytes(fabric)
@@ -126,11 +127,11 @@ def _chart(tools: Tools, verb: str, chart: Path, pull: str, *more: str) -> None:
     tools.run(tools.helm, verb, RELEASE, str(chart), "--namespace", NAMESPACE, "--set", image, *more)
 
 
-def _pods(client: Client) -> set[str]:
+def _pods(client: BlockingClient) -> set[str]:
     return {one["metadata"]["name"] for one in client.list("v1", "Pod", NAMESPACE)}
 
 
-def _late(client: Client) -> list[str]:
+def _late(client: BlockingClient) -> list[str]:
     """What of the chart is not up yet, in its newest version."""
     sets = (
         ("Deployment", "replicas", ("updatedReplicas", "readyReplicas")),
@@ -175,7 +176,7 @@ def _stage(rail: Object) -> str:
     return next((str(one["reason"]) for one in conditions if one["type"] == railnode.ROLLED), "")
 
 
-def _kept(client: Client) -> list[str]:
+def _kept(client: BlockingClient) -> list[str]:
     """Nodes that take no pods."""
     specs: Mapping[str, Any] = {one["metadata"]["name"]: one.get("spec", {}) for one in client.list("v1", "Node")}
     return [name for name, spec in specs.items() if spec.get("unschedulable") or spec.get("taints")]

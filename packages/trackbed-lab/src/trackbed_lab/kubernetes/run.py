@@ -25,14 +25,15 @@ from typing import Any
 
 import msgspec
 
-from trackbed.cluster.api.client import Client, Object
 from trackbed.cluster.api.errors import KubeError
+from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.native.daemon import NAME, NAMESPACE
 from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
 from trackbed.cluster.stacks.stack import objects
 from trackbed.fabric.plan.plan import Plan
 from trackbed_lab.kubernetes import cluster, job, node
+from trackbed_lab.kubernetes.blocking import BlockingClient
 from trackbed_lab.kubernetes.pods import PodError, find
 from trackbed_lab.vm import remote
 from trackbed_lab.vm import run as vm
@@ -58,7 +59,7 @@ class Cluster:
     """A run on a cluster: the course of its servers, and its API."""
 
     course: vm.VmRun
-    client: Client
+    client: BlockingClient
     plan: Plan
     image: str
     """Of workloads."""
@@ -134,7 +135,7 @@ class Cluster:
         )
 
 
-def run(course: vm.VmRun, client: Client, image: str) -> None:
+def run(course: vm.VmRun, client: BlockingClient, image: str) -> None:
     """Go through all phases on a cluster whose servers have just come up."""
     here = Cluster(course, client, course.plan, image, [])
     course.run_phase("factory", lambda: vm.check_factory_state(course))

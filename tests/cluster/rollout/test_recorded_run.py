@@ -7,23 +7,32 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
-from trackbed.cluster.api.client import Client, Object, connect
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.rollout import applyset, history, runs
+from trackbed.cluster.api.response import Object
+from trackbed.cluster.rollout import history, recorded_run
 from trackbed.cluster.rollout.applyset import PART_OF, ApplySet
+from trackbed.cluster.rollout.members import list_members
+from trackbed.cluster.rollout.options import RunOptions, StuckError
 from trackbed.cluster.rollout.preview import preview
-from trackbed.cluster.rollout.rollout import Manner, Rollout, StuckError
+from trackbed.cluster.rollout.stack_run import StackRun
 from trackbed.cluster.stacks.install.steps import Apply, Step
 from trackbed.cluster.stacks.stack import Wait
 
 NAMESPACE = "runs"
-MANNER = Manner("trackbed-test", wait_seconds=0)
-FORCED = Manner("trackbed-test", wait_seconds=0, force=True)
+
+
+class Interrupted(Exception):  # noqa: N818 - stands for whatever ends a run
+    """A run is interrupted."""
+
+
+OPTIONS = RunOptions("trackbed-test", wait_seconds=0)
+FORCED = RunOptions("trackbed-test", wait_seconds=0, force=True)
 
 
 @pytest.fixture
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         for one in found.list("v1", "ConfigMap", NAMESPACE):
@@ -46,57 +55,75 @@ def maps(**data: str) -> list[Object]:
     return [config(name, a=value) for name, value in data.items()]
 
 
-def work(client: Client, of: ApplySet, manner: Manner = MANNER) -> Rollout:
-    return Rollout(client, of, manner, lambda _: None)
+def work(client: BlockingClient, of: ApplySet, options: RunOptions = OPTIONS) -> StackRun:
+    return StackRun(client.dynamic, of, options, lambda _: None)
 
 
 def there(
-    client: Client, of: ApplySet, wanted: Iterable[Object], manner: Manner = MANNER, gate: tuple[Wait, ...] = ()
+    client: BlockingClient,
+    of: ApplySet,
+    wanted: Iterable[Object],
+    options: RunOptions = OPTIONS,
+    gate: tuple[Wait, ...] = (),
 ) -> None:
     """A run with its record, as the command does it."""
     listed = list(wanted)
-    packed = runs.before(client, of, manner, [Apply("", "x", listed)])
-    runs.there(work(client, of, manner), [Apply("", "x", listed, gate)], packed)
+    packed = pack(client, of, options, [Apply("", "x", listed)])
+    forward(work(client, of, options), client, [Apply("", "x", listed, gate)], packed)
 
 
-def broken(client: Client, of: ApplySet, wanted: list[Object], after: int) -> None:
+def pack(client: BlockingClient, of: ApplySet, options: RunOptions, steps: Iterable[Step]) -> str:
+    return client.run(recorded_run.pack_before(client.dynamic, of, options, steps))
+
+
+def forward(run: StackRun, client: BlockingClient, steps: Iterable[Step], packed: str | None) -> None:
+    client.run(recorded_run.apply_forward(run, steps, packed))
+
+
+def latest(client: BlockingClient, of: ApplySet) -> history.RunRecord | None:
+    return client.run(history.read_latest(client.dynamic, of))
+
+
+def broken(client: BlockingClient, of: ApplySet, wanted: list[Object], after: int) -> None:
     """A run that breaks off after so many objects."""
 
     def some() -> Iterator[Object]:
         yield from wanted[:after]
-        raise KeyboardInterrupt
+        raise Interrupted
 
-    packed = runs.before(client, of, MANNER, [Apply("", "x", wanted)])
-    with pytest.raises(KeyboardInterrupt):
-        runs.there(work(client, of), [Apply("", "x", some())], packed)
+    packed = pack(client, of, OPTIONS, [Apply("", "x", wanted)])
+    with pytest.raises(Interrupted):
+        forward(work(client, of), client, [Apply("", "x", some())], packed)
 
 
-def steps_back(client: Client, of: ApplySet) -> tuple[Step, ...]:
-    record = history.latest(client, of)
+def steps_back(client: BlockingClient, of: ApplySet) -> tuple[Step, ...]:
+    record = latest(client, of)
     assert record is not None
-    return runs.steps_back(record)
+    return recorded_run.build_undo_steps(record)
 
 
-def back(client: Client, of: ApplySet) -> dict[str, str]:
+def back(client: BlockingClient, of: ApplySet) -> dict[str, str]:
     """The way back; what became of each object."""
-    one = work(client, of, runs.manner_back(MANNER))
-    runs.back(one, steps_back(client, of))
+    one = work(client, of, recorded_run.to_undo_options(OPTIONS))
+    client.run(recorded_run.roll_back(one, steps_back(client, of)))
     return {change.what.split()[1]: change.outcome for change in one.changes}
 
 
-def found(client: Client, of: ApplySet) -> dict[str, str]:
+def found(client: BlockingClient, of: ApplySet) -> dict[str, str]:
     """The ConfigMaps that are there, the set's parent aside."""
     listed = client.list("v1", "ConfigMap", NAMESPACE)
     return {one["metadata"]["name"]: one["data"]["a"] for one in listed if one["metadata"]["name"] != of.name}
 
 
-def test_what_the_last_run_did_is_undone_and_nothing_of_others(client: Client, of: ApplySet) -> None:
+def test_what_the_last_run_did_is_undone_and_nothing_of_others(client: BlockingClient, of: ApplySet) -> None:
     client.create(config("of-others", a="1"))
     there(client, of, maps(same="1", changed="1", gone="1"))
     there(client, of, maps(same="1", changed="2", made="1"))
     shown = {
         change.what.split()[1]: (change.outcome, change.fields)
-        for change in preview(client, of, runs.manner_back(MANNER), steps_back(client, of))
+        for change in client.collect(
+            preview(client.dynamic, of, recorded_run.to_undo_options(OPTIONS), steps_back(client, of))
+        )
     }
     assert shown == {
         "same": ("same", ()),
@@ -106,17 +133,23 @@ def test_what_the_last_run_did_is_undone_and_nothing_of_others(client: Client, o
     }
     assert back(client, of) == {name: outcome for name, (outcome, _) in shown.items()}
     assert found(client, of) == {"of-others": "1", "same": "1", "changed": "1", "gone": "1"}
-    assert {one["metadata"]["name"] for one in applyset.members(client, of)} == {"same", "changed", "gone"}
+    assert {one["metadata"]["name"] for one in client.collect(list_members(client.dynamic, of))} == {
+        "same",
+        "changed",
+        "gone",
+    }
 
 
-def test_going_back_twice_is_going_back_once(client: Client, of: ApplySet) -> None:
+def test_going_back_twice_is_going_back_once(client: BlockingClient, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
     there(client, of, maps(one="2"))
     assert back(client, of) == {"one": "changed"}
     assert back(client, of) == {"one": "same"}
 
 
-def test_a_run_that_broke_off_is_undone_and_so_is_the_one_that_completed_it(client: Client, of: ApplySet) -> None:
+def test_a_run_that_broke_off_is_undone_and_so_is_the_one_that_completed_it(
+    client: BlockingClient, of: ApplySet
+) -> None:
     there(client, of, maps(one="1", two="1", three="1"))
     wanted = maps(one="2", two="2", four="2")
     broken(client, of, wanted, after=1)
@@ -129,7 +162,7 @@ def test_a_run_that_broke_off_is_undone_and_so_is_the_one_that_completed_it(clie
     assert found(client, of) == {"one": "1", "two": "1", "three": "1"}
 
 
-def test_a_run_that_is_stuck_at_a_gate_is_undone(client: Client, of: ApplySet) -> None:
+def test_a_run_that_is_stuck_at_a_gate_is_undone(client: BlockingClient, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
     with pytest.raises(StuckError):
         there(client, of, maps(one="2", two="2"), gate=(Wait("deployment/none", "condition=Available", NAMESPACE),))
@@ -137,33 +170,35 @@ def test_a_run_that_is_stuck_at_a_gate_is_undone(client: Client, of: ApplySet) -
 
 
 def test_a_way_back_that_broke_off_is_gone_to_its_end_later_also_after_another_run(
-    client: Client, of: ApplySet
+    client: BlockingClient, of: ApplySet
 ) -> None:
     there(client, of, maps(one="1", two="1"))
     there(client, of, maps(one="2", two="2"))
-    record = history.latest(client, of)
+    record = latest(client, of)
     assert record is not None
 
     def some() -> Iterator[Object]:
         yield record.objects()[0]
-        raise KeyboardInterrupt
+        raise Interrupted
 
-    with pytest.raises(KeyboardInterrupt):
-        runs.back(work(client, of, runs.manner_back(MANNER)), (Apply("", "x", some()),))
+    with pytest.raises(Interrupted):
+        client.run(
+            recorded_run.roll_back(work(client, of, recorded_run.to_undo_options(OPTIONS)), (Apply("", "x", some()),))
+        )
     assert sorted(found(client, of).values()) == ["1", "2"]
     there(client, of, maps(one="3", two="3"))
     back(client, of)
     assert found(client, of) == {"one": "1", "two": "1"}
 
 
-def test_undoing_the_first_run_leaves_nothing_and_can_be_asked_for_again(client: Client, of: ApplySet) -> None:
+def test_undoing_the_first_run_leaves_nothing_and_can_be_asked_for_again(client: BlockingClient, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
     assert back(client, of) == {"one": "removed"}
     assert client.find("v1", "ConfigMap", of.name, NAMESPACE) is None
     assert back(client, of) == {}
 
 
-def test_what_was_there_before_it_became_a_member_is_given_back_as_it_was(client: Client, of: ApplySet) -> None:
+def test_what_was_there_before_it_became_a_member_is_given_back_as_it_was(client: BlockingClient, of: ApplySet) -> None:
     theirs = config("theirs", a="theirs", b="kept")
     client.apply(theirs, manager="somebody")
     there(client, of, maps(theirs="ours"), FORCED)
@@ -172,14 +207,14 @@ def test_what_was_there_before_it_became_a_member_is_given_back_as_it_was(client
     live = client.get("v1", "ConfigMap", "theirs", NAMESPACE)
     assert live["data"] == {"a": "theirs", "b": "kept"}
     assert PART_OF not in live["metadata"].get("labels", {})
-    work(client, of).remove()
+    client.run(work(client, of).remove())
     assert found(client, of) == {"theirs": "theirs"}
 
 
-def test_one_record_is_kept_and_runs_are_counted(client: Client, of: ApplySet) -> None:
+def test_one_record_is_kept_and_runs_are_counted(client: BlockingClient, of: ApplySet) -> None:
     for value in ("1", "2", "3"):
         there(client, of, maps(one=value))
-    record = history.latest(client, of)
+    record = latest(client, of)
     assert record is not None
     assert (record.revision, record.run) == (3, history.DONE)
     assert [one["data"] for one in record.objects()] == [{"a": "2"}]
@@ -187,41 +222,41 @@ def test_one_record_is_kept_and_runs_are_counted(client: Client, of: ApplySet) -
     assert len(list(client.list("apps/v1", "ControllerRevision", NAMESPACE, selector=selector))) == 1
 
 
-def test_a_run_that_changes_nothing_leaves_the_way_back_as_it_is(client: Client, of: ApplySet) -> None:
+def test_a_run_that_changes_nothing_leaves_the_way_back_as_it_is(client: BlockingClient, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
     there(client, of, maps(one="2"))
-    runs.there(work(client, of), [Apply("", "x", maps(one="2"))], None)
+    forward(work(client, of), client, [Apply("", "x", maps(one="2"))], None)
     back(client, of)
-    runs.there(work(client, of), [Apply("", "x", maps(one="1"))], None)
-    record = history.latest(client, of)
+    forward(work(client, of), client, [Apply("", "x", maps(one="1"))], None)
+    record = latest(client, of)
     assert record is not None
     assert (record.revision, record.run) == (2, history.UNDONE)
     assert found(client, of) == {"one": "1"}
 
 
-def test_what_is_too_large_is_not_kept_and_nothing_older_stands_for_it(client: Client, of: ApplySet) -> None:
+def test_what_is_too_large_is_not_kept_and_nothing_older_stands_for_it(client: BlockingClient, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
     there(client, of, [config(f"large-{number}", a=secrets.token_hex(400_000)) for number in range(3)])
-    packed = runs.before(client, of, MANNER, ())
+    packed = pack(client, of, OPTIONS, ())
     assert not history.fits(packed)
-    runs.there(work(client, of), [Apply("", "x", maps(one="3"))], packed)
+    forward(work(client, of), client, [Apply("", "x", maps(one="3"))], packed)
     with pytest.raises(KubeError, match="was too large to be kept; apply the Fabric it came from"):
         steps_back(client, of)
 
 
-def test_the_record_makes_the_sets_namespace_where_it_is_not_there_yet(client: Client) -> None:
+def test_the_record_makes_the_sets_namespace_where_it_is_not_there_yet(client: BlockingClient) -> None:
     fresh = ApplySet("fresh", f"runs-{secrets.token_hex(4)}")
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fresh.namespace}}
     inside = config("one", a="1")
     inside["metadata"]["namespace"] = fresh.namespace
     there(client, fresh, [space, inside])
-    record = history.latest(client, fresh)
+    record = latest(client, fresh)
     assert record is not None
     assert record.objects() == ()
 
 
-def test_taking_a_stack_away_forgets_the_way_back(client: Client, of: ApplySet) -> None:
+def test_taking_a_stack_away_forgets_the_way_back(client: BlockingClient, of: ApplySet) -> None:
     there(client, of, maps(one="1"))
-    runs.away(work(client, of))
-    assert history.latest(client, of) is None
+    client.run(recorded_run.remove(work(client, of)))
+    assert latest(client, of) is None
     assert found(client, of) == {}

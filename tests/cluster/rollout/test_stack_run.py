@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from trackbed_lab.kubernetes import crds
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.objects import GROUP, crd
-from trackbed.cluster.api.client import Client, Object, connect
 from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.rollout import applyset
-from trackbed.cluster.rollout.applyset import ApplySet
-from trackbed.cluster.rollout.rollout import Manner, Rollout, StuckError
+from trackbed.cluster.api.response import Object
+from trackbed.cluster.rollout.applyset import ApplySet, compute_id
+from trackbed.cluster.rollout.members import list_members
+from trackbed.cluster.rollout.options import RunOptions, StuckError
+from trackbed.cluster.rollout.stack_run import StackRun
 from trackbed.cluster.stacks.install.steps import Apply, Labelled, Step
 from trackbed.cluster.stacks.stack import Wait
 
 NAMESPACE = "rolled"
 
 
+class Interrupted(Exception):  # noqa: N818 - stands for whatever ends a run
+    """A run is interrupted."""
+
+
 @pytest.fixture
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         yield found
@@ -37,21 +44,21 @@ def config(name: str, namespace: str = NAMESPACE, **data: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
 
 
-def rolled(client: Client, of: ApplySet, *steps: Step, force: bool = False) -> Rollout:
-    one = Rollout(client, of, Manner("trackbed-test", force=force, wait_seconds=0), tell=lambda _: None)
-    one.carry_out(steps)
-    return one
+def rolled(client: BlockingClient, of: ApplySet, *steps: Step, force: bool = False) -> StackRun:
+    run = StackRun(client.dynamic, of, RunOptions("trackbed-test", force=force, wait_seconds=0), lambda _: None)
+    client.run(run.apply_steps(steps))
+    return run
 
 
-def outcomes(one: Rollout) -> dict[str, str]:
+def outcomes(one: StackRun) -> dict[str, str]:
     return {change.what: change.outcome for change in one.changes}
 
 
-def names(client: Client, namespace: str = NAMESPACE) -> set[str]:
+def names(client: BlockingClient, namespace: str = NAMESPACE) -> set[str]:
     return {one["metadata"]["name"] for one in client.list("v1", "ConfigMap", namespace)}
 
 
-def test_a_second_run_changes_nothing_and_a_third_what_differs(client: Client, of: ApplySet) -> None:
+def test_a_second_run_changes_nothing_and_a_third_what_differs(client: BlockingClient, of: ApplySet) -> None:
     objects = [config("first", a="1"), config("second", a="1")]
     assert outcomes(rolled(client, of, Apply("", "x", objects))) == {
         "ConfigMap first in rolled": "created",
@@ -62,7 +69,7 @@ def test_a_second_run_changes_nothing_and_a_third_what_differs(client: Client, o
     assert list(outcomes(third).values()) == ["same", "changed"]
 
 
-def test_what_is_wanted_no_longer_is_removed_and_nothing_else(client: Client, of: ApplySet) -> None:
+def test_what_is_wanted_no_longer_is_removed_and_nothing_else(client: BlockingClient, of: ApplySet) -> None:
     client.create(config("of-others", a="1"))
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "own", "namespace": NAMESPACE}}
     rolled(client, of, Apply("", "x", [config("stays"), config("goes"), account]))
@@ -78,7 +85,7 @@ def test_what_is_wanted_no_longer_is_removed_and_nothing_else(client: Client, of
     assert parent["annotations"]["applyset.kubernetes.io/contains-group-kinds"] == "ConfigMap"
 
 
-def test_a_namespace_is_never_removed(client: Client, of: ApplySet) -> None:
+def test_a_namespace_is_never_removed(client: BlockingClient, of: ApplySet) -> None:
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept", "labels": {"a": "1"}}}
     rolled(client, of, Apply("", "x", [space, config("inside", "kept")]))
     after = rolled(client, of, Apply("", "x", [config("elsewhere")]))
@@ -87,17 +94,19 @@ def test_a_namespace_is_never_removed(client: Client, of: ApplySet) -> None:
     assert outcomes(rolled(client, of, Apply("", "x", [space])))["Namespace kept"] == "same"
 
 
-def test_a_run_that_broke_off_left_nothing_that_the_next_one_does_not_find(client: Client, of: ApplySet) -> None:
+def test_a_run_that_broke_off_left_nothing_that_the_next_one_does_not_find(
+    client: BlockingClient, of: ApplySet
+) -> None:
     def broken() -> Iterator[Object]:
         yield config("half-way")
-        raise KeyboardInterrupt
+        raise Interrupted
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted):
         rolled(client, of, Apply("", "x", broken()))
     assert outcomes(rolled(client, of)) == {"ConfigMap half-way in rolled": "removed"}
 
 
-def test_fields_of_others_are_told_and_taken_over_only_when_asked(client: Client, of: ApplySet) -> None:
+def test_fields_of_others_are_told_and_taken_over_only_when_asked(client: BlockingClient, of: ApplySet) -> None:
     client.apply(config("contested", a="theirs"), manager="somebody")
     with pytest.raises(StuckError) as caught:
         rolled(client, of, Apply("", "the map", [config("contested", a="ours"), config("free", a="1")]))
@@ -109,7 +118,7 @@ def test_fields_of_others_are_told_and_taken_over_only_when_asked(client: Client
     assert client.get("v1", "ConfigMap", "contested", NAMESPACE)["data"] == {"a": "ours"}
 
 
-def test_a_gate_that_stays_shut_ends_the_run_with_what_is_missing(client: Client, of: ApplySet) -> None:
+def test_a_gate_that_stays_shut_ends_the_run_with_what_is_missing(client: BlockingClient, of: ApplySet) -> None:
     gate = Wait("deployment/none", "condition=Available", NAMESPACE)
     with pytest.raises(StuckError) as caught:
         rolled(client, of, Apply("", "x", [config("before")], (gate,)), Apply("", "y", [config("behind")]))
@@ -131,23 +140,25 @@ def late(kind: str) -> Object:
     }
 
 
-def test_a_kind_that_is_not_served_ends_the_run_with_what_to_do(client: Client, of: ApplySet) -> None:
+def test_a_kind_that_is_not_served_ends_the_run_with_what_to_do(client: BlockingClient, of: ApplySet) -> None:
     with pytest.raises(StuckError, match=r"Never late in rolled: the server has no .*; install its CRD"):
         rolled(client, of, Apply("", "x", [late("Never")]))
 
 
-def test_a_kind_that_comes_meanwhile_is_waited_for(client: Client, of: ApplySet) -> None:
-    def tell(line: str) -> None:
-        if line.startswith("the server has no"):
-            crds.install(client, [crd("lates", "Late")])
+def test_a_kind_that_comes_meanwhile_is_waited_for(client: BlockingClient, of: ApplySet, api_server: Path) -> None:
+    with connect(str(api_server)) as other, ThreadPoolExecutor(1) as pool:
 
-    one = Rollout(client, of, Manner("trackbed-test"), tell)
-    one.carry_out([Apply("", "x", [late("Late")])])
-    assert outcomes(one) == {"Late late in rolled": "created"}
-    one.remove()
+        def report(line: str) -> None:
+            if line.startswith("the server has no"):
+                pool.submit(crds.install, other, [crd("lates", "Late")])
+
+        run = StackRun(client.dynamic, of, RunOptions("trackbed-test"), report)
+        client.run(run.apply_steps([Apply("", "x", [late("Late")])]))
+    assert outcomes(run) == {"Late late in rolled": "created"}
+    client.run(run.remove())
 
 
-def test_what_a_controller_wrote_meanwhile_is_no_change_of_ours(client: Client, of: ApplySet) -> None:
+def test_what_a_controller_wrote_meanwhile_is_no_change_of_ours(client: BlockingClient, of: ApplySet) -> None:
     objects = [config("first"), config("second")]
     rolled(client, of, Apply("", "x", objects))
 
@@ -160,28 +171,32 @@ def test_what_a_controller_wrote_meanwhile_is_no_change_of_ours(client: Client, 
     assert set(outcomes(rolled(client, of, Apply("", "x", some()))).values()) == {"same"}
 
 
-def test_nodes_that_lack_the_label_are_gone_on_without_but_not_all_of_them(client: Client, of: ApplySet) -> None:
+def test_nodes_that_lack_the_label_are_gone_on_without_but_not_all_of_them(
+    client: BlockingClient, of: ApplySet
+) -> None:
     with pytest.raises(StuckError, match="no node has label rolled=yes: compare node and port names"):
         rolled(client, of, Labelled("rolled=yes", 2))
     client.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one", "labels": {"rolled": "yes"}}})
     told: list[str] = []
-    Rollout(client, of, Manner("trackbed-test", wait_seconds=0), told.append).carry_out([Labelled("rolled=yes", 2)])
+    run = StackRun(client.dynamic, of, RunOptions("trackbed-test", wait_seconds=0), told.append)
+    client.run(run.apply_steps([Labelled("rolled=yes", 2)]))
     assert told[-1] == "going on with 1 of 2 nodes: the others get the label once they are up"
 
 
-def test_removing_the_set_leaves_nothing_of_it(client: Client, of: ApplySet) -> None:
+def test_removing_the_set_leaves_nothing_of_it(client: BlockingClient, of: ApplySet) -> None:
     one = rolled(client, of, Apply("", "x", [config("member")]))
-    one.remove()
-    assert list(applyset.members(client, of)) == []
+    client.run(one.remove())
+    assert client.collect(list_members(client.dynamic, of)) == []
     with pytest.raises(RefusedError, match="not found"):
         client.get("v1", "ConfigMap", of.name, NAMESPACE)
 
 
-def test_removing_what_was_never_there_makes_nothing(client: Client) -> None:
-    Rollout(client, ApplySet("never", "no-such-namespace"), Manner("trackbed-test"), lambda _: None).remove()
+def test_removing_what_was_never_there_makes_nothing(client: BlockingClient) -> None:
+    applyset = ApplySet("never", "no-such-namespace")
+    client.run(StackRun(client.dynamic, applyset, RunOptions("trackbed-test"), lambda _: None).remove())
 
 
 def test_the_sets_id_is_the_one_that_kubectl_computes() -> None:
     """Of its own tests and of the Kubernetes reference: Secret my-set in namespace test."""
     known = "applyset-0eFHV8ySqp7XoShsGvyWFQD3s96yqwHmzc4e0HR1dsY-v1"
-    assert applyset.set_id("my-set", "test", "Secret") == known
+    assert compute_id("my-set", "test", "Secret") == known

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
-from trackbed.cluster.api.client import Client, Object, connect
+from trackbed.cluster.api.response import Object
+from trackbed.cluster.rollout.agent_removal import remove_agents
 from trackbed.cluster.rollout.applyset import ApplySet
-from trackbed.cluster.rollout.farewell import farewell
-from trackbed.cluster.rollout.rollout import Manner, Rollout
+from trackbed.cluster.rollout.options import RunOptions
+from trackbed.cluster.rollout.stack_run import StackRun
 from trackbed.cluster.stacks.install.steps import Apply
 from trackbed.cluster.stacks.native.daemon import NAME, daemon_set
 
@@ -19,7 +21,7 @@ OF = ApplySet("farewell", NAMESPACE)
 
 
 @pytest.fixture
-def client(api_server: Path) -> Iterator[Client]:
+def client(api_server: Path) -> Iterator[BlockingClient]:
     with connect(str(api_server)) as found:
         found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         yield found
@@ -30,15 +32,16 @@ def agents() -> Object:
     return {**one, "metadata": {**one["metadata"], "namespace": NAMESPACE}}
 
 
-def rolled(client: Client, *objects: Object) -> list[str]:
+def rolled(client: BlockingClient, *objects: Object) -> list[str]:
     """Put these there and nothing else; what was told."""
     told: list[str] = []
     steps = [Apply("", "agents", list(objects))] if objects else []
-    Rollout(client, OF, Manner("trackbed-test", force=True, wait_seconds=0), told.append).carry_out(steps)
+    options = RunOptions("trackbed-test", force=True, wait_seconds=0)
+    client.run(StackRun(client.dynamic, OF, options, told.append).apply_steps(steps))
     return told
 
 
-def left(client: Client, nodes: int, of: int = 2, seen: int = 99) -> None:
+def left(client: BlockingClient, nodes: int, of: int = 2, seen: int = 99) -> None:
     """Say what the DaemonSet's controller would, of its newest generation or one that is yet to come."""
     counts = {"desiredNumberScheduled": of, "updatedNumberScheduled": nodes, "numberReady": of}
     status = {**counts, "currentNumberScheduled": of, "numberMisscheduled": 0, "observedGeneration": seen}
@@ -47,12 +50,12 @@ def left(client: Client, nodes: int, of: int = 2, seen: int = 99) -> None:
     client.apply(one, subresource="/status", manager="daemonset-controller", force=True)
 
 
-def test_every_agent_takes_itself_out_and_stays_where_it_is(client: Client) -> None:
+def test_every_agent_takes_itself_out_and_stays_where_it_is(client: BlockingClient) -> None:
     rolled(client, agents())
     before = client.get("apps/v1", "DaemonSet", NAME, NAMESPACE)["spec"]["template"]["spec"]
     left(client, 2)
     told: list[str] = []
-    farewell(client, NAMESPACE, told.append)
+    client.run(remove_agents(client.dynamic, NAMESPACE, told.append))
     assert told == []
     spec = client.get("apps/v1", "DaemonSet", NAME, NAMESPACE)["spec"]
     (first,), (agent,) = (spec["template"]["spec"][kind] for kind in ("initContainers", "containers"))
@@ -65,7 +68,7 @@ def test_every_agent_takes_itself_out_and_stays_where_it_is(client: Client) -> N
     rolled(client)
 
 
-def test_agents_that_are_wanted_no_longer_leave_first_and_a_node_that_is_down_is_told(client: Client) -> None:
+def test_agents_that_are_wanted_no_longer_leave_first_and_a_node_that_is_down_is_told(client: BlockingClient) -> None:
     rolled(client, agents())
     left(client, 1)
     (told,) = rolled(client)
@@ -73,19 +76,19 @@ def test_agents_that_are_wanted_no_longer_leave_first_and_a_node_that_is_down_is
     assert client.find("apps/v1", "DaemonSet", NAME, NAMESPACE) is None
 
 
-def test_agents_that_no_controller_has_seen_yet_are_not_waited_for(client: Client) -> None:
+def test_agents_that_no_controller_has_seen_yet_are_not_waited_for(client: BlockingClient) -> None:
     rolled(client, agents())
-    farewell(client, NAMESPACE, pytest.fail)
+    client.run(remove_agents(client.dynamic, NAMESPACE, pytest.fail))
     assert "initContainers" not in client.get("apps/v1", "DaemonSet", NAME, NAMESPACE)["spec"]["template"]["spec"]
     assert rolled(client) == []
 
 
-def test_agents_that_have_not_heard_of_it_yet_have_not_left(client: Client) -> None:
+def test_agents_that_have_not_heard_of_it_yet_have_not_left(client: BlockingClient) -> None:
     rolled(client, agents())
     left(client, 2, seen=1)
     (told,) = rolled(client)
     assert told.startswith("going on although agents have left 0 of 2 nodes only")
 
 
-def test_where_no_agents_are_nothing_is_done(client: Client) -> None:
-    farewell(client, "nowhere", pytest.fail)
+def test_where_no_agents_are_nothing_is_done(client: BlockingClient) -> None:
+    client.run(remove_agents(client.dynamic, "nowhere", pytest.fail))

@@ -1,0 +1,90 @@
+"""The API client for code that is not asynchronous: one event loop in a thread of its own.
+
+Several threads may share it, and so may coroutines of other event loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Self, TypeVar
+
+from trackbed.cluster.api.discovery import Resource
+from trackbed.cluster.api.dynamic import DynamicClient
+from trackbed.cluster.api.dynamic import connect as connect_dynamic
+from trackbed.cluster.api.response import ApiResponse, Object
+
+_T = TypeVar("_T")
+
+
+class BlockingClient:
+    """A DynamicClient (`dynamic`) whose methods block; `run` does the same for any coroutine that uses it."""
+
+    def __init__(self, dynamic: DynamicClient) -> None:
+        self.dynamic = dynamic
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="api-client", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run(self.dynamic.__aexit__())
+        self.run(self._loop.shutdown_asyncgens())
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine to its end."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def collect(self, items: AsyncIterator[_T]) -> list[_T]:
+        """Return all items of an asynchronous iterator."""
+
+        async def gather() -> list[_T]:
+            return [item async for item in items]
+
+        return self.run(gather())
+
+    def read_version(self) -> str:
+        """Return the server's version."""
+        return self.run(self.dynamic.read_version())
+
+    def create(self, body: Object, **options: Any) -> ApiResponse:  # noqa: ANN401 - the options of DynamicClient
+        """Create an object."""
+        return self.run(self.dynamic.create(body, **options))
+
+    def apply(self, body: Object, **options: Any) -> ApiResponse:  # noqa: ANN401 - the options of DynamicClient
+        """Apply an object on the server."""
+        return self.run(self.dynamic.apply(body, **options))
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
+        """Return an object."""
+        return self.run(self.dynamic.get(api_version, kind, name, namespace))
+
+    def find(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """Return an object; None where there is none."""
+        return self.run(self.dynamic.find(api_version, kind, name, namespace))
+
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, *, selector: str = "", fields: str = ""
+    ) -> list[Object]:
+        """Return all objects of a kind."""
+        return self.collect(self.dynamic.list(api_version, kind, namespace, selector=selector, fields=fields))
+
+    def delete(self, body: Object) -> None:
+        """Delete an object, if it exists."""
+        self.run(self.dynamic.delete(body))
+
+    def find_kind(self, word: str) -> Resource:
+        """Return the kind of a name that kubectl accepts."""
+        return self.run(self.dynamic.find_kind(word))
+
+
+def connect(kubeconfig: str | None = None) -> BlockingClient:
+    """Return a client of the server that a kubeconfig names. Raises ConfigurationError."""
+    return BlockingClient(connect_dynamic(kubeconfig))

@@ -1,0 +1,199 @@
+"""Objects of any kind as plain values. The server's discovery finds kinds, so every CRD works without a model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from trackbed.cluster.api import discovery
+from trackbed.cluster.api.client import APPLY, PATIENT, Client, Listing
+from trackbed.cluster.api.configuration import load_configuration
+from trackbed.cluster.api.discovery import Resource
+from trackbed.cluster.api.errors import RefusedError, UnknownKindError
+from trackbed.cluster.api.response import ApiResponse, Object, check_response, decode, parse_response
+
+FIELD_MANAGER = "trackbed"
+_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+
+_T = TypeVar("_T")
+
+
+class _ServerVersion(msgspec.Struct, rename="camel"):
+    """/version; only what is used, here and below."""
+
+    git_version: str
+
+
+class _Column(msgspec.Struct):
+    name: str
+
+
+class _Row(msgspec.Struct):
+    cells: list[Any]
+
+
+class _Table(Listing, frozen=True, rename="camel"):
+    """A page of a list, as printed (meta.k8s.io/v1, Table)."""
+
+    column_definitions: list[_Column] | None
+    rows: list[_Row] | None
+
+
+class DynamicClient:
+    """A client with discovery: it names objects by kind instead of by path."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.namespace = client.config.namespace
+        self._resources: dict[str, dict[str, Resource]] = {}
+        self._words: dict[str, Resource] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.__aexit__()
+
+    async def read_version(self) -> str:
+        """Return the server's version, v1.36.3."""
+        return (await self._get("/version", _ServerVersion, "version")).git_version
+
+    async def create(self, body: Object, *, validation: str = "Strict", dry_run: bool = False) -> ApiResponse:
+        """Create an object. RefusedError where the server does not want it (unknown fields included, in Strict)."""
+        params = {"fieldValidation": validation, "fieldManager": FIELD_MANAGER, **_dry_run(dry_run=dry_run)}
+        resource = await self._resource(body)
+        path = resource.path(self._namespace(body))
+        return parse_response(await self.client.request("POST", path, body, params), _name_object(body))
+
+    async def apply(
+        self,
+        body: Object,
+        *,
+        manager: str = FIELD_MANAGER,
+        force: bool = False,
+        dry_run: bool = False,
+        subresource: str = "",
+    ) -> ApiResponse:
+        """Apply on the server: `manager` owns all fields of `body` afterwards; conflicts are refused unless forced."""
+        path = await self._path(body) + subresource
+        params = {
+            "fieldManager": manager,
+            "force": "true" if force else "false",
+            "fieldValidation": "Strict",
+            **_dry_run(dry_run=dry_run),
+        }
+        response = await self.client.request("PATCH", path, body, params, {"Content-Type": APPLY})
+        return parse_response(response, _name_object(body))
+
+    async def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
+        """Return an object. RefusedError with status 404 where there is none."""
+        resource = await self.resource(api_version, kind)
+        return await self._get(resource.path(namespace or self.namespace, name), Object, f"{kind}/{name}")
+
+    async def find(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
+        """Return an object; None where there is none."""
+        try:
+            return await self.get(api_version, kind, name, namespace)
+        except RefusedError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+
+    async def list(
+        self, api_version: str, kind: str, namespace: str | None = None, *, selector: str = "", fields: str = ""
+    ) -> AsyncIterator[Object]:
+        """Yield all objects of a kind, of all namespaces unless one is named, each with apiVersion and kind.
+
+        `selector` selects by labels, `fields` by fields, as kubectl's --selector and --field-selector.
+        """
+        path = (await self.resource(api_version, kind)).path(namespace)
+        params = {"labelSelector": selector, "fieldSelector": fields}
+        async for item in self.client.list(path, Object, **{name: value for name, value in params.items() if value}):
+            yield {"apiVersion": api_version, "kind": kind, **item}
+
+    async def table(self, api_version: str, kind: str) -> AsyncIterator[Object]:
+        """Yield each object of a kind as `kubectl get` prints it: column -> cell. Only printed columns are sent.
+
+        A cell without a value is None; dates are ages (5m).
+        """
+        path = (await self.resource(api_version, kind)).path(None)
+        columns: Sequence[_Column] = ()
+        async for page in self.client.pages(path, _Table, {"includeObject": "None"}, accept=_TABLE):
+            columns = page.column_definitions or columns
+            for row in page.rows or ():
+                yield dict(zip((column.name for column in columns), row.cells, strict=True))
+
+    async def delete(self, body: Object) -> None:
+        """Delete an object, and in the background what it owns; one that does not exist is ignored."""
+        params = {"propagationPolicy": "Background"}
+        response = await self.client.request("DELETE", await self._path(body), params=params)
+        if response.status_code != HTTPStatus.NOT_FOUND:
+            check_response(response, _name_object(body))
+
+    async def resource(self, api_version: str, kind: str) -> Resource:
+        """Return where a kind is served; an unknown kind is looked up again. Raises UnknownKindError."""
+        if kind not in self._resources.get(api_version, {}):
+            self._resources[api_version] = await self._discover(api_version)
+        try:
+            return self._resources[api_version][kind]
+        except KeyError as error:
+            raise UnknownKindError(f"the server has no {kind} in {api_version}; install its CRD") from error
+
+    async def find_kind(self, word: str) -> Resource:
+        """Return the kind of a name that kubectl accepts: plural, singular, kind, Kind.group. Raises UnknownKindError.
+
+        A kind that was found is not looked up again.
+        """
+        if word not in self._words:
+            self._words[word] = await self._look_up(word)
+        return self._words[word]
+
+    async def _look_up(self, word: str) -> Resource:
+        for base in ("/api", "/apis"):
+            groups = await self._get(base, discovery.Groups, base, {"Accept": discovery.EVERYTHING})
+            resource = discovery.find_kind(groups, word)
+            if resource is not None:
+                return resource
+        raise UnknownKindError(f"the server serves nothing called {word}; its CRD comes with its operator")
+
+    async def _discover(self, api_version: str) -> dict[str, Resource]:
+        base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            version = await self._get(base, discovery.Version, api_version)
+        except RefusedError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise UnknownKindError(f"the server has no {api_version}; install its CRDs") from error
+            raise
+        return discovery.index_kinds(version, api_version)
+
+    async def _get(self, path: str, shape: type[_T], what: str, headers: Mapping[str, str] | None = None) -> _T:
+        response = await self.client.request("GET", path, headers=headers)
+        check_response(response, what)
+        return decode(response.content, shape, what)
+
+    async def _resource(self, body: Object) -> Resource:
+        return await self.resource(body["apiVersion"], body["kind"])
+
+    async def _path(self, body: Object) -> str:
+        return (await self._resource(body)).path(self._namespace(body), body["metadata"]["name"])
+
+    def _namespace(self, body: Object) -> str:
+        return body.get("metadata", {}).get("namespace") or self.namespace
+
+
+def connect(kubeconfig: str | None = None, context: str | None = None) -> DynamicClient:
+    """Return a patient client of the server that a kubeconfig names. Raises ConfigurationError."""
+    return DynamicClient(Client(load_configuration(kubeconfig, context), PATIENT))
+
+
+def _dry_run(*, dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _name_object(body: Object) -> str:
+    metadata = body.get("metadata", {})
+    where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
+    return f"{body.get('kind')}/{metadata.get('name')}{where}"
