@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from trackbed.lint.catalogue import FAMILIES, Rule, catalogue
+from trackbed.lint.catalogue import Rule, catalogue
+from trackbed.lint.rules import FAMILIES
 
 _HEAD = """# Rules of trackbed lint
 

@@ -10,23 +10,7 @@ import msgspec
 import yaml
 
 from trackbed.lint.finding import Severity
-
-FAMILIES = (
-    "schema",
-    "documents",
-    "ranges",
-    "nvipam",
-    "whereabouts",
-    "names",
-    "attach",
-    "cni",
-    "sriov",
-    "spiderpool",
-    "pods",
-    "nccl",
-    "quota",
-)
-"""Names of the files, in the order of the reference."""
+from trackbed.lint.rules import FAMILIES
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

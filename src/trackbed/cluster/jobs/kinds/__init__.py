@@ -1,21 +1,10 @@
-"""The job APIs that can have rails: a module for each family, and one line for it here."""
+"""The job APIs that can have rails: a module with `KINDS` for each family, and one line for it here."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from trackbed.cluster.jobs.kinds import (
-    core,
-    job,
-    job_set,
-    leader_worker_set,
-    mpi_job,
-    pytorch_job,
-    ray,
-    stateful_set,
-    trainer,
-    volcano,
-)
 from trackbed.cluster.jobs.kinds.kind import Kind, Shape, patch
 from trackbed.cluster.jobs.kinds.queued import put_in_queue, put_near
 from trackbed.cluster.jobs.note import Note
@@ -27,20 +16,27 @@ if TYPE_CHECKING:
     from trackbed.cluster.stacks.objects import Manifest
     from trackbed.fabric.plan.plan import Plan
 
-_MODULES = (
-    core,
-    stateful_set,
-    job,
-    pytorch_job,
-    mpi_job,
-    trainer,
-    job_set,
-    leader_worker_set,
-    volcano,
-    ray,
+_FAMILIES = (
+    "core",
+    "stateful_set",
+    "job",
+    "pytorch_job",
+    "mpi_job",
+    "trainer",
+    "job_set",
+    "leader_worker_set",
+    "volcano",
+    "ray",
 )
+"""Modules beside this one, in the order of the reference."""
 
-KINDS: dict[str, Kind] = {kind.name: kind for module in _MODULES for kind in module.KINDS}
+
+def _load_kinds(family: str) -> tuple[Kind, ...]:
+    kinds: tuple[Kind, ...] = import_module(f"{__name__}.{family}").KINDS
+    return kinds
+
+
+KINDS: dict[str, Kind] = {kind.name: kind for family in _FAMILIES for kind in _load_kinds(family)}
 """Name on the command line -> kind."""
 
 
