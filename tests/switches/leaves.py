@@ -8,7 +8,7 @@ from tests.fabric.plan.fabrics import fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.switches.dialect import DIALECTS, Dialect
-from trackbed.switches.leaf import Leaf, leaves, refusals
+from trackbed.switches.leaf import Leaf, check_leaves, derive_leaves
 from trackbed.switches.wiring import Wiring
 
 ADDRESSING: dict[str, dict[str, Any]] = {
@@ -33,11 +33,11 @@ def planned(case: str = "point-to-point", **spec: object) -> Plan:
 
 def wiring(dialect: Dialect, **fields: Any) -> Wiring:
     """The wiring of a dialect's usual ports and two uplinks."""
-    return Wiring(**({"ports": dialect.ports(32), "uplinks": UPLINKS[dialect.name]} | fields))
+    return Wiring(**({"ports": dialect.list_ports(32), "uplinks": UPLINKS[dialect.name]} | fields))
 
 
 def made(form: str, one: Plan, **fields: Any) -> list[Leaf]:
     """The leaves of a plan that has nothing against them."""
     given = wiring(DIALECTS[form], **fields)
-    assert refusals(one, given) == []
-    return list(leaves(one, given))
+    assert check_leaves(one, given) == []
+    return list(derive_leaves(one, given))

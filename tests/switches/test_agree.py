@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.switches.leaves import ADDRESSING, made, planned, wiring
 from trackbed.fabric.model.ranges import parse_range
 from trackbed.fabric.plan.plan import Plan
-from trackbed.switches.dialect import DIALECTS, disagreements, spoken
-from trackbed.switches.leaf import leaves, refusals
+from trackbed.switches.dialect import DIALECTS, detect_dialect, find_mismatches
+from trackbed.switches.leaf import check_leaves, derive_leaves
 from trackbed.switches.sonic_read import parse
 
 Change = Callable[[dict[str, Any]], object]
@@ -23,7 +23,7 @@ Change = Callable[[dict[str, Any]], object]
 def differences(form: str, one: Plan, text: str, **fields: Any) -> list[str]:
     """Codes of what differs between the first leaf of a plan and a configuration."""
     dialect = DIALECTS[form]
-    found = disagreements(made(form, one, **fields)[0], dialect, dialect.parse(text.encode()))
+    found = find_mismatches(made(form, one, **fields)[0], dialect, dialect.parse(text.encode()))
     return [difference.code for difference in found]
 
 
@@ -33,9 +33,9 @@ def test_what_is_rendered_agrees_with_the_hosts(case: str, form: str) -> None:
     one = planned(case, nodes=[{"hosts": "gpu-[0-4]"}], nodesPerUnit=2)
     for leaf in made(form, one):
         text = DIALECTS[form].render(leaf).encode()
-        assert spoken(text).name == form
-        assert DIALECTS[form].hostname(DIALECTS[form].parse(text)) == leaf.name
-        assert disagreements(leaf, DIALECTS[form], DIALECTS[form].parse(text)) == []
+        assert detect_dialect(text).name == form
+        assert DIALECTS[form].read_hostname(DIALECTS[form].parse(text)) == leaf.name
+        assert find_mismatches(leaf, DIALECTS[form], DIALECTS[form].parse(text)) == []
 
 
 @st.composite
@@ -153,7 +153,7 @@ PORTS = ["Ethernet0", "Ethernet4", "Ethernet248", "Ethernet252"]
 
 
 def test_the_usual_dscp_falls_into_a_lossy_class_of_stock_sonic() -> None:
-    found = disagreements(made("sonic", planned())[0], DIALECTS["sonic"], parse(json.dumps(stock(PORTS)).encode()))
+    found = find_mismatches(made("sonic", planned())[0], DIALECTS["sonic"], parse(json.dumps(stock(PORTS)).encode()))
     ports = "leaf-u0-r0 Ethernet0, Ethernet4, Ethernet248 and 1 more"
     assert [str(one) for one in found] == [
         (
@@ -245,7 +245,7 @@ def test_an_address_may_be_spelt_otherwise() -> None:
 def test_a_whole_fabric_agrees_with_itself() -> None:
     one = planned(nodes=[{"hosts": "gpu-[0-299]"}], rails=8)
     given_wiring = wiring(DIALECTS["sonic"])
-    assert refusals(one, given_wiring) == []
-    for leaf in leaves(one, given_wiring):
+    assert check_leaves(one, given_wiring) == []
+    for leaf in derive_leaves(one, given_wiring):
         tree = DIALECTS["sonic"].parse(DIALECTS["sonic"].render(leaf).encode())
-        assert disagreements(leaf, DIALECTS["sonic"], tree) == []
+        assert find_mismatches(leaf, DIALECTS["sonic"], tree) == []

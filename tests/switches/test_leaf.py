@@ -14,7 +14,7 @@ from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.ranges import parse_range, text
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.switches.dialect import DIALECTS
-from trackbed.switches.leaf import MTU_BYTES, ROUTED, Leaf, leaves, notes, refusals
+from trackbed.switches.leaf import MTU_BYTES, ROUTED, Leaf, check_leaves, derive_leaves, iter_warnings
 from trackbed.switches.wiring import Wiring
 
 NVUE = DIALECTS["nvue"]
@@ -52,7 +52,7 @@ def test_a_host_that_leaves_moves_nobody() -> None:
 
 def plan_of_hosts(hosts: str, lock: dict[str, int]) -> list[Leaf]:
     spec = {"nodes": [{"hosts": hosts}], "rails": 2, "addressing": ADDRESSING["point-to-point"]}
-    return list(leaves(compute_plan(fabric(**spec), lock), wiring(NVUE)))
+    return list(derive_leaves(compute_plan(fabric(**spec), lock), wiring(NVUE)))
 
 
 def ports_of(found: list[Leaf]) -> set[tuple[str, int, str]]:
@@ -87,7 +87,7 @@ def test_no_leaf_has_a_gateway_that_is_not_its_own(case: str, fields: dict[str, 
 def test_every_gateway_of_the_plan_is_on_one_leaf_and_the_right_one(any_fabric: Fabric) -> None:
     one = compute_plan(any_fabric, {})
     has: Counter[tuple[str, str]] = Counter()
-    for leaf in leaves(one, Wiring(NVUE.ports(128))):
+    for leaf in derive_leaves(one, Wiring(NVUE.list_ports(128))):
         has.update((leaf.name, address) for port in leaf.ports for address in port.addresses)
         has.update((leaf.name, gateway) for vlan in leaf.vlans for gateway in vlan.gateways)
     wanted = {
@@ -108,13 +108,13 @@ def test_every_gateway_of_the_plan_is_on_one_leaf_and_the_right_one(any_fabric: 
 @given(fabrics())
 def test_every_host_has_a_port_of_its_own_on_each_rail(any_fabric: Fabric) -> None:
     one = compute_plan(any_fabric, {})
-    found = list(leaves(one, Wiring(NVUE.ports(128))))
+    found = list(derive_leaves(one, Wiring(NVUE.list_ports(128))))
     assert sorted((port.node, port.rail) for leaf in found for port in leaf.ports) == sorted(
         (node.name, port.rail) for node in one.nodes for port in node.ports
     )
     assert all(len({port.name for port in leaf.ports}) == len(leaf.ports) for leaf in found)
     assert len({leaf.asn for leaf in found}) == len(found)
-    assert not found[0].routed or len({leaf.router_id for leaf in found}) == len(found)
+    assert not found[0].is_routed or len({leaf.router_id for leaf in found}) == len(found)
 
 
 def test_numbered_uplinks_have_a_range_of_two_each() -> None:
@@ -151,11 +151,11 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     if "uplinks4" in fields:
         fields = fields | {"uplinks4": parse_range(str(fields["uplinks4"]))}
-    assert [problem.code for problem in refusals(planned(case, **spec), wiring(NVUE, **fields))] == codes
+    assert [problem.code for problem in check_leaves(planned(case, **spec), wiring(NVUE, **fields))] == codes
 
 
 def test_too_few_ports_names_the_host_without_one() -> None:
-    found = refusals(planned(**UNITS), wiring(NVUE, ports=("swp1",)))
+    found = check_leaves(planned(**UNITS), wiring(NVUE, ports=("swp1",)))
     assert [problem.message for problem in found] == [
         (
             "leaf-u0-r0 has ports for 1 hosts, gpu-1 (rail 0) would be on number 2; "
@@ -182,6 +182,6 @@ def test_the_largest_mtu_of_a_host_fits_through_the_leaf() -> None:
 def test_what_somebody_should_know_is_said(
     case: str, spec: dict[str, Any], fields: dict[str, object], said: list[str]
 ) -> None:
-    found = list(notes(planned(case, **spec), wiring(NVUE, **fields)))
+    found = list(iter_warnings(planned(case, **spec), wiring(NVUE, **fields)))
     assert len(found) == len(said)
     assert all(text.startswith(start) for text, start in zip(found, said, strict=True))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.switches.leaves import made, planned
-from trackbed.switches.dialect import disagreements, spoken
-from trackbed.switches.seen import UnreadableError
+from trackbed.switches.dialect import detect_dialect, find_mismatches
+from trackbed.switches.port_config import UnreadableError
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from trackbed.switches.seen import UnreadableError
 )
 def test_what_is_no_configuration_is_refused(raw: bytes, message: str) -> None:
     with pytest.raises(UnreadableError) as caught:
-        spoken(raw).parse(raw)
+        detect_dialect(raw).parse(raw)
     assert message in str(caught.value)
 
 
@@ -46,6 +46,6 @@ def test_what_is_no_configuration_is_refused(raw: bytes, message: str) -> None:
     ],
 )
 def test_odd_values_are_disagreements_and_no_crash(raw: bytes) -> None:
-    dialect = spoken(raw)
-    found = disagreements(made(dialect.name, planned())[0], dialect, dialect.parse(raw))
+    dialect = detect_dialect(raw)
+    found = find_mismatches(made(dialect.name, planned())[0], dialect, dialect.parse(raw))
     assert "address" in {one.code for one in found}

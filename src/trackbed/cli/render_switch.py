@@ -89,11 +89,11 @@ def switch(
 
 def _all_leaves(loaded: LoadedFabric, planned: Plan, wiring: Wiring) -> dict[str, Leaf]:
     """Leaves by name; the command ends with status 2 if the plan cannot be had with this wiring."""
-    from trackbed.switches.leaf import leaves, refusals
+    from trackbed.switches.leaf import check_leaves, derive_leaves
 
-    if problems := refusals(planned, wiring):
+    if problems := check_leaves(planned, wiring):
         stop(loaded.locate(problems))
-    return {leaf.name: leaf for leaf in leaves(planned, wiring)}
+    return {leaf.name: leaf for leaf in derive_leaves(planned, wiring)}
 
 
 def _wiring(dialect: Dialect, numbers: dict[str, Any]) -> Wiring:
@@ -101,7 +101,7 @@ def _wiring(dialect: Dialect, numbers: dict[str, Any]) -> Wiring:
 
     first_asn, first_vlan = numbers["first_asn"], numbers["first_vlan"]
     return Wiring(
-        ports=_names("--ports", numbers["ports"]) or dialect.ports(USUAL_PORTS),
+        ports=_names("--ports", numbers["ports"]) or dialect.list_ports(USUAL_PORTS),
         uplinks=_names("--uplinks", numbers["uplinks"]),
         uplinks4=_range(numbers["uplink_range"]),
         first_asn=FIRST_ASN if first_asn is None else first_asn,
@@ -135,9 +135,9 @@ def _range(written: str | None) -> Range | None:
 
 
 def _say_notes(planned: Plan, wiring: Wiring) -> None:
-    from trackbed.switches.leaf import notes
+    from trackbed.switches.leaf import iter_warnings
 
-    for note in notes(planned, wiring):
+    for note in iter_warnings(planned, wiring):
         click.echo(f"note: {note}", err=True)
 
 
@@ -165,7 +165,7 @@ def _write(folder: Path, dialect: Dialect, chosen: Iterable[Leaf]) -> None:
 def _check(
     fabric_file: str, files: tuple[Path, ...], leaf_name: str | None, *, as_json: bool, numbers: dict[str, Any]
 ) -> int:
-    from trackbed.switches.dialect import disagreements
+    from trackbed.switches.dialect import find_mismatches
 
     if leaf_name and len(files) > 1:
         refuse("--leaf names one leaf, and several files are given")
@@ -176,8 +176,8 @@ def _check(
         dialect, tree = _parsed(file)
         if dialect.name not in known:
             known[dialect.name] = _all_leaves(loaded, planned, _wiring(dialect, numbers))
-        name = leaf_name or dialect.hostname(tree) or file.stem
-        found += disagreements(_leaf(known[dialect.name], name, planned.common.fabric), dialect, tree)
+        name = leaf_name or dialect.read_hostname(tree) or file.stem
+        found += find_mismatches(_leaf(known[dialect.name], name, planned.common.fabric), dialect, tree)
     if as_json:
         emit_json(found)
         return int(bool(found))
@@ -190,8 +190,8 @@ def _check(
 
 def _parsed(file: Path) -> tuple[Dialect, Any]:
     from trackbed.fabric.model.source import MAX_BYTES
-    from trackbed.switches.dialect import spoken
-    from trackbed.switches.seen import UnreadableError
+    from trackbed.switches.dialect import detect_dialect
+    from trackbed.switches.port_config import UnreadableError
 
     try:
         with file.open("rb") as stream:
@@ -200,7 +200,7 @@ def _parsed(file: Path) -> tuple[Dialect, Any]:
         refuse(f"cannot read {file}: {error.strerror}")
     if len(raw) > MAX_BYTES:
         refuse(f"{file} is larger than {MAX_BYTES >> 20} MB, the most that is read")
-    dialect = spoken(raw)
+    dialect = detect_dialect(raw)
     try:
         return dialect, dialect.parse(raw)
     except UnreadableError as error:

@@ -1,12 +1,12 @@
-"""Leaf switches: what a Plan makes of them, and whether a switch agrees with its hosts. No switch is touched.
+"""Leaf switches: their configuration as a Plan implies it, and checks of real configurations. No switch is changed.
 
-    wiring   what the plan does not say: ports, uplinks, numbers
-    leaf     Plan and Wiring -> leaves
-    nvue     leaf -> commands of Cumulus Linux;   nvue_read   a configuration -> what its ports do
-    sonic    leaf -> config_db.json of SONiC;     sonic_read  likewise
-    agree    leaf and what its switch does -> disagreements;   dialect   which of the two systems it is
+    wiring       inputs besides the plan: ports, uplinks, numbers
+    leaf         Plan and Wiring -> leaves
+    nvue         leaf -> commands of Cumulus Linux;   nvue_read   configuration -> settings of its ports
+    sonic        leaf -> config_db.json of SONiC;     sonic_read  likewise
+    comparison   leaf and settings -> mismatches;     dialect     the two systems, and detection of a file's system
 
-Another network operating system is two modules of that kind and an entry in `dialect`.
+Another network operating system needs two modules of that kind and an entry in `dialect`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A network operating system: how its ports are called, how a leaf is written for it, how its configuration is read.
+"""The supported network operating systems: port names, rendering of a leaf, and reading of a configuration.
 
-Two are known; another is two modules like `nvue` and `nvue_read`, and one entry in `DIALECTS`.
+Another system needs two modules like `nvue` and `nvue_read`, and one entry in `DIALECTS`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trackbed.switches import nvue, nvue_read, sonic, sonic_read
-from trackbed.switches.agree import Disagreement, compare
+from trackbed.switches.comparison import Mismatch, compare_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from trackbed.fabric.plan.plan import QosPlan
     from trackbed.switches.leaf import Leaf
-    from trackbed.switches.seen import SeenPort
+    from trackbed.switches.port_config import PortConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +25,17 @@ class Dialect:
 
     name: str
     suffix: str
-    """End of a leaf's file name."""
-    ports: Callable[[int], tuple[str, ...]]
-    """The first so many front-panel ports, where nothing else is said."""
+    """Suffix of a leaf's file name."""
+    list_ports: Callable[[int], tuple[str, ...]]
+    """Return the first COUNT front-panel ports, the default of --ports."""
     render: Callable[[Leaf], str]
     parse: Callable[[bytes], Any]
-    """A configuration as a tree; UnreadableError."""
-    hostname: Callable[[Any], str]
-    port: Callable[[Any, str, QosPlan], SeenPort | None]
-    gateways: Callable[[Any, int], frozenset[str]]
+    """Parse a configuration into a tree; raises UnreadableError."""
+    read_hostname: Callable[[Any], str]
+    read_port: Callable[[Any, str, QosPlan], PortConfig | None]
+    read_gateways: Callable[[Any, int], frozenset[str]]
     fixes: Mapping[str, str]
-    """Code of a disagreement -> what to do."""
+    """Code of a mismatch -> fix, with placeholders."""
 
 
 _NVUE_FIXES = {
@@ -69,39 +69,39 @@ DIALECTS = {
     "nvue": Dialect(
         "nvue",
         ".nv",
-        nvue.ports,
+        nvue.list_ports,
         nvue.render,
         nvue_read.parse,
-        nvue_read.hostname,
-        nvue_read.port,
-        nvue_read.gateways,
+        nvue_read.read_hostname,
+        nvue_read.read_port,
+        nvue_read.read_gateways,
         _NVUE_FIXES,
     ),
     "sonic": Dialect(
         "sonic",
         ".json",
-        sonic.ports,
+        sonic.list_ports,
         sonic.render,
         sonic_read.parse,
-        sonic_read.hostname,
-        sonic_read.port,
-        sonic_read.gateways,
+        sonic_read.read_hostname,
+        sonic_read.read_port,
+        sonic_read.read_gateways,
         _SONIC_FIXES,
     ),
 }
-"""Name of a format -> what speaks it."""
+"""Name of a format -> its dialect."""
 
 
-def spoken(raw: bytes) -> Dialect:
-    """The dialect of a configuration: SONiC's is a JSON object, everything else is read as NVUE's."""
+def detect_dialect(raw: bytes) -> Dialect:
+    """Return the dialect of a configuration: SONiC's is a JSON object, everything else is read as NVUE's."""
     return DIALECTS["sonic" if raw.lstrip()[:1] == b"{" else "nvue"]
 
 
-def disagreements(leaf: Leaf, dialect: Dialect, tree: Any) -> list[Disagreement]:  # noqa: ANN401 - each dialect its own
-    """Everything in which a switch's configuration differs from what the hosts of this leaf need."""
-    return compare(
+def find_mismatches(leaf: Leaf, dialect: Dialect, tree: Any) -> list[Mismatch]:  # noqa: ANN401 - the tree's type depends on the dialect
+    """Return the mismatches between a switch's configuration and the hosts of this leaf."""
+    return compare_leaf(
         leaf,
-        lambda name: dialect.port(tree, name, leaf.qos),
-        lambda vlan: dialect.gateways(tree, vlan),
+        lambda name: dialect.read_port(tree, name, leaf.qos),
+        lambda vlan: dialect.read_gateways(tree, vlan),
         dialect.fixes,
     )

@@ -1,20 +1,20 @@
 """A leaf as NVUE commands (Cumulus Linux), one `nv set` a line.
 
-Commands and not NVUE's YAML: they are what its documentation, its reviews and `nv config show -o commands` speak, they
-need no knowledge of what `nv config replace` would drop, and automation runs them just as well. Nothing is applied:
-`nv config diff` shows what would change, `nv config apply` does it.
+Commands are rendered instead of NVUE's YAML because its documentation, reviews and `nv config show -o commands` use
+them, because `nv config replace` would drop settings that are not in the file, and because automation can run them.
+Nothing is applied: `nv config diff` shows the changes, and `nv config apply` makes them.
 
-QoS starts from `nv set qos roce` (switch priority 3 to class 3 with ECN and, in mode lossless, PFC; switch priority 6
-to class 6, strictly first), which sizes buffers for the ASIC. Only what the plan has otherwise is written after it:
+QoS starts from `nv set qos roce`, which sizes buffers for the ASIC: switch priority 3 to class 3 with ECN and, in mode
+lossless, PFC; switch priority 6 to class 6 with strict priority. Only settings that differ from it follow. Source:
 https://docs.nvidia.com/networking-ethernet-software/cumulus-linux/ (RDMA over Converged Ethernet, Quality of Service).
-On/off values are written `state enabled`; releases that know `enable on` only say so when they read it.
+On/off values are written as `state enabled`; releases that only know `enable on` reject it with a message.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.switches.leaf import Leaf, Uplink, Vlan
+from trackbed.switches.leaf import Leaf, LeafVlan, Uplink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,36 +22,37 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import QosPlan
 
 ROCE_PRIORITY, CNP_PRIORITY = 3, 6
-"""Switch priorities of the RoCE profile, and its traffic classes of the same numbers."""
+"""Switch priorities of the RoCE profile, which are also its traffic classes."""
 BGP = "vrf default router bgp"
 FAMILY = {4: "ipv4-unicast", 6: "ipv6-unicast"}
 """IP version -> address family."""
 
 
-def ports(count: int) -> tuple[str, ...]:
-    """Front-panel ports in order: swp1, swp2 and so on."""
+def list_ports(count: int) -> tuple[str, ...]:
+    """Return the names of the first front-panel ports: swp1, swp2 and so on."""
     return tuple(f"swp{number}" for number in range(1, count + 1))
 
 
 def render(leaf: Leaf) -> str:
-    """The commands that make a switch this leaf."""
-    return "".join(f"{line}\n" for line in (*_head(leaf), *(f"nv set {command}" for command in _commands(leaf))))
+    """Render the commands that configure a switch as this leaf."""
+    commands = (f"nv set {command}" for command in _iter_commands(leaf))
+    return "".join(f"{line}\n" for line in (*_iter_comments(leaf), *commands))
 
 
-def _head(leaf: Leaf) -> Iterator[str]:
-    how = f"routed, AS {leaf.asn}" if leaf.routed else "bridged"
-    yield f"# {leaf.name}: {_numbers('unit', leaf.units)}, {_numbers('rail', leaf.rails)}, {how}"
+def _iter_comments(leaf: Leaf) -> Iterator[str]:
+    mode = f"routed, AS {leaf.asn}" if leaf.is_routed else "bridged"
+    yield f"# {leaf.name}: {_format_numbers('unit', leaf.units)}, {_format_numbers('rail', leaf.rails)}, {mode}"
     for port in leaf.ports:
         yield f"# {port.name}: {port.node} rail {port.rail}"
     if leaf.uplinks:
         yield f"# uplinks: {', '.join(uplink.name for uplink in leaf.uplinks)}"
 
 
-def _numbers(noun: str, numbers: tuple[int, ...]) -> str:
+def _format_numbers(noun: str, numbers: tuple[int, ...]) -> str:
     return f"{noun}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
-def _commands(leaf: Leaf) -> Iterator[str]:
+def _iter_commands(leaf: Leaf) -> Iterator[str]:
     yield f"system hostname {leaf.name}"
     for port in leaf.ports:
         yield f"interface {port.name} link mtu {leaf.mtu_bytes}"
@@ -59,23 +60,23 @@ def _commands(leaf: Leaf) -> Iterator[str]:
         if port.vlan:
             yield f"interface {port.name} bridge domain br_default access {port.vlan}"
     for uplink in leaf.uplinks:
-        yield from _uplink(leaf, uplink)
+        yield from _iter_uplink_commands(leaf, uplink)
     for vlan in leaf.vlans:
-        yield from _vlan(leaf, vlan)
-    if leaf.routed and leaf.uplinks:
-        yield from _bgp(leaf)
-    yield from _qos(leaf.qos)
+        yield from _iter_vlan_commands(leaf, vlan)
+    if leaf.is_routed and leaf.uplinks:
+        yield from _iter_bgp_commands(leaf)
+    yield from _iter_qos_commands(leaf.qos)
 
 
-def _uplink(leaf: Leaf, uplink: Uplink) -> Iterator[str]:
+def _iter_uplink_commands(leaf: Leaf, uplink: Uplink) -> Iterator[str]:
     yield f"interface {uplink.name} link mtu {leaf.mtu_bytes}"
     if uplink.address:
         yield f"interface {uplink.name} ip address {uplink.address}"
-    if not leaf.routed:
+    if not leaf.is_routed:
         yield f"interface {uplink.name} bridge domain br_default"
 
 
-def _vlan(leaf: Leaf, vlan: Vlan) -> Iterator[str]:
+def _iter_vlan_commands(leaf: Leaf, vlan: LeafVlan) -> Iterator[str]:
     yield f"bridge domain br_default vlan {vlan.number}"
     if vlan.gateways:
         yield f"interface vlan{vlan.number} type svi"
@@ -83,7 +84,7 @@ def _vlan(leaf: Leaf, vlan: Vlan) -> Iterator[str]:
     yield from (f"interface vlan{vlan.number} ip address {gateway}" for gateway in vlan.gateways)
 
 
-def _bgp(leaf: Leaf) -> Iterator[str]:
+def _iter_bgp_commands(leaf: Leaf) -> Iterator[str]:
     yield f"router bgp autonomous-system {leaf.asn}"
     yield f"router bgp router-id {leaf.router_id}"
     yield "router bgp state enabled"
@@ -99,30 +100,30 @@ def _bgp(leaf: Leaf) -> Iterator[str]:
             yield f"{BGP} neighbor {peer} address-family {FAMILY[version]} state enabled"
 
 
-def _qos(qos: QosPlan) -> Iterator[str]:
+def _iter_qos_commands(qos: QosPlan) -> Iterator[str]:
     yield f"qos roce mode {'lossless' if qos.pfc else 'lossy'}"
     if qos.priority != ROCE_PRIORITY:
-        yield from _moved(qos)
-    wanted = {qos.dscp: qos.priority, qos.cnp_dscp: cnp_priority(qos)}
-    moved = {dscp: priority for dscp, priority in wanted.items() if dscp // 8 != priority}
-    if moved:
+        yield from _iter_class_moves(qos)
+    planned = {qos.dscp: qos.priority, qos.cnp_dscp: get_cnp_priority(qos)}
+    exceptions = {dscp: priority for dscp, priority in planned.items() if dscp // 8 != priority}
+    if exceptions:
         yield "qos mapping default-global trust both"
-    for dscp, priority in moved.items():
+    for dscp, priority in exceptions.items():
         yield f"qos mapping default-global dscp {dscp} switch-priority {priority}"
     if not qos.ecn:
         yield f"qos congestion-control default-global traffic-class {ROCE_PRIORITY} ecn disabled"
 
 
-def _moved(qos: QosPlan) -> Iterator[str]:
-    """The profile's class 3 for another switch priority, as its documentation moves it."""
+def _iter_class_moves(qos: QosPlan) -> Iterator[str]:
+    """Yield the commands that assign the profile's class 3 to another switch priority, as documented."""
     if qos.pfc:
         yield f"qos pfc default-global switch-priority {qos.priority}"
     yield f"qos egress-queue-mapping default-global switch-priority {qos.priority} traffic-class {ROCE_PRIORITY}"
     yield f"qos egress-queue-mapping default-global switch-priority {ROCE_PRIORITY} traffic-class 0"
-    if (cnp := cnp_priority(qos)) != CNP_PRIORITY:
+    if (cnp := get_cnp_priority(qos)) != CNP_PRIORITY:
         yield f"qos egress-queue-mapping default-global switch-priority {cnp} traffic-class {CNP_PRIORITY}"
 
 
-def cnp_priority(qos: QosPlan) -> int:
-    """Switch priority of congestion notifications: 6, or 7 where RDMA has 6."""
+def get_cnp_priority(qos: QosPlan) -> int:
+    """Return the switch priority of congestion notifications: 6, or 7 where RDMA has 6."""
     return CNP_PRIORITY if qos.priority != CNP_PRIORITY else CNP_PRIORITY + 1

@@ -1,8 +1,9 @@
-"""What an NVUE configuration says: `nv config show` (YAML), the same with `-o commands`, or with `-o json`.
+"""Reader of NVUE configurations: `nv config show` (YAML), with `-o commands`, or with `-o json`.
 
-All three become one tree of words: `nv set interface swp1 link mtu 9216` is tree["interface"]["swp1"]["link"]["mtu"]
-with the one key "9216". Defaults are those of Cumulus Linux's QoS chapter: without trust all traffic is switch priority
-0; with it a DSCP's priority is DSCP/8; the RoCE profile trusts, and makes priority 3 class 3 and 6 class 6, all else 0.
+All three are parsed into one tree of words: `nv set interface swp1 link mtu 9216` becomes
+tree["interface"]["swp1"]["link"]["mtu"] with the single key "9216". Defaults are those of Cumulus Linux's QoS chapter:
+without trust all traffic has switch priority 0; with trust a DSCP has priority DSCP/8. The RoCE profile trusts DSCP and
+assigns priority 3 to class 3, priority 6 to class 6, and all others to class 0.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.model.source import read_yaml
-from trackbed.switches.seen import SeenPort, Treatment, UnreadableError, canonical, number
+from trackbed.switches.port_config import PortConfig, Treatment, UnreadableError, normalize_address, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,163 +23,173 @@ if TYPE_CHECKING:
 Tree = dict[str, Any]
 
 DEFAULT_MTU_BYTES = 9216
-"""Of a front-panel port that says nothing."""
+"""MTU of a front-panel port without a setting."""
 _GLOBAL = "default-global"
 _LISTED = frozenset({"interface", "dscp", "traffic-class", "switch-priority"})
-"""Words after which several names may stand as one: swp1-4,swp7 or 24,26."""
+"""Words that may be followed by several names in one word: swp1-4,swp7 or 24,26."""
 _SPAN = re.compile(r"([A-Za-z]*)([0-9]{1,5})-([0-9]{1,5})")
-_MOST = 4096
-"""Names that one word may stand for."""
-_LONGEST = 64
-"""Words of a command; NVUE's own have some twenty at most."""
+_MAX_NAMES = 4096
+"""Names in one word."""
+_MAX_WORDS = 64
+"""Words of a command; NVUE's own have about twenty at most."""
 _OFF = frozenset({"off", "disable", "disabled"})
 
 
 def parse(raw: bytes) -> Tree:
-    """The tree of a configuration; UnreadableError if it is none."""
+    """Parse a configuration.
+
+    Raises:
+        UnreadableError: it is not an NVUE configuration.
+    """
     lines = [line.split() for line in raw.decode(errors="replace").splitlines()]
     commands = [words[2:] for words in lines if words[:2] == ["nv", "set"]]
     tree: Tree = {}
     if commands:
         for words in commands:
-            if len(words) > _LONGEST:
+            if len(words) > _MAX_WORDS:
                 raise UnreadableError(f"a command has {len(words)} words: nv set {' '.join(words[:5])} ...")
             _put(tree, words)
         return tree
-    for one in _yaml(raw):
-        _merge(tree, one)
+    for settings in _parse_yaml(raw):
+        _merge(tree, settings)
     return tree
 
 
-def hostname(tree: Tree) -> str:
-    """The switch's own name, empty if it says none."""
-    return _last(_at(tree, "system", "hostname"), "")
+def read_hostname(tree: Tree) -> str:
+    """Return the switch's host name, empty if it has none."""
+    return _get_last(_descend(tree, "system", "hostname"), "")
 
 
-def port(tree: Tree, name: str, qos: QosPlan) -> SeenPort:
-    """What the switch does with one port."""
-    own = _at(tree, "interface", name)
-    domains = _at(own, "bridge", "domain")
-    access = [_last(_at(domain, "access"), "") for domain in domains.values()]
-    return SeenPort(
-        mtu_bytes=number(_last(_at(own, "link", "mtu"), ""), DEFAULT_MTU_BYTES),
-        addresses=frozenset(map(canonical, _at(own, "ip", "address"))),
-        vlan=number(access[-1], 0) if access else 0,
-        rdma=_treatment(tree, own, qos.dscp),
-        cnp=_treatment(tree, own, qos.cnp_dscp),
+def read_port(tree: Tree, name: str, qos: QosPlan) -> PortConfig:
+    """Return the settings of one port."""
+    port = _descend(tree, "interface", name)
+    domains = _descend(port, "bridge", "domain")
+    access = [_get_last(_descend(domain, "access"), "") for domain in domains.values()]
+    return PortConfig(
+        mtu_bytes=parse_number(_get_last(_descend(port, "link", "mtu"), ""), DEFAULT_MTU_BYTES),
+        addresses=frozenset(map(normalize_address, _descend(port, "ip", "address"))),
+        vlan=parse_number(access[-1], 0) if access else 0,
+        rdma=_read_treatment(tree, port, qos.dscp),
+        cnp=_read_treatment(tree, port, qos.cnp_dscp),
     )
 
 
-def gateways(tree: Tree, vlan: int) -> frozenset[str]:
-    """Addresses of a VLAN interface."""
-    return frozenset(map(canonical, _at(tree, "interface", f"vlan{vlan}", "ip", "address")))
+def read_gateways(tree: Tree, vlan: int) -> frozenset[str]:
+    """Return the addresses of a VLAN interface."""
+    return frozenset(map(normalize_address, _descend(tree, "interface", f"vlan{vlan}", "ip", "address")))
 
 
-def _yaml(raw: bytes) -> Iterator[Tree]:
+def _parse_yaml(raw: bytes) -> Iterator[Tree]:
+    """Yield the `set` mappings of YAML or JSON."""
     try:
         documents = [source.data for source in read_yaml(raw, "configuration")]
     except SpecError as error:
         raise UnreadableError(error.problems[0].message) from error
-    items = [item for one in documents for item in (one if isinstance(one, list) else [one])]
-    found = [item["set"] for item in items if isinstance(item, dict) and isinstance(item.get("set"), dict)]
-    if not found:
+    items = [item for document in documents for item in (document if isinstance(document, list) else [document])]
+    settings = [item["set"] for item in items if isinstance(item, dict) and isinstance(item.get("set"), dict)]
+    if not settings:
         raise UnreadableError("it has neither `nv set` commands nor a `set` mapping, as `nv config show` prints them")
-    yield from found
+    yield from settings
 
 
 def _put(tree: Tree, words: list[str]) -> None:
+    """Add a command's words to the tree."""
     if not words:
         return
-    head, rest = words[0], words[1:]
+    head, *tail = words
     below = tree.pop(head, {})
-    tree[head] = below  # taken out and put back: the last one said is the last one kept
-    if head not in _LISTED or not rest:
-        _put(below, rest)
+    tree[head] = below  # moved to the end, because the last setting wins
+    if head not in _LISTED or not tail:
+        _put(below, tail)
         return
-    for name in _names(rest[0]):
-        _put(below, [name, *rest[1:]])
+    for name in _expand(tail[0]):
+        _put(below, [name, *tail[1:]])
 
 
 def _merge(tree: Tree, value: object) -> None:
-    """Put a YAML value below `tree`."""
+    """Add a YAML value to the tree."""
     if isinstance(value, dict):
         for key, below in value.items():
-            inside = tree.setdefault(str(key), {})
+            subtree = tree.setdefault(str(key), {})
             if key in _LISTED and isinstance(below, dict):
-                below = {name: item for names, item in below.items() for name in _names(str(names))}  # noqa: PLW2901 - the same mapping with its lists of names spelt out
-            _merge(inside, below)
+                expanded = {name: item for names, item in below.items() for name in _expand(str(names))}
+                _merge(subtree, expanded)
+            else:
+                _merge(subtree, below)
     elif isinstance(value, list):
         for item in value:
             _merge(tree, item)
     elif value is not None:
-        tree.update({name: {} for name in (_names(str(value)) if "," in str(value) else [str(value)])})
+        tree.update({name: {} for name in (_expand(str(value)) if "," in str(value) else [str(value)])})
 
 
-def _names(words: str) -> list[str]:
-    """swp1-3,swp7 as swp1, swp2, swp3, swp7."""
-    found: list[str] = []
-    for word in words.split(","):
-        span = _SPAN.fullmatch(word)
+def _expand(listing: str) -> list[str]:
+    """Expand a list with spans: swp1-3,swp7 becomes swp1, swp2, swp3, swp7."""
+    names: list[str] = []
+    for item in listing.split(","):
+        span = _SPAN.fullmatch(item)
         low, high = (int(span[2]), int(span[3])) if span else (0, 0)
-        if high - low + len(found) > _MOST:
-            raise UnreadableError(f"{words[:40]} names more than {_MOST} things")
-        found += [f"{span[1]}{at}" for at in range(low, high + 1)] if span else [word]
-    return found
+        if high - low + len(names) > _MAX_NAMES:
+            raise UnreadableError(f"{listing[:40]} names more than {_MAX_NAMES} things")
+        names += [f"{span[1]}{number}" for number in range(low, high + 1)] if span else [item]
+    return names
 
 
-def _at(tree: Tree, *words: str) -> Tree:
+def _descend(tree: Tree, *words: str) -> Tree:
     for word in words:
         tree = tree.get(word) or {}
     return tree
 
 
-def _last(tree: Tree, otherwise: str) -> str:
-    return next(reversed(tree), otherwise)
+def _get_last(tree: Tree, default: str) -> str:
+    return next(reversed(tree), default)
 
 
-def _treatment(tree: Tree, own: Tree, dscp: int) -> Treatment:
-    roce = _mode(tree)
-    priority = _priority(_profile(tree, own, "mapping"), dscp, roce)
-    klass = _class(_profile(tree, own, "egress-queue-mapping"), priority, roce)
-    marks = _last(_at(_profile(tree, own, "congestion-control"), "traffic-class", str(klass), "ecn"), "")
-    served = _last(_at(_profile(tree, own, "egress-scheduler"), "traffic-class", str(klass), "mode"), "")
+def _read_treatment(tree: Tree, port: Tree, dscp: int) -> Treatment:
+    roce = _read_roce_mode(tree)
+    priority = _read_priority(_select_profile(tree, port, "mapping"), dscp, roce)
+    klass = _read_class(_select_profile(tree, port, "egress-queue-mapping"), priority, roce)
+    congestion = _select_profile(tree, port, "congestion-control")
+    ecn = _get_last(_descend(congestion, "traffic-class", str(klass), "ecn"), "")
+    scheduler = _select_profile(tree, port, "egress-scheduler")
+    mode = _get_last(_descend(scheduler, "traffic-class", str(klass), "mode"), "")
     return Treatment(
         priority=priority,
-        lossless=_lossless(_profile(tree, own, "pfc"), priority, roce),
-        ecn=marks not in _OFF if marks else bool(roce) and klass in (0, 3),
-        strict=served == "strict" if served else bool(roce) and klass == 6,  # noqa: PLR2004 - the profile's class
+        lossless=_is_lossless(_select_profile(tree, port, "pfc"), priority, roce),
+        ecn=ecn not in _OFF if ecn else bool(roce) and klass in (0, 3),
+        strict=mode == "strict" if mode else bool(roce) and klass == 6,  # noqa: PLR2004 - the profile's class
     )
 
 
-def _mode(tree: Tree) -> str:
-    """lossless, lossy, or empty where the RoCE profile is off."""
-    qos = _at(tree, "qos")
-    said = _at(qos, "roce")
-    states = {_last(_at(said, word), "on") for word in ("state", "enable")}
+def _read_roce_mode(tree: Tree) -> str:
+    """Return lossless, lossy, or the empty string where the RoCE profile is off."""
+    qos = _descend(tree, "qos")
+    roce = _descend(qos, "roce")
+    states = {_get_last(_descend(roce, key), "on") for key in ("state", "enable")}
     if "roce" not in qos or states & _OFF:
         return ""
-    return _last(_at(said, "mode"), "lossless")
+    return _get_last(_descend(roce, "mode"), "lossless")
 
 
-def _profile(tree: Tree, own: Tree, kind: str) -> Tree:
-    """The profile of one kind that a port uses."""
-    return _at(tree, "qos", kind, _last(_at(own, "qos", kind, "profile"), _GLOBAL))
+def _select_profile(tree: Tree, port: Tree, kind: str) -> Tree:
+    """Return the profile of one kind that a port uses."""
+    return _descend(tree, "qos", kind, _get_last(_descend(port, "qos", kind, "profile"), _GLOBAL))
 
 
-def _priority(mapping: Tree, dscp: int, roce: str) -> int:
-    trusted = roce or _last(_at(mapping, "trust"), "") in ("l3", "both")
-    said = _last(_at(mapping, "dscp", str(dscp), "switch-priority"), "")
-    return number(said, dscp // 8) if trusted else 0
+def _read_priority(mapping: Tree, dscp: int, roce: str) -> int:
+    is_trusted = roce or _get_last(_descend(mapping, "trust"), "") in ("l3", "both")
+    priority = _get_last(_descend(mapping, "dscp", str(dscp), "switch-priority"), "")
+    return parse_number(priority, dscp // 8) if is_trusted else 0
 
 
-def _class(queues: Tree, priority: int, roce: str) -> int:
-    usual = (priority if priority in (3, 6) else 0) if roce else priority
-    return number(_last(_at(queues, "switch-priority", str(priority), "traffic-class"), ""), usual)
+def _read_class(queues: Tree, priority: int, roce: str) -> int:
+    default = (priority if priority in (3, 6) else 0) if roce else priority
+    return parse_number(_get_last(_descend(queues, "switch-priority", str(priority), "traffic-class"), ""), default)
 
 
-def _lossless(pfc: Tree, priority: int, roce: str) -> bool:
+def _is_lossless(pfc: Tree, priority: int, roce: str) -> bool:
     if roce == "lossy":
         return False
-    said: Iterable[str] = _at(pfc, "switch-priority") or (["3"] if roce else [])
-    silent = {_last(_at(pfc, way), "on") for way in ("rx", "tx")} & _OFF
-    return str(priority) in said and not silent
+    priorities: Iterable[str] = _descend(pfc, "switch-priority") or (["3"] if roce else [])
+    is_off = {_get_last(_descend(pfc, direction), "on") for direction in ("rx", "tx")} & _OFF
+    return str(priority) in priorities and not is_off

@@ -1,10 +1,11 @@
-"""SONiC's stock QoS maps, and those that agree with the hosts.
+"""SONiC's stock QoS maps, and Trackbed's maps, which match the hosts.
 
-Stock: files/build_templates/qos_config.j2 of github.com/sonic-net/sonic-buildimage, all maps named AZURE. Classes 3 and
-4 are lossless, and only DSCP 3 and 4 lead to them: DSCP 26, what RoCE guides mark RDMA with, is class 1 and lossy.
+The stock maps are all named AZURE (files/build_templates/qos_config.j2 of github.com/sonic-net/sonic-buildimage).
+Classes 3 and 4 are lossless, but only DSCP 3 and 4 are mapped to them. DSCP 26, which RoCE guides use for RDMA, has the
+lossy class 1.
 
-Ours, all named TRACKBED: RDMA's DSCP has the class, queue and priority group of its PFC priority, CNPs have a class of
-their own that is served strictly; every other DSCP stays as in stock unless that would be one of these two classes.
+Trackbed's maps are all named TRACKBED. RDMA's DSCP has the class, queue and priority group of its PFC priority. CNPs
+have a class of their own with strict priority. Every other DSCP has its stock class, unless that is one of these two.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ STOCK_MAPS: Mapping[str, Mapping[int, int]] = {
     "TC_TO_QUEUE_MAP": _IDENTITY,
     "MAP_PFC_PRIORITY_TO_QUEUE": _IDENTITY,
 }
-"""Table -> its map AZURE."""
+"""Table -> its stock map."""
 
 STOCK_LOSSLESS = (3, 4)
-"""Priorities that stock images have buffers for."""
+"""Priorities with buffers in stock images."""
 
 
-def cnp_class(qos: QosPlan) -> int:
-    """Class of congestion notifications: 6 as in stock, or 7 where RDMA has 6."""
+def get_cnp_class(qos: QosPlan) -> int:
+    """Return the class of congestion notifications: 6 as in stock, or 7 where RDMA has 6."""
     return 6 if qos.priority != 6 else 7  # noqa: PLR2004 - what the docstring says
 
 
-def maps(qos: QosPlan) -> dict[str, dict[int, int]]:
-    """Table -> our map."""
-    priority, cnp = qos.priority, cnp_class(qos)
-    rest = 1 if priority != 1 else 0
-    dscp = {point: rest if klass in (priority, cnp) else klass for point, klass in STOCK_DSCP.items()}
+def build_maps(qos: QosPlan) -> dict[str, dict[int, int]]:
+    """Return table -> Trackbed's map."""
+    priority, cnp = qos.priority, get_cnp_class(qos)
+    fallback = 1 if priority != 1 else 0
+    dscp = {point: fallback if klass in (priority, cnp) else klass for point, klass in STOCK_DSCP.items()}
     group = {klass: priority if klass == priority else int(priority == 0) for klass in range(CLASSES)}
     return {
         "DSCP_TO_TC_MAP": dscp | {qos.dscp: priority, qos.cnp_dscp: cnp},
@@ -57,8 +58,8 @@ def maps(qos: QosPlan) -> dict[str, dict[int, int]]:
     }
 
 
-def wred_profile(qos: QosPlan) -> dict[str, str]:
-    """The profile of RDMA's queue: stock's thresholds (1 and 2 MiB); without ECN it neither marks nor drops."""
+def build_wred_profile(qos: QosPlan) -> dict[str, str]:
+    """Return the profile of RDMA's queue: stock thresholds (1 and 2 MiB); without ECN it neither marks nor drops."""
     on = "true" if qos.ecn else "false"
     colours = {
         f"{colour}_{name}": value

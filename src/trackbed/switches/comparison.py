@@ -1,0 +1,186 @@
+"""Comparison of a switch with its hosts: the plan's host settings against the switch's configuration.
+
+A single mismatch can lose packets under load, and its symptoms on the host rarely point to the switch. Mismatches are
+in causal order: missing port, address or VLAN, MTU, class, PFC, ECN, then congestion notifications.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trackbed.switches.port_config import PortConfig, Treatment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from trackbed.fabric.plan.plan import QosPlan
+    from trackbed.switches.leaf import Leaf, LeafPort
+
+_NAMED_PORTS = 3
+"""Ports that are named before the remaining ones are counted."""
+_DIRECTED = ("pfc", "ecn")
+"""Codes with one fix for on and one for off."""
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """One setting that differs between a switch and its hosts."""
+
+    code: str
+    where: str
+    """Leaf and ports."""
+    subject: str = msgspec.field(name="what")
+    host: str
+    switch: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.subject}: hosts {self.host}, switch {self.switch}; {self.fix} [{self.code}]"
+
+
+class PortMismatch(msgspec.Struct, frozen=True):
+    """A mismatch of one port, before ports with the same mismatch are merged."""
+
+    code: str
+    subject: str
+    host: str
+    switch: str
+    values: tuple[tuple[str, str], ...] = ()
+    """Values of the fix's placeholders besides port, MTU and QoS."""
+
+
+def compare_leaf(
+    leaf: Leaf,
+    read_port: Callable[[str], PortConfig | None],
+    read_gateways: Callable[[int], frozenset[str]],
+    fixes: Mapping[str, str],
+) -> list[Mismatch]:
+    """Return all mismatches; `read_port` and `read_gateways` read the switch's configuration, `fixes` is by code."""
+    groups: dict[PortMismatch, list[str]] = {}
+    configs = {port.name: read_port(port.name) for port in leaf.ports}
+    for port in leaf.ports:
+        for mismatch in _compare_port(leaf, port, configs[port.name]):
+            groups.setdefault(mismatch, []).append(port.name)
+    for uplink in leaf.uplinks:
+        for mismatch in _compare_uplink(leaf, read_port(uplink.name), uplink.address):
+            groups.setdefault(mismatch, []).append(uplink.name)
+    for mismatch, name in _compare_vlans(leaf, configs, read_gateways):
+        groups.setdefault(mismatch, []).append(name)
+    return [_merge(leaf, mismatch, names, fixes) for mismatch, names in groups.items()]
+
+
+def _compare_port(leaf: Leaf, port: LeafPort, config: PortConfig | None) -> Iterator[PortMismatch]:
+    if config is None:
+        yield PortMismatch("no-port", "the switch has no such port", "are on it", "does not know it")
+        return
+    for address in port.addresses:
+        if address not in config.addresses:
+            yield _build_address_mismatch(f"the gateway of {port.node}", f"use {address}", address, config)
+    if port.vlan and not config.vlan:
+        values = (("vlan", str(port.vlan)),)
+        yield PortMismatch("vlan", "a bridged rail", "expect an untagged VLAN", "has none", values)
+    yield from _compare_frames(leaf, config)
+
+
+def _compare_uplink(leaf: Leaf, config: PortConfig | None, address: str) -> Iterator[PortMismatch]:
+    if config is None:
+        yield PortMismatch("no-port", "the switch has no such port", "need it as an uplink", "does not know it")
+        return
+    if address and address not in config.addresses:
+        yield _build_address_mismatch("an uplink", f"need {address}", address, config)
+    yield from _compare_frames(leaf, config)
+
+
+def _build_address_mismatch(subject: str, host: str, address: str, config: PortConfig) -> PortMismatch:
+    return PortMismatch("address", subject, host, f"has {_join(config.addresses)}", (("address", address),))
+
+
+def _join(addresses: frozenset[str]) -> str:
+    return ", ".join(sorted(addresses)) or "no address"
+
+
+def _compare_frames(leaf: Leaf, config: PortConfig) -> Iterator[PortMismatch]:
+    """Compare the MTU and the treatment of RDMA and its congestion notifications."""
+    if config.mtu_bytes < leaf.host_mtu_bytes:
+        yield PortMismatch("mtu", "MTU", f"send {leaf.host_mtu_bytes} bytes", f"carries {config.mtu_bytes}")
+    yield from _compare_rdma(leaf.qos, config.rdma)
+    yield from _compare_cnp(leaf.qos, config)
+
+
+def _compare_rdma(qos: QosPlan, rdma: Treatment) -> Iterator[PortMismatch]:
+    if rdma.priority != qos.priority:
+        kind = "lossless" if rdma.lossless else "lossy"
+        actual = f"puts it in {kind} priority {rdma.priority}"
+        yield PortMismatch("class", f"RDMA's DSCP {qos.dscp}", f"pause priority {qos.priority}", actual)
+        return  # PFC and ECN of another class say nothing about this one
+    if rdma.lossless != qos.pfc:
+        subject = f"PFC on priority {qos.priority}"
+        yield PortMismatch(
+            "pfc", subject, f"have it {_format_state(qos.pfc)}", f"has it {_format_state(rdma.lossless)}"
+        )
+    if rdma.ecn != qos.ecn:
+        subject = f"ECN for DSCP {qos.dscp}"
+        host, switch = f"have it {_format_state(qos.ecn)}", f"has it {_format_state(rdma.ecn)}"
+        yield PortMismatch("ecn", subject, host, switch)
+
+
+def _compare_cnp(qos: QosPlan, config: PortConfig) -> Iterator[PortMismatch]:
+    subject = f"congestion notifications, DSCP {qos.cnp_dscp}"
+    host = "need a class of their own, served first"
+    if config.cnp.priority == config.rdma.priority and config.rdma.lossless:
+        actual = f"puts them in RDMA's priority {config.cnp.priority}"
+        yield PortMismatch("cnp", subject, host, actual)
+    elif not config.cnp.strict:
+        yield PortMismatch("cnp", subject, host, "serves them in turn with others")
+
+
+def _format_state(is_on: bool) -> str:  # noqa: FBT001 - a conversion of the value
+    return "on" if is_on else "off"
+
+
+def _compare_vlans(
+    leaf: Leaf, configs: Mapping[str, PortConfig | None], read_gateways: Callable[[int], frozenset[str]]
+) -> Iterator[tuple[PortMismatch, str]]:
+    """Compare the VLANs of bridged rails and their gateways; yield each mismatch with its port or VLAN.
+
+    Any VLAN is accepted, as long as all ports of a rail are in the same one.
+    """
+    for vlan in leaf.vlans:
+        numbers = [
+            (port.name, config.vlan) for port in leaf.ports if (config := configs[port.name]) and port.rail == vlan.rail
+        ]
+        used = next((number for _, number in numbers if number), 0)
+        values = (("vlan", str(used or vlan.number)),)
+        for name, number in numbers:
+            if number and number != used:
+                host = f"are one segment, VLAN {used}"
+                yield PortMismatch("vlan", f"rail {vlan.rail}", host, f"has VLAN {number}", values), name
+        addresses = read_gateways(used or vlan.number)
+        for gateway in vlan.gateways:
+            if gateway not in addresses:
+                mismatch = PortMismatch(
+                    "gateway",
+                    f"the gateway of rail {vlan.rail}",
+                    f"use {gateway}",
+                    f"has {_join(addresses)}",
+                    (*values, ("address", gateway)),
+                )
+                yield mismatch, f"VLAN {used or vlan.number}"
+
+
+def _merge(leaf: Leaf, mismatch: PortMismatch, names: list[str], fixes: Mapping[str, str]) -> Mismatch:
+    """Return the mismatch of all these ports, with its fix."""
+    hidden = len(names) - _NAMED_PORTS
+    listing = ", ".join(names[:_NAMED_PORTS]) + (f" and {hidden} more" if hidden > 0 else "")
+    values = {
+        "port": names[0] if len(names) == 1 else "PORT",
+        "mtu": str(leaf.mtu_bytes),
+        "dscp": str(leaf.qos.dscp),
+        "cnp_dscp": str(leaf.qos.cnp_dscp),
+        "priority": str(leaf.qos.priority),
+    } | dict(mismatch.values)
+    code = mismatch.code
+    planned = leaf.qos.pfc if code == "pfc" else leaf.qos.ecn
+    fix = fixes[f"{code}-{_format_state(planned)}" if code in _DIRECTED else code].format(**values)
+    return Mismatch(code, f"{leaf.name} {listing}", mismatch.subject, mismatch.host, mismatch.switch, fix)

@@ -1,0 +1,51 @@
+"""The settings of a switch's port, in the same form for every network operating system."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trackbed.fabric.model.ranges import parse_address, text
+
+_MAX_DIGITS = 9
+
+
+class UnreadableError(ValueError):
+    """A configuration that cannot be read; the message says why."""
+
+
+class Treatment(msgspec.Struct, frozen=True):
+    """The treatment of packets with one DSCP on one port."""
+
+    priority: int
+    """Priority in the pause frames for them: the switch's priority group."""
+    lossless: bool
+    """Whether PFC is on for that priority, and its pause frames hold back their queue."""
+    ecn: bool
+    """Whether their queue marks packets instead of dropping them."""
+    strict: bool
+    """Whether their queue has strict priority."""
+
+
+class PortConfig(msgspec.Struct, frozen=True):
+    """The settings of one port; `vlan` is the untagged VLAN that it bridges, 0 for none."""
+
+    mtu_bytes: int
+    addresses: frozenset[str]
+    vlan: int
+    rdma: Treatment
+    cnp: Treatment
+
+
+def normalize_address(address: str) -> str:
+    """Return the canonical spelling of address/prefix; text that is no address is returned unchanged."""
+    head, slash, tail = address.partition("/")
+    try:
+        return text(*parse_address(head)) + slash + tail
+    except ValueError:
+        return address
+
+
+def parse_number(value: object, default: int) -> int:
+    """Parse a decimal number of up to nine digits; return the default for anything else."""
+    digits = str(value)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS else default
