@@ -1,4 +1,4 @@
-"""netplan files for the tests of the importer: the example site, and sites written from a Fabric."""
+"""netplan files for the tests of the importer: the example site, and sites rendered from a Fabric."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ Addresses = dict[tuple[str, str], tuple[str, str | None]]
 
 
 def example(*numbers: int) -> Files:
-    """Files of the example site, of some hosts only if numbers are given."""
+    """Return the files of the example site, or of some hosts by number."""
     paths = [EXAMPLE / f"worker-gpu-{n}.yaml" for n in numbers] or sorted(EXAMPLE.glob("*.yaml"))
     return {path.stem: [(path.name, path.read_bytes())] for path in paths}
 
 
 def changed(files: Files, host: str, change: Callable[[dict[str, Any]], object]) -> Files:
-    """The files with the `ethernets` of one host changed in place by `change`."""
+    """Return the files with the `ethernets` of one host changed in place by `change`."""
     document = yaml.safe_load(files[host][0][1])
     change(document["network"]["ethernets"])
     return {**files, host: [(f"{host}.yaml", yaml.safe_dump(document, sort_keys=False).encode())]}
 
 
 def every(files: Files, change: Callable[[dict[str, Any]], object]) -> Files:
-    """The files with the `ethernets` of every host changed."""
+    """Return the files with the `ethernets` of every host changed."""
     for host in files:
         files = changed(files, host, change)
     return files
 
 
 def planned(fabric: str) -> Plan:
-    """Plan a Fabric whose `spec` is the given YAML."""
+    """Plan a Fabric with the given YAML as `spec`."""
     head = "apiVersion: trackbed.dev/v1alpha1\nkind: Fabric\nmetadata: {name: train}\nspec:\n"
     return compute_plan(load_fabric((head + fabric).encode(), "fabric.yaml").fabric, {})
 
 
 def rendered(fabric: str) -> Files:
-    """The netplan files that Trackbed itself writes for a Fabric."""
+    """Return the netplan files that Trackbed renders for a Fabric."""
     written = {node.name: render(node) for node in planned(fabric).nodes}
     return {
         host: [(path, text.encode()) for path, text in files.items() if "/netplan/" in path]
@@ -60,34 +60,36 @@ def rendered(fabric: str) -> Files:
 
 
 def plain(hosts: Mapping[str, Mapping[str, str]]) -> Files:
-    """One file a host: {host: {interface: YAML of its entry}}."""
+    """Return one file for each host: {host: {interface: YAML of its entry}}."""
     head = "network:\n  version: 2\n  ethernets:\n"
     return {
-        host: [(f"{host}.yaml", (head + "".join(f"    {name}: {entry}\n" for name, entry in own.items())).encode())]
-        for host, own in hosts.items()
+        host: [(f"{host}.yaml", (head + "".join(f"    {name}: {entry}\n" for name, entry in entries.items())).encode())]
+        for host, entries in hosts.items()
     }
 
 
-def addresses(of: Plan, version: int = 4) -> Addresses:
-    """(node, interface) -> (address/prefix, gateway) of everything planned in one IP version."""
-    found: Addresses = {}
-    for node in of.nodes:
+def addresses(plan: Plan, version: int = 4) -> Addresses:
+    """Return (node, interface) -> (address/prefix, gateway) of all ports in one IP version."""
+    by_port: Addresses = {}
+    for node in plan.nodes:
         for port in node.ports:
-            own = port.v4 if version == 4 else port.v6
-            if own is not None:
-                gateway = str(own.with_address(own.gateway)).partition("/")[0] if own.gateway else None
-                found[node.name, port.netdev] = (str(own), gateway)
-    return found
+            addressing = port.v4 if version == 4 else port.v6
+            if addressing is not None:
+                gateway = (
+                    str(addressing.with_address(addressing.gateway)).partition("/")[0] if addressing.gateway else None
+                )
+                by_port[node.name, port.netdev] = (str(addressing), gateway)
+    return by_port
 
 
 def plan_of(imported: ImportResult) -> Plan:
-    """The plan of what was imported."""
+    """Return the plan of an imported Fabric."""
     return compute_plan(imported.fabric, imported.lock)
 
 
 def codes(imported: ImportResult) -> list[str]:
-    """Codes of all findings but notes."""
-    return [finding.code for finding in imported.problems if finding.severity != "note"]
+    """Return the codes of all problems except notes."""
+    return [problem.code for problem in imported.problems if problem.severity != "note"]
 
 
 __all__ = ["EXAMPLE", "Files", "addresses", "changed", "codes", "every", "example", "import_netplan", "plain",

@@ -1,4 +1,4 @@
-"""Several netplan files of one host become one, as netplan merges them."""
+"""netplan files of one host, merged as netplan merges them."""
 
 from __future__ import annotations
 

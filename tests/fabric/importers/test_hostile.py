@@ -1,4 +1,4 @@
-"""Whatever a file says, the importer answers with a Fabric or with findings; it never fails otherwise."""
+"""The importer returns a Fabric or problems for any input; it never fails otherwise."""
 
 from __future__ import annotations
 

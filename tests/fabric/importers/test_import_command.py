@@ -1,4 +1,4 @@
-"""`trackbed import netplan` as a user runs it."""
+"""The command `trackbed import netplan`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trackbed.fabric.model.load import load_fabric
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Four files of the example site."""
+    """Return four files of the example site."""
     directory = tmp_path / "Site 7"
     directory.mkdir()
     for number in (0, 1, 32, 33):
@@ -75,7 +75,7 @@ def test_something_found_ends_with_1_and_still_gives_a_fabric(site: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("h.yaml", b"network: [", "h.yaml:2:1: error: this is not YAML"),
         ("h.yaml", b"network: {ethernets: {eno1: {dhcp4: true}}}", "no rail found in the files of 1 host"),
@@ -85,11 +85,11 @@ def test_something_found_ends_with_1_and_still_gives_a_fabric(site: Path) -> Non
     ],
     ids=["not YAML", "no rail", "not UTF-8", "yml", "no files"],
 )
-def test_nothing_usable_ends_with_2(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_nothing_usable_ends_with_2(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     result = run("import", "netplan", tmp_path)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_a_directory_for_each_host_is_read_whole(site: Path) -> None:

@@ -1,4 +1,4 @@
-"""Netplan files that do not fit their neighbours, and the exact findings."""
+"""netplan files that do not match those of other hosts, and the exact problems."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import pytest
 from trackbed.fabric.importers.netplan import import_netplan
 
 
-def port(rail: int, number: int, more: str = "") -> str:
-    """The netplan entry of a port on a routed /31."""
+def port(rail: int, number: int, suffix: str = "") -> str:
+    """Return the netplan entry of a port on a routed /31."""
     route = f"{{to: 10.{rail}.0.0/16, via: 10.{rail}.0.{number + 1}}}"
-    return f"{{mtu: 9000, addresses: [10.{rail}.0.{number}/31], routes: [{route}]{more}}}"
+    return f"{{mtu: 9000, addresses: [10.{rail}.0.{number}/31], routes: [{route}]{suffix}}}"
 
 
 def host(number: int, **entries: str) -> str:
-    """A netplan file: eth0 in line 3, eth1 in line 4, others from line 5; an empty entry is left out."""
-    own = {"eth0": port(0, number), "eth1": port(1, number)} | entries
-    return "network:\n  ethernets:\n" + "".join(f"    {name}: {entry}\n" for name, entry in own.items() if entry)
+    """Return a netplan file: eth0 in line 3, eth1 in line 4, others from line 5; an empty entry is left out."""
+    ports = {"eth0": port(0, number), "eth1": port(1, number)} | entries
+    return "network:\n  ethernets:\n" + "".join(f"    {name}: {entry}\n" for name, entry in ports.items() if entry)
 
 
 NETPLANS = {

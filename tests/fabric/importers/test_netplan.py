@@ -1,4 +1,4 @@
-"""netplan files in, a Fabric out whose plan gives them back."""
+"""netplan files imported as a Fabric whose plan reproduces them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ UNITS = (0, 1, 32, 33)
 
 
 def written(files: Files) -> dict[tuple[str, str], tuple[str, str]]:
-    """(host, interface) -> (address, gateway) of all /31s, read with plain YAML and nothing of ours."""
-    found = {}
+    """Return (host, interface) -> (address, gateway) of all /31s, read with PyYAML only."""
+    by_interface = {}
     for host, listed in files.items():
         for name, entry in yaml.safe_load(listed[0][1])["network"]["ethernets"].items():
             for address in entry.get("addresses", []):
                 if address.endswith("/31"):
-                    found[host, name] = (address, entry["routes"][0]["via"])
-    return found
+                    by_interface[host, name] = (address, entry["routes"][0]["via"])
+    return by_interface
 
 
 def test_the_plan_of_64_files_is_their_512_addresses_and_leaves() -> None:
@@ -89,8 +89,8 @@ def test_every_port_keeps_its_mac_address() -> None:
         for name, entry in yaml.safe_load(files[host][0][1])["network"]["ethernets"].items()
         if "match" in entry
     }
-    found = {(n.name, p.kernel_name): p.mac for n in plan_of(import_netplan(files)).nodes for p in n.ports}
-    assert found == macs
+    imported_macs = {(n.name, p.kernel_name): p.mac for n in plan_of(import_netplan(files)).nodes for p in n.ports}
+    assert imported_macs == macs
 
 
 def test_rails_are_ordered_by_range_whatever_the_order_of_interfaces() -> None:
@@ -142,11 +142,11 @@ def test_what_trackbed_renders_is_imported_again(addressing: str, nodes: int, ra
 def test_the_scheme_is_recognised(addressing: str) -> None:
     fabric = f"  {{nodes: [{{hosts: 'gpu-[0-3]'}}], rails: 2, addressing: {addressing}}}\n"
     wanted = planned(fabric).common
-    found = plan_of(import_netplan(rendered(fabric))).common
-    assert found.scheme == wanted.scheme
+    common = plan_of(import_netplan(rendered(fabric))).common
+    assert common.scheme == wanted.scheme
     if "gateway" in addressing or "shared" not in addressing:  # without gateway no route tells the supernet
-        assert (found.supernet4, found.supernet6) == (wanted.supernet4, wanted.supernet6)
-    assert [(r.v4, r.v6) for r in found.rails] == [(r.v4, r.v6) for r in wanted.rails]
+        assert (common.supernet4, common.supernet6) == (wanted.supernet4, wanted.supernet6)
+    assert [(r.v4, r.v6) for r in common.rails] == [(r.v4, r.v6) for r in wanted.rails]
 
 
 @pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES.keys())
@@ -168,11 +168,11 @@ def test_other_yaml_readers_see_no_numbers_in_addresses() -> None:
     assert ports[4] == "10:20:30:40:50:59"
 
 
-def shared(*offsets: int, more: str = "") -> Files:
-    """Hosts a, b, ... with two rails 10.1.0.0/16 and 10.2.0.0/16 and the given host parts."""
+def shared(*offsets: int, suffix: str = "") -> Files:
+    """Return hosts with two rails 10.1.0.0/16 and 10.2.0.0/16 and the given host parts."""
     return plain(
         {
-            f"n{index}": {f"rail{r}": f"{{mtu: 9000, addresses: [10.{r + 1}.0.{offset}/16]{more}}}" for r in range(2)}
+            f"n{index}": {f"rail{r}": f"{{mtu: 9000, addresses: [10.{r + 1}.0.{offset}/16]{suffix}}}" for r in range(2)}
             for index, offset in enumerate(offsets)
         }
     )
@@ -295,14 +295,14 @@ def test_a_missing_rail_is_null_and_a_finding() -> None:
 
 
 def test_bonds_vlans_and_bridges_are_set_aside_with_their_members() -> None:
-    more = b"""
+    sections = b"""
     eth8: {}
   bonds: {bond0: {interfaces: [eth8], addresses: [10.9.0.1/24]}}
   vlans: {v7: {id: 7, link: eno1}}
   bridges: {br0: {interfaces: []}}
 """
     [(name, raw)] = example(0)["worker-gpu-0"]
-    notes = [f.message for f in import_netplan({"worker-gpu-0": [(name, raw + more)]}).problems]
+    notes = [f.message for f in import_netplan({"worker-gpu-0": [(name, raw + sections)]}).problems]
     assert "bond bond0 is no rail: rails are Ethernet ports (it has 10.9.0.1/24)" in notes
     assert "vlan v7 is no rail: rails are Ethernet ports" in notes
     assert "bridge br0 is no rail: rails are Ethernet ports (worker-gpu-0)" in notes

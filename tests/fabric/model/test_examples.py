@@ -1,4 +1,4 @@
-"""The examples in the repository are right, short, and show what they say."""
+"""The examples in the repository are valid and short, and show the features they describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of bad input with its exact message: what is wrong, where, what would be right, and the code."""
+"""Every kind of invalid input with its exact message: the error, its place, the remedy and the code."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ P2P = "{scheme: point-to-point, ipv4: 10.0.0.0/15}"
 LOCK = "---\napiVersion: trackbed.dev/v1alpha1\nkind: FabricLock\nfabric: train\nnodes: "
 
 
-def fabric(more: str = "", *, nodes: str = NODES, rails: str = "2", addressing: str = SHARED) -> str:
-    """A Fabric: nodes in line 5, rails in line 6, addressing in line 7, `more` from line 8."""
+def fabric(extra: str = "", *, nodes: str = NODES, rails: str = "2", addressing: str = SHARED) -> str:
+    """Return a Fabric: nodes in line 5, rails in line 6, addressing in line 7, `extra` from line 8."""
     text = f"{HEAD}  nodes: {nodes}\n  rails: {rails}\n  addressing: {addressing}\n"
-    return text + (f"  {more}\n" if more else "")
+    return text + (f"  {extra}\n" if extra else "")
 
 
 def addressing(text: str) -> str:
-    """A Fabric that is right but for its addressing."""
+    """Return a Fabric that is valid except for its addressing."""
     return fabric(addressing=text)
 
 
 def nodes(text: str) -> str:
-    """A Fabric that is right but for its nodes."""
+    """Return a Fabric that is valid except for its nodes."""
     return fabric(nodes=text)
 
 
@@ -40,7 +40,7 @@ def read_and_plan(raw: bytes) -> None:
 
 
 def complaints(raw: bytes) -> str:
-    """What reading and planning a Fabric says, a line for each problem."""
+    """Return the problems of reading and planning a Fabric, one in a line."""
     with pytest.raises(SpecError) as caught:
         read_and_plan(raw)
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""Node groups: host ranges, and how ports are recognised."""
+"""Node groups: host ranges and port selectors."""
 
 from __future__ import annotations
 

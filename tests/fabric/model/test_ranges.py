@@ -1,4 +1,4 @@
-"""Address ranges as ints, compared with what the standard library says of them."""
+"""Address ranges as ints, compared with the standard library."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def test_size_and_last_are_those_of_ipaddress(of: Range) -> None:
 
 
 @given(ranges(), ranges())
-def test_overlap_is_that_of_ipaddress(one: Range, other: Range) -> None:
-    same = one.version == other.version
-    assert one.overlaps(other) == (same and network(one).overlaps(network(other)))
+def test_overlap_is_that_of_ipaddress(first: Range, other: Range) -> None:
+    same_version = first.version == other.version
+    assert first.overlaps(other) == (same_version and network(first).overlaps(network(other)))
 
 
 @given(st.lists(ranges(V4), min_size=1, max_size=5))
 def test_cover_is_the_smallest_range_that_holds_all(listed: list[Range]) -> None:
-    found = cover(listed)
-    assert all(one.base in found and one.last in found for one in listed)
-    if found.prefix < 32:
-        halves = [found.subnet(half, found.prefix + 1) for half in (0, 1)]
-        assert not any(all(one.base in half and one.last in half for one in listed) for half in halves)
+    covering = cover(listed)
+    assert all(member.base in covering and member.last in covering for member in listed)
+    if covering.prefix < 32:
+        halves = [covering.subnet(half, covering.prefix + 1) for half in (0, 1)]
+        assert not any(all(member.base in half and member.last in half for member in listed) for half in halves)
 
 
 def test_a_subnet_past_the_end_is_refused() -> None:

@@ -45,7 +45,7 @@ def test_a_fabric_of_each_server_plans_the_ports_that_are_published(name: str) -
 def test_a_server_of_the_catalogue_is_sound(name: str) -> None:
     server = KNOWN[name]
     ports = server.ports or ()
-    aside = [one.pci for one in server.aside if one.pci]
+    aside = [nic.pci for nic in server.aside if nic.pci]
     assert all(PCI.fullmatch(pci) for pci in (*ports, *aside))
     assert len({*ports, *aside}) == len(ports) + len(aside), "each address once, and none both a rail and none"
     assert server.nic.id is None or re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}", server.nic.id)
@@ -76,6 +76,6 @@ WRONG = {
 
 @pytest.mark.parametrize(("group", "rails", "message"), WRONG.values(), ids=WRONG)
 def test_what_names_no_server_is_told(group: str, rails: int, message: str) -> None:
-    found = problems(fabric(group, rails))
-    assert len(found) == 1
-    assert message in found[0]
+    messages = problems(fabric(group, rails))
+    assert len(messages) == 1
+    assert message in messages[0]

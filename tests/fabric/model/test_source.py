@@ -1,4 +1,4 @@
-"""YAML text to values that remember where they stood, from input that means harm."""
+"""YAML text as values with their places, from untrusted input."""
 
 from __future__ import annotations
 

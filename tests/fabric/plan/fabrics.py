@@ -1,4 +1,4 @@
-"""Fabrics of all schemes for property tests: a strategy, and what must hold for any plan."""
+"""Fabrics of all schemes for property tests: a strategy, and invariants of every plan."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ HEAD = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"n
 
 
 def fabric(**spec: object) -> Fabric:
-    """A Fabric with 10.0.0.0/8 free for rails."""
+    """Return a Fabric with 10.0.0.0/8 free for rails."""
     return Fabric.model_validate(HEAD | {"spec": {"otherRanges": {"docker": []}} | spec})
 
 
 def shared(draw: st.DrawFn) -> dict[str, object]:
-    """A rail is one subnet; it may be small, and its gateway anywhere usable."""
+    """Draw addressing of one subnet for each rail; it may be small, with any usable gateway."""
     return {
         "scheme": "shared-subnet",
         "ipv4RailPrefix": draw(st.integers(18, 24)),
@@ -25,7 +25,7 @@ def shared(draw: st.DrawFn) -> dict[str, object]:
 
 
 def subnets(draw: st.DrawFn) -> dict[str, object]:
-    """A subnet for each node."""
+    """Draw addressing of one subnet for each node."""
     return {
         "scheme": "node-subnet",
         "ipv4RailPrefix": draw(st.integers(16, 20)),
@@ -34,7 +34,7 @@ def subnets(draw: st.DrawFn) -> dict[str, object]:
 
 
 def points(draw: st.DrawFn) -> dict[str, object]:
-    """A /31 for each node."""
+    """Draw addressing of one /31 for each node."""
     return {"scheme": "point-to-point", "layout": draw(st.sampled_from(["dense", "spectrum-x-2tier"]))}
 
 
@@ -43,7 +43,7 @@ SCHEMES = (shared, subnets, points)
 
 @st.composite
 def fabrics(draw: st.DrawFn) -> Fabric:
-    """Any fabric of the three schemes with addresses that has room for its nodes."""
+    """Draw a Fabric of the three schemes with addresses, with enough room for its nodes."""
     addressing = draw(st.sampled_from(SCHEMES))(draw) | {"ipv4": "10.0.0.0/8"}
     if addressing.get("layout") == "spectrum-x-2tier":
         addressing |= {"ipv4": "172.16.0.0/12"}

@@ -1,4 +1,4 @@
-"""Which addresses a node gets, and how many nodes there is room for."""
+"""Addresses of a node, and capacity of the ranges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_as_many_nodes_fit_as_the_message_says_and_not_one_more(addressing: dict
 
 
 def too_small(want: Wanted) -> list[str]:
-    """The messages about ranges that are too small, if there are any."""
+    """Return the messages about ranges that are too small."""
     try:
         compute_plan(want.fabric(), {})
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""A slot, once given, stays: whatever nodes come and go."""
+"""Slots are permanent, whatever nodes are added and removed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def spec(*groups: dict[str, str], nodes_per_unit: int = 4) -> FabricSpec:
 
 
 def slots(lock: dict[str, int], *groups: dict[str, str]) -> dict[str, int]:
-    found, problems = assign_slots(spec(*groups), lock)
+    assigned, problems = assign_slots(spec(*groups), lock)
     assert problems == []
-    return found
+    return assigned
 
 
 @given(NODES, NODES)
@@ -65,8 +65,8 @@ def test_a_unit_takes_as_many_nodes_as_it_has_places() -> None:
 
 
 def test_a_node_that_the_lock_has_elsewhere_is_a_problem_not_a_move() -> None:
-    found, [problem] = assign_slots(spec({"hosts": "x0", "unit": "1"}), {"x0": 0})
-    assert (found, problem.code) == ({"x0": 0}, "unit-moved")
+    assigned, [problem] = assign_slots(spec({"hosts": "x0", "unit": "1"}), {"x0": 0})
+    assert (assigned, problem.code) == ({"x0": 0}, "unit-moved")
 
 
 def test_a_lock_beyond_the_range_is_told_as_such() -> None:

@@ -1,4 +1,4 @@
-"""A plan with fewer rails numbers nothing anew."""
+"""A plan with fewer rails keeps all numbers."""
 
 from __future__ import annotations
 

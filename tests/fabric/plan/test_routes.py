@@ -9,20 +9,20 @@ from trackbed.fabric.plan.routes import fence, routes, rule
 
 
 def _lines(rail: int, **spec: object) -> list[str]:
-    planned = compute_plan(fabric(nodes=[{"hosts": "n[0-1]", "ports": ["a", "b"]}], rails=2, **spec), {})
-    own = planned.nodes[1].ports[rail].v4
-    assert own is not None
-    found = []
-    for route in routes(planned.common, rail, own, first=rail == 0):
+    plan = compute_plan(fabric(nodes=[{"hosts": "n[0-1]", "ports": ["a", "b"]}], rails=2, **spec), {})
+    addressing = plan.nodes[1].ports[rail].v4
+    assert addressing is not None
+    lines = []
+    for route in routes(plan.common, rail, addressing, first=rail == 0):
         via = f" via {text(4, route.gateway)}" if route.gateway else ""
         kind = "unreachable " if route.unreachable else ""
-        found.append(f"{route.table}: {kind}{route.to}{via}")
-    source = rule(planned.common, rail, own)
-    found.append(f"rule {source.priority}: from {source.source} lookup {source.table}")
-    around = fence(planned.common, 4)
+        lines.append(f"{route.table}: {kind}{route.to}{via}")
+    source = rule(plan.common, rail, addressing)
+    lines.append(f"rule {source.priority}: from {source.source} lookup {source.table}")
+    around = fence(plan.common, 4)
     if around:
-        found.append(f"rule {around.priority}: not to {around.unless_to} lookup {around.table}")
-    return found
+        lines.append(f"rule {around.priority}: not to {around.unless_to} lookup {around.table}")
+    return lines
 
 
 POINTS = {"scheme": "point-to-point", "ipv4": "10.0.0.0/15"}

@@ -1,4 +1,4 @@
-"""Fabrics said in few words, with ranges from ample to tight."""
+"""Fabrics in short notation, with ranges from ample to tight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trackbed.fabric.model.fabric import Fabric
 
 
 class Wanted(NamedTuple):
-    """A Fabric in few words."""
+    """The varying parts of a Fabric."""
 
     addressing: dict[str, str]
     rails: int = 2
@@ -19,7 +19,7 @@ class Wanted(NamedTuple):
     nodes_per_unit: int = 32
 
     def fabric(self, hosts: str | None = None) -> Fabric:
-        """The Fabric, with other hosts if given."""
+        """Build the Fabric, with other hosts if given."""
         spec = {
             "nodes": [{"hosts": hosts or f"n[0-{self.nodes - 1}]"}],
             "rails": str(self.rails),
@@ -41,7 +41,7 @@ def _range(draw: st.DrawFn, version: int, shortest: int, longest: int) -> str:
 
 @st.composite
 def wanted(draw: st.DrawFn) -> Wanted:
-    """Any scheme, IPv4 and IPv6 or both, ranges from ample to tight."""
+    """Draw any scheme, IPv4, IPv6 or both, with ranges from ample to tight."""
     scheme = draw(st.sampled_from(["shared-subnet", "node-subnet", "point-to-point", "spectrum-x"]))
     versions = draw(st.sampled_from([(4,), (6,), (4, 6)]))
     addressing = {"scheme": scheme}
