@@ -2,8 +2,8 @@
 
 The library's own writes and compiles the methods of each class anew in every process, and imports `inspect` to
 do so: with a hundred classes that is most of a host's work. Here all classes share one set of methods. It has dataclass
-(frozen, order; slots only saves memory and is left out), field(default_factory=), fields, replace, is_dataclass,
-MISSING, FrozenInstanceError. Annotations are text, as in each of these modules.
+(frozen, order; slots only saves memory and is left out), field(default_factory=, compare=, repr=), fields, replace,
+is_dataclass, MISSING, FrozenInstanceError. Annotations are text, as in each of these modules.
 
 In the archive this module is called `dataclasses`.
 """
@@ -24,20 +24,28 @@ class FrozenInstanceError(AttributeError):
 class Field:
     """One field: its name, and its default or what makes it (MISSING: none)."""
 
-    __slots__ = ("default", "default_factory", "name")
+    __slots__ = ("compare", "default", "default_factory", "name", "repr")
 
-    def __init__(self, default: Any = MISSING, default_factory: Any = MISSING) -> None:  # noqa: ANN401 - any default
+    def __init__(
+        self,
+        default: Any = MISSING,  # noqa: ANN401 - any default
+        default_factory: Any = MISSING,  # noqa: ANN401 - what makes any default
+        *,
+        compare: bool = True,
+        repr: bool = True,  # noqa: A002 - the library's name
+    ) -> None:
         """A field that has no name yet."""
         self.name, self.default, self.default_factory = "", default, default_factory
+        self.compare, self.repr = compare, repr
 
     def __class_getitem__(cls, _: object) -> type[Field]:
         """For hints, as in the library."""
         return cls
 
 
-def field(*, default: Any = MISSING, default_factory: Any = MISSING) -> Any:  # noqa: ANN401 - stands for any value
-    """A field whose default is made anew for each value."""
-    return Field(default, default_factory)
+def field(**options: Any) -> Any:  # noqa: ANN401 - the options of Field; stands for any value
+    """A field with options."""
+    return Field(**options)
 
 
 def fields(of: Any) -> tuple[Field, ...]:  # noqa: ANN401 - any of these classes, or a value of one
@@ -118,11 +126,12 @@ def _init(self: Any, *given: Any, **named: Any) -> None:  # noqa: ANN401 - any o
 
 
 def _values(value: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any of these classes
-    return tuple([getattr(value, name) for name in getattr(type(value), _FIELDS)])
+    return tuple([getattr(value, one.name) for one in fields(value) if one.compare])
 
 
 def _repr(self: Any) -> str:  # noqa: ANN401 - any of these classes
-    return f"{type(self).__qualname__}({', '.join(f'{one.name}={getattr(self, one.name)!r}' for one in fields(self))})"
+    shown = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)
+    return f"{type(self).__qualname__}({shown})"
 
 
 def _eq(self: Any, other: object) -> bool:  # noqa: ANN401 - any of these classes

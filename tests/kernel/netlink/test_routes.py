@@ -204,7 +204,7 @@ def test_route_with_several_next_hops_is_told_by_its_first_and_marked(sock: Sock
     sock.send(
         [add_address(Address(21, AF_INET, number("172.16.8.0"), 31)), _multipath(((20, OWN + 1), (21, 0xAC100801)))]
     )
-    assert list_routes(sock, AF_INET, 1000) == (replace(DEFAULT, multipath=True),)
+    assert list_routes(sock, AF_INET, 1000) == (replace(DEFAULT, hops=(20, 21)),)
     sock.send([delete_route(list_routes(sock, AF_INET, 1000)[0])])
     assert list_routes(sock, AF_INET, 1000) == ()
 

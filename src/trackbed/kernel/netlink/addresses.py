@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
-from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Message
+from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Identity, Message
 
 if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
 
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
-IFA_ADDRESS, IFA_LOCAL, IFA_LABEL, IFA_FLAGS = 1, 2, 3, 8
+IFA_ADDRESS, IFA_LOCAL, IFA_LABEL, IFA_CACHEINFO, IFA_FLAGS = 1, 2, 3, 6, 8
+IFA_PROTO = 11
+"""Origin of an address (since Linux 5.18; older kernels ignore it)."""
 IFA_F_NODAD, IFA_F_DADFAILED, IFA_F_TENTATIVE, IFA_F_PERMANENT, IFA_F_NOPREFIXROUTE = 0x02, 0x08, 0x40, 0x80, 0x200
 
 _INFO = struct.Struct("=BBBBI")
@@ -29,7 +31,10 @@ WIDTH: dict[int, int] = {socket.AF_INET: 4, socket.AF_INET6: 16}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address of an interface; `scope` 0 is global, 253 link, 254 host; `label` exists for IPv4 only."""
+    """An address of an interface; `scope` 0 is global, 253 link, 254 host; `label` exists for IPv4 only.
+
+    `protocol` is its origin (IFA_PROTO), 0 if unspecified; `body`, on listed addresses only, the kernel's message.
+    """
 
     index: int
     family: int
@@ -38,6 +43,8 @@ class Address:
     scope: int = 0
     flags: int = 0
     label: str = ""
+    protocol: int = 0
+    body: bytes = field(default=b"", compare=False, repr=False)
 
 
 def pack_address(family: int, address: int) -> bytes:
@@ -60,7 +67,7 @@ def list_addresses(sock: Socket, family: int = 0, index: int = 0) -> tuple[Addre
     return tuple(address for address in addresses if index in {0, address.index})
 
 
-def _parse_address(body: memoryview) -> Address:
+def _parse_address(body: bytes | memoryview) -> Address:
     family, prefix, flags, scope, index = codec.unpack_header(_INFO, body)
     attributes = codec.parse_attributes(body, _INFO.size)
     local_address = attributes.get(IFA_LOCAL, attributes.get(IFA_ADDRESS, b""))
@@ -72,6 +79,8 @@ def _parse_address(body: memoryview) -> Address:
         scope=scope,
         flags=codec.as_int(attributes.get(IFA_FLAGS), flags),
         label=codec.as_text(attributes.get(IFA_LABEL)),
+        protocol=codec.as_int(attributes.get(IFA_PROTO)),
+        body=bytes(body),
     )
 
 
@@ -86,6 +95,8 @@ def _build_message(message_type: int, flags: int, address: Address) -> Message:
         parts.append(codec.pack_u32(IFA_FLAGS, address.flags))
     if address.label:
         parts.append(codec.pack_string(IFA_LABEL, address.label))
+    if address.protocol:
+        parts.append(codec.pack_u8(IFA_PROTO, address.protocol))
     return Message(message_type, flags, b"".join(parts))
 
 
@@ -105,3 +116,18 @@ def delete_address(address: Address) -> Message:
     The kernel refuses it (EADDRNOTAVAIL) unless the prefix length matches, and the label if one is set.
     """
     return _build_message(RTM_DELADDR, 0, address)
+
+
+def identify_address(body: bytes) -> Identity:
+    """Return the identity of a listed address; its age and flags (tentative, permanent) are ignored."""
+    return codec.identify(body[:2] + body[3 : _INFO.size], body, _INFO.size, {IFA_CACHEINFO, IFA_FLAGS})
+
+
+def restore_address(body: bytes) -> Message:
+    """Return the message that adds a listed address again.
+
+    An IPv6 address skips duplicate detection: the kernel refuses routes that use a tentative address as their source.
+    """
+    address = _parse_address(body)
+    flags = codec.pack_u32(IFA_FLAGS, address.flags | IFA_F_NODAD) if address.family == socket.AF_INET6 else b""
+    return Message(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body + flags)

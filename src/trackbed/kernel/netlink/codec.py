@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -115,6 +115,16 @@ def iter_attributes(body: bytes | memoryview, offset: int = 0) -> Iterator[tuple
             raise MalformedError(msg)
         yield attribute_type & _TYPE_MASK, view[offset + 4 : offset + length]
         offset += length + (-length % 4)
+
+
+Identity = tuple[bytes, tuple[tuple[int, bytes], ...]]
+"""What distinguishes an entry of a kernel table: a part of its fixed header, and its attributes by type."""
+
+
+def identify(header: bytes, body: bytes, offset: int, volatile: Container[int] = ()) -> Identity:
+    """Return the identity of an entry from its message; the attributes `volatile` (ages, states) are ignored."""
+    attributes = parse_attributes(body, offset).items()
+    return header, tuple(sorted((number, bytes(value)) for number, value in attributes if number not in volatile))
 
 
 def unpack_header(layout: struct.Struct, body: bytes | memoryview, offset: int = 0) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
@@ -122,6 +122,8 @@ class Dcb:
     """Trusted selectors in order of precedence; needs Linux 6.2 and support in the driver."""
     dcbx: int | None
     """DCB_CAP_DCBX_* flags: whether host or firmware negotiates, and in which version."""
+    body: bytes = field(default=b"", compare=False, repr=False)
+    """The reply that `parse_dcb` read."""
 
 
 def build_dscp_app(codepoint: int, priority: int) -> App:
@@ -165,6 +167,7 @@ def parse_dcb(body: bytes | memoryview) -> Dcb:
         buffer=_parse_buffer(ieee[DCB_ATTR_DCB_BUFFER]) if DCB_ATTR_DCB_BUFFER in ieee else None,
         trust=None if trust is None else tuple(_parse_trust(trust)),
         dcbx=None if dcbx is None else unpack_number(U8, dcbx, "DCB_ATTR_DCBX"),
+        body=bytes(body),
     )
 
 

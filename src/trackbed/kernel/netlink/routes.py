@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from errno import ENOENT
 from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
-from trackbed.kernel.netlink.codec import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, MalformedError, Message
+from trackbed.kernel.netlink.codec import (
+    NLM_F_APPEND,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
+    Identity,
+    MalformedError,
+    Message,
+)
 from trackbed.kernel.netlink.sockets import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trackbed.kernel.netlink.sockets import Socket
 
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_MULTIPATH, RTA_TABLE = 1, 2, 4, 5, 6, 7, 9, 15
+RTA_CACHEINFO = 12
 RTN_UNICAST, RTN_BLACKHOLE, RTN_UNREACHABLE, RTN_PROHIBIT = 1, 6, 7, 8
 RT_SCOPE_UNIVERSE, RT_SCOPE_LINK = 0, 253
 RTPROT_KERNEL, RTPROT_STATIC, RTPROT_RA = 2, 4, 9
@@ -48,8 +59,11 @@ class Route:
     metric: int = 0
     onlink: bool = False
     linkdown: bool = False
-    multipath: bool = False
-    """Set on listed routes only: `oif`, `gateway`, `onlink` and `linkdown` describe the first of several next hops."""
+    hops: tuple[int, ...] = ()
+    """Set on listed routes only: interface indexes of several next hops; `oif`, `gateway`, `onlink` and `linkdown`
+    describe the first of them."""
+    body: bytes = field(default=b"", compare=False, repr=False)
+    """Set on listed routes only: the kernel's message, without flags of the present state, which cannot be set."""
 
 
 def list_routes(sock: Socket, family: int = 0, table: int = 0, oif: int = 0) -> tuple[Route, ...]:
@@ -76,10 +90,12 @@ def _is_cloned(body: memoryview) -> bool:
 
 
 def _parse_route(body: memoryview) -> Route:
-    family, prefix, _, _, small_table, protocol, scope, route_type, flags = codec.unpack_header(_INFO, body)
+    header = codec.unpack_header(_INFO, body)
+    family, prefix, _, _, small_table, protocol, scope, route_type, flags = header
+    settable = _INFO.pack(*header[:8], flags & RTNH_F_ONLINK) + body[_INFO.size :]
     attributes = codec.parse_attributes(body, _INFO.size)
-    multipath = RTA_MULTIPATH in attributes
-    if multipath:
+    hops = tuple(_iter_hops(attributes.get(RTA_MULTIPATH, b"")))
+    if RTA_MULTIPATH in attributes:
         attributes, flags = _merge_first_hop(attributes, flags)
     return Route(
         family=family,
@@ -95,8 +111,18 @@ def _parse_route(body: memoryview) -> Route:
         metric=codec.as_int(attributes.get(RTA_PRIORITY)),
         onlink=bool(flags & RTNH_F_ONLINK),
         linkdown=bool(flags & RTNH_F_LINKDOWN),
-        multipath=multipath,
+        hops=hops,
+        body=settable,
     )
+
+
+def _iter_hops(hops: bytes | memoryview) -> Iterator[int]:
+    """Yield the interface index of each next hop."""
+    offset = 0
+    while offset < len(hops):
+        length, _, _, index = codec.unpack_header(_HOP, hops, offset)
+        yield index
+        offset += max(length, _HOP.size)
 
 
 def _merge_first_hop(attributes: dict[int, memoryview], flags: int) -> tuple[dict[int, memoryview], int]:
@@ -144,6 +170,11 @@ def replace_route(route: Route) -> Message:
 def delete_route(route: Route) -> Message:
     """Return the message that deletes a route; it must match in every field that is set."""
     return _build_message(RTM_DELROUTE, 0, route)
+
+
+def identify_route(body: bytes) -> Identity:
+    """Return the identity of a listed route; its age is ignored."""
+    return codec.identify(body[: _INFO.size], body, _INFO.size, {RTA_CACHEINFO})
 
 
 def get_route(sock: Socket, family: int, dst: int, src: int = 0, oif: int = 0) -> Route:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
-from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
+from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Identity, Message
 
 if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
@@ -44,6 +44,8 @@ class PolicyRule:
     fwmark: int = 0
     fwmask: int = _ALL_BITS
     """Bits of the packet's mark that must equal `fwmark`. The default with `fwmark` 0 matches any mark."""
+    body: bytes = field(default=b"", compare=False, repr=False)
+    """Set on listed rules only: the kernel's message."""
 
 
 def list_rules(sock: Socket, family: int = 0) -> tuple[PolicyRule, ...]:
@@ -74,6 +76,7 @@ def _parse_rule(body: memoryview) -> PolicyRule:
         iif=codec.as_text(attributes.get(FRA_IIFNAME)),
         oif=codec.as_text(attributes.get(FRA_OIFNAME)),
         fwmark=codec.as_int(attributes.get(FRA_FWMARK)),
+        body=bytes(body),
         fwmask=codec.as_int(attributes.get(FRA_FWMASK), _ALL_BITS),
     )
 
@@ -107,3 +110,8 @@ def add_rule(rule: PolicyRule) -> Message:
 def delete_rule(rule: PolicyRule) -> Message:
     """Return the message that deletes the first rule that matches in every field that is set."""
     return _build_message(RTM_DELRULE, 0, rule)
+
+
+def identify_rule(body: bytes) -> Identity:
+    """Return the identity of a listed rule."""
+    return codec.identify(body[: _INFO.size], body, _INFO.size)
