@@ -11,8 +11,8 @@ from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.ranges import BITS, text
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.routes import Rule as PlannedRule
+from trackbed.host.kinds import route
 from trackbed.host.machine import Machine
-from trackbed.host.setting import RouteOn
 from trackbed.host.state import HostState
 from trackbed.host.steps import settings
 from trackbed.kernel.netlink.addresses import FAMILY, Address
@@ -101,13 +101,13 @@ def _state(node: NodePlan) -> HostState:
         for own in port.addressed
     ]
     wanted = [setting.want for setting in settings(node)]
-    routes = [_route(want, indexes) for want in wanted if isinstance(want, RouteOn)]
+    routes = [_route(want, indexes) for want in wanted if isinstance(want, route.Want)]
     rules = [_rule(want) for want in wanted if isinstance(want, PlannedRule)]
     machine = Machine(Path("/nowhere"))
-    return HostState(machine, tuple(links), tuple(addresses), tuple(routes), tuple(rules), (), frozenset())
+    return HostState(machine, tuple(links), tuple(addresses), tuple(routes), tuple(rules), ())
 
 
-def _route(want: RouteOn, indexes: dict[str, int]) -> Route:
+def _route(want: route.Want, indexes: dict[str, int]) -> Route:
     route = want.route
     kept = Route(FAMILY[route.to.version], route.table, route.to.base, route.to.prefix, prefsrc=route.source)
     if route.unreachable:

@@ -19,8 +19,8 @@ from trackbed_lab.vm.machine import LabShape, locate_shared_folder
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
+from trackbed.host.kinds import file
 from trackbed.host.render import render
-from trackbed.host.setting import File
 from trackbed.host.steps import settings
 
 SECONDS = 400.0
@@ -100,7 +100,9 @@ def answer(here: lab.VmLab, node: str, *words: str) -> dict[str, Any]:
 def files(text: str, node: str) -> dict[str, str]:
     """Path -> content of every file that a Fabric puts on a server."""
     of = next(one for one in planned(text).nodes if one.name == node)
-    own_files = {setting.want.path: setting.want.content for setting in settings(of) if isinstance(setting.want, File)}
+    own_files = {
+        setting.want.path: setting.want.content for setting in settings(of) if isinstance(setting.want, file.Want)
+    }
     return own_files | render(of, "networkd")
 
 

@@ -117,9 +117,8 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
 
 def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, form: str) -> bool:
     """Show what differs once the host has booted; whether anything is to be done."""
-    from trackbed.host.change import without_files
     from trackbed.host.steps import settings
-    from trackbed.host.transaction.compare import compare
+    from trackbed.host.transaction.compare import compare, without_files
     from trackbed.host.transaction.files import differences
     from trackbed.kernel.netlink.codec import NetlinkError
 

@@ -24,7 +24,7 @@ MODULES = (bios, cmdline, firmware, kubelet, runtime)
 
 def diagnose(machine: Machine, node: NodePlan) -> Diagnosis:
     """Every fault of the catalogue: judged where files say enough, unknown otherwise."""
-    nothing = HostState(machine, (), (), (), (), (), frozenset())
+    nothing = HostState(machine, (), (), (), (), ())
     view = NodeView(node, nothing, host=host_reads.take_snapshot(machine, node))
     found = [finding for module in MODULES for finding in module.check(view)]
     place = {fault: number for number, fault in enumerate(load_catalogue())}

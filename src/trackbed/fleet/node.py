@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.wire import read_node
 from trackbed.host import booting
-from trackbed.host.change import document, without_files
+from trackbed.host.change import document
 from trackbed.host.machine import Machine
 from trackbed.host.runner import Ran
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import BusyError, HostError, apply
-from trackbed.host.transaction.compare import compare
+from trackbed.host.transaction.compare import compare, without_files
 from trackbed.host.transaction.files import differences, renderer, warnings
 from trackbed.host.transaction.record import folder
 from trackbed.kernel.netlink.codec import NetlinkError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trackbed.host.setting import File, HugePages, KernelArguments, Setting
+from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.codec import Message
 
 
@@ -108,17 +108,6 @@ class Comparison:
     skipped: tuple[Skipped, ...]
 
 
-def without_files(found: Comparison) -> Comparison:
-    """The same but for what only the next boot would see: files of ours and kernel arguments."""
-    kept = tuple(change for change in found.changes if not _for_boot(change))
-    return Comparison(kept, found.skipped)
-
-
-def _for_boot(change: Change) -> bool:
-    want = change.setting.want if change.setting else None
-    return isinstance(want, File | KernelArguments | HugePages) or any(isinstance(op, FileWrite) for op in change.do)
-
-
 def document(found: Comparison) -> dict[str, object]:
     """A comparison as a document for machines; `reboot` says that something waits for the next boot."""
     changes = [
@@ -138,28 +127,28 @@ NOTHING = "-"
 """Stands for "not there" in `have` and `want`."""
 
 
-def wanted(setting: Setting, what: str, have: str, want: str, do: tuple[Operation, ...]) -> Change:
-    """The change that fulfils a setting."""
+def fulfil(setting: Setting, what: str, have: str, want: str, do: tuple[Operation, ...]) -> Change:
+    """Return the change that fulfils a setting."""
     action: Action = "add" if have == NOTHING else "change"
-    return Change(setting, setting.step, setting.rail, what, have, want, action, do, _runs(do))
+    return Change(setting, setting.step, setting.rail, what, have, want, action, do, _list_runs(do))
 
 
-def refused(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
-    """A setting that only a person can fulfil."""
+def advise(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
+    """Return the change of a setting that only a person can fulfil."""
     return Change(setting, setting.step, setting.rail, what, have, want, "change", (), advice)
 
 
-def awaiting(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
-    """A setting that stands for the next boot and cannot be had before."""
+def await_boot(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
+    """Return the change of a setting that is prepared and takes effect at the next boot."""
     return Change(setting, setting.step, setting.rail, what, have, want, "change", (), advice, reboot=True)
 
 
-def stale(step: str, rail: int | None, what: str, have: str, do: tuple[Operation, ...]) -> Change:
-    """The removal of something that is ours and no longer planned."""
-    return Change(None, step, rail, what, have, NOTHING, "remove", do, _runs(do))
+def remove(step: str, rail: int | None, what: str, have: str, do: tuple[Operation, ...]) -> Change:
+    """Return the removal of what is Trackbed's and no longer planned."""
+    return Change(None, step, rail, what, have, NOTHING, "remove", do, _list_runs(do))
 
 
-def _runs(do: tuple[Operation, ...]) -> str:
-    """The programs that operations run, for people; empty if none."""
-    listed = [" ".join(operation.argv) for operation in do if isinstance(operation, Run)]
-    return f"apply runs: {'; '.join(listed)}" if listed else ""
+def _list_runs(do: tuple[Operation, ...]) -> str:
+    """List the programs that operations run, for people; empty if none."""
+    programs = [" ".join(operation.argv) for operation in do if isinstance(operation, Run)]
+    return f"apply runs: {'; '.join(programs)}" if programs else ""

@@ -18,12 +18,16 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Self
 
 from trackbed.host.runner import Local, Ran, Runner
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROC_SYS = Path("/proc/sys")
 _HOST = Path("/")
@@ -55,6 +59,13 @@ class Machine:
 
     unseen: str = ""
     """Why network state and kernel parameters cannot be seen there; empty where they can."""
+
+    cache: dict[str, bytes | Absent | Unreadable] | None = field(default=None, compare=False, repr=False)
+    """Files and kernel parameters that were read, by path and by key; None: each is read whenever it is asked for."""
+
+    def freeze(self) -> Self:
+        """Return the same machine, which reads each file and kernel parameter once."""
+        return replace(self, cache={})
 
     @property
     def shared(self) -> str:
@@ -105,13 +116,21 @@ class Machine:
             raise OSError(errno.ENONET, self.unseen)
 
     def read(self, path: str) -> str | Absent | Unreadable:
-        """The text of a small file under the root, without the blanks around it."""
-        try:
-            return self.inside(path).read_text(errors="replace").strip()
-        except (FileNotFoundError, NotADirectoryError):
-            return Absent()
-        except (OSError, ValueError) as error:
-            return Unreadable(str(getattr(error, "strerror", None) or error))
+        """Return the text of a small file under the root, without the blanks around it."""
+        content = self.read_bytes(path)
+        return content.decode(errors="replace").replace("\r\n", "\n").strip() if isinstance(content, bytes) else content
+
+    def read_bytes(self, path: str) -> bytes | Absent | Unreadable:
+        """Return the content of a small file under the root."""
+        return self._read_once(path, lambda: self.inside(path).read_bytes())
+
+    def _read_once(self, key: str, load: Callable[[], bytes]) -> bytes | Absent | Unreadable:
+        content = self.cache.get(key) if self.cache is not None else None
+        if content is None:
+            content = _load(load)
+            if self.cache is not None:
+                self.cache[key] = content
+        return content
 
     def write_attribute(self, path: str, value: str) -> None:
         """Write a file of sysfs or configfs under the root; OSError as the kernel says it, ValueError outside."""
@@ -132,16 +151,16 @@ class Machine:
         return self.runner or (Local() if self.root == _HOST else None)
 
     def read_sysctl(self, key: str) -> str | Absent | Unreadable:
-        """The value of `/proc/sys/<key>`, as seen from inside the network namespace."""
+        """Return the value of `/proc/sys/<key>`, as seen from inside the network namespace."""
         place = _sysctl(key)
-        try:
+
+        def load() -> bytes:
             self._seen()
             with enter_netns(self.netns):
-                return place.read_text().strip()
-        except FileNotFoundError:
-            return Absent()
-        except OSError as error:
-            return Unreadable(error.strerror or str(error))
+                return place.read_bytes()
+
+        content = self._read_once(key, load)
+        return content.decode(errors="replace").strip() if isinstance(content, bytes) else content
 
     def write_sysctl(self, key: str, value: str) -> None:
         """Write `/proc/sys/<key>` inside the network namespace; OSError as the kernel says it."""
@@ -149,6 +168,15 @@ class Machine:
         self._seen()
         with enter_netns(self.netns):
             place.write_text(value)
+
+
+def _load(load: Callable[[], bytes]) -> bytes | Absent | Unreadable:
+    try:
+        return load()
+    except (FileNotFoundError, NotADirectoryError):
+        return Absent()
+    except (OSError, ValueError) as error:
+        return Unreadable(str(getattr(error, "strerror", None) or error))
 
 
 def _sysctl(key: str) -> Path:

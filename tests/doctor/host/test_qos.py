@@ -15,9 +15,10 @@ import pytest
 from tests.doctor.host.changing import both, host, planned
 from tests.doctor.host.sound_services import first, told
 from tests.doctor.sound import small_plan, sound
+from trackbed.host.kinds.file import BOOT_SCRIPT as SCRIPT
+from trackbed.host.kinds.file import BOOT_WANTED as WANTED
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-from trackbed.host.steps.boot import SCRIPT, WANTED
 from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, Dcb, Ets, Pfc, build_dscp_app
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from tests.host.nics import Drivers, install
 from tests.host.places import Host
 from tests.host.steps.fabrics import P2P, node_plan
 from trackbed.host.change import Change
-from trackbed.host.setting import DcbDscp, DcbEts, DcbPfc, Setting
+from trackbed.host.kinds.dcb import DcbDscp, DcbEts, DcbPfc
+from trackbed.host.setting import Setting
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare

@@ -8,9 +8,10 @@ from tests.host.places import Host
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import Scripted, grow, with_programs
 from trackbed.host.change import Change
+from trackbed.host.kinds import module
 from trackbed.host.kinds.firmware import Value, parse
 from trackbed.host.runner import Ran
-from trackbed.host.setting import Module, Setting
+from trackbed.host.setting import Setting
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import apply
 from trackbed.host.transaction.compare import compare
@@ -143,4 +144,4 @@ def test_a_module_that_is_not_loaded_is_told(place: Host) -> None:
 )
 def test_modules_are_wanted_by_the_nics_vendor(nic: str | None, modules: list[str]) -> None:
     wants = [one.want for one in settings(replace(node_plan(P2P, PORTS), nic=nic), {"drivers"})]
-    assert [want.name for want in wants if isinstance(want, Module)] == modules
+    assert [want.name for want in wants if isinstance(want, module.Want)] == modules

@@ -7,8 +7,9 @@ from tests.host.places import Host
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import everything_below, grow, nic
 from trackbed.host import talk
+from trackbed.host.kinds import file
 from trackbed.host.setting import Setting
-from trackbed.host.steps import rdma, settings
+from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare
 from trackbed.kernel.netlink.rdma import rename_device
@@ -37,10 +38,10 @@ def test_mode_and_names_are_set_now_and_for_the_next_boot_and_undone(host: tuple
     before = everything_below(place.machine.root)
     apply(place.machine, wanted(), place.records)
     assert core.heard == ["mode 0", "mlx5_0 becomes rail0", "mlx5_1 becomes rail1"]
-    assert "options ib_core netns_mode=0" in place.machine.path(rdma.MODPROBE).read_text()
+    assert "options ib_core netns_mode=0" in place.machine.path(file.RDMA_MODPROBE).read_text()
     assert (
         'KERNELS=="0000:3a:00.0", PROGRAM="rdma_rename %k NAME_FIXED rail1"'
-        in place.machine.path(rdma.RULES).read_text()
+        in place.machine.path(file.RDMA_RULES).read_text()
     )
     assert compare(place.machine, wanted()).changes == ()
     assert undo(place.machine, place.records) == ()
@@ -83,8 +84,8 @@ def test_files_below_a_devices_name_are_written_after_it_was_renamed_and_undone_
     node = node_plan(P2P, PORTS, more="  names: {netdev: keep}\n")
     both = settings(node, {"rdma", "qos"})
     apply(place.machine, both, place.records)
-    file = "/sys/class/net/eth0/device/infiniband/rail0/tc/1/traffic_class"
-    assert place.machine.path(file).read_text() == "106"
+    path = "/sys/class/net/eth0/device/infiniband/rail0/tc/1/traffic_class"
+    assert place.machine.path(path).read_text() == "106"
     assert compare(place.machine, both).changes == ()
     assert undo(place.machine, place.records) == ()
     after = everything_below(place.machine.root)
@@ -165,7 +166,7 @@ def test_another_plan_takes_the_rules_away(host: tuple[Host, RdmaCore]) -> None:
     apply(place.machine, wanted(), place.records)
     by_name = settings(node_plan(P2P, "[{netdev: eth0}, {netdev: eth1}]"), {"rdma"})
     assert [change.what for change in compare(place.machine, by_name).changes if change.action == "remove"] == [
-        f"old file {rdma.RULES}"
+        f"old file {file.RDMA_RULES}"
     ]
     apply(place.machine, by_name, place.records)
-    assert not place.machine.path(rdma.RULES).exists()
+    assert not place.machine.path(file.RDMA_RULES).exists()

@@ -8,9 +8,10 @@ from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import Scripted, everything_below, grow, nic, with_programs
 from trackbed.fabric.plan.wire import read_node
 from trackbed.host.change import Change
-from trackbed.host.kinds.kubelet import STATE
+from trackbed.host.kinds import file
+from trackbed.host.kinds.cpu_state import STATE
 from trackbed.host.setting import Setting
-from trackbed.host.steps import kubelet, limits, qos, runtime, settings
+from trackbed.host.steps import kubelet, qos, settings
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
@@ -56,8 +57,8 @@ def test_containers_get_the_limit_with_the_runtimes_next_start(place: Host) -> N
     assert not first.reboot  # nothing would bring it yet
     (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
     assert left.reboot
-    assert "LimitMEMLOCK=infinity" in host.machine.path(runtime.DROP_IN).read_text()
-    assert read_node(host.machine.path(runtime.NODE_PLAN).read_bytes()).ports
+    assert "LimitMEMLOCK=infinity" in host.machine.path(file.CONTAINERD_DROP_IN).read_text()
+    assert read_node(host.machine.path(file.NODE_PLAN).read_bytes()).ports
     assert runner.ran == ["systemctl daemon-reload"]
     assert (left.what, left.have) == ("locked memory of containerd", "8388608 bytes")
     assert left.advice.startswith("systemctl restart containerd (drain the node first), or reboot this host: ")
@@ -90,18 +91,18 @@ def test_without_containerd_there_is_nothing_to_set(place: Host) -> None:
 def test_who_logs_in_may_lock_memory_where_pam_has_limits(place: Host) -> None:
     (place.machine.root / "etc/security/limits.d").mkdir(parents=True)
     apply(place.machine, wanted("limits"), place.records)
-    assert "* hard memlock unlimited\n" in place.machine.path(limits.MEMLOCK).read_text()
-    assert f"file {limits.MEMLOCK}" not in named(place, "limits")
+    assert "* hard memlock unlimited\n" in place.machine.path(file.MEMLOCK).read_text()
+    assert f"file {file.MEMLOCK}" not in named(place, "limits")
 
 
 def test_a_file_of_ours_that_somebody_edited_is_shown_and_written_anew(place: Host) -> None:
-    grow(place.machine.root, {limits.MEMLOCK: "* soft memlock 64\n"})
-    change = named(place, "limits")[f"file {limits.MEMLOCK}"]
+    grow(place.machine.root, {file.MEMLOCK: "* soft memlock 64\n"})
+    change = named(place, "limits")[f"file {file.MEMLOCK}"]
     assert (change.have, change.want, change.action) == ("other content", "4 lines", "change")
     apply(place.machine, wanted("limits"), place.records)
-    assert f"file {limits.MEMLOCK}" not in named(place, "limits")
+    assert f"file {file.MEMLOCK}" not in named(place, "limits")
     assert undo(place.machine, place.records) == ()
-    assert place.machine.path(limits.MEMLOCK).read_text() == "* soft memlock 64\n"
+    assert place.machine.path(file.MEMLOCK).read_text() == "* soft memlock 64\n"
 
 
 @pytest.mark.parametrize(
@@ -155,9 +156,9 @@ def test_whether_kubelet_has_read_its_drop_in(place: Host, arguments: str, ticks
     grow(root, CONFIG)
     process(root, 900, "kubelet", arguments=arguments)
     apply(place.machine, wanted("kubelet", KUBELET), place.records)
-    text = place.machine.path(kubelet.DROP_IN).read_text()
+    text = place.machine.path(file.KUBELET_DROP_IN).read_text()
     assert 'topologyManagerPolicy: single-numa-node\ncpuManagerPolicy: static\nreservedSystemCPUs: "0-3"\n' in text
-    written = place.machine.path(kubelet.DROP_IN).stat().st_mtime
+    written = place.machine.path(file.KUBELET_DROP_IN).stat().st_mtime
     began = int(written) + (100 if ticks_later else -100) - 500 // os.sysconf("SC_CLK_TCK")
     grow(root, {"/proc/stat": f"cpu 1 2\nbtime {began}\n"})
     change = named(place, "kubelet", KUBELET).get("kubelet's drop-ins")

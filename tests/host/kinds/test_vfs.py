@@ -7,8 +7,9 @@ from tests.host.places import Host
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import grow, nic
 from trackbed.host.change import Change
+from trackbed.host.kinds import vf_mtu
 from trackbed.host.machine import Machine
-from trackbed.host.setting import Setting, VfMtu
+from trackbed.host.setting import Setting
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare
@@ -236,7 +237,7 @@ def test_the_mtu_of_a_vf_that_is_away_is_skipped_with_that_reason(
     vf(host, "0000:18:00.2", driver or "x", netdev)
     if not driver:
         (host.machine.root / "sys/devices/pci0000:00/0000:18:00.2/driver").unlink()
-    found = compare(host.machine, [one for one in guarded() if isinstance(one.want, VfMtu)])
+    found = compare(host.machine, [one for one in guarded() if isinstance(one.want, vf_mtu.Want)])
     assert found.changes == ()
     assert [one.reason for one in found.skipped] == [reason, "there is no such VF yet"]
 
@@ -244,7 +245,7 @@ def test_the_mtu_of_a_vf_that_is_away_is_skipped_with_that_reason(
 def test_a_vfs_mtu_waits_for_its_ports(host: Host) -> None:
     host.send(create_veth(VethEnd("eth0v0"), VethEnd("other")), set_link(host.index("eth0"), mtu=1300))
     vf(host, "0000:18:00.2", netdev="eth0v0")
-    found = compare(host.machine, [one for one in guarded() if isinstance(one.want, VfMtu)])
+    found = compare(host.machine, [one for one in guarded() if isinstance(one.want, vf_mtu.Want)])
     assert found.skipped[0].reason == "the MTU of eth0 is 1300, and a VF's cannot be above it"
 
 

@@ -7,9 +7,10 @@ import yaml
 
 from tests.host.steps.fabrics import SCHEMES, node_plan
 from trackbed.fabric.plan.routes import Rule
+from trackbed.host.kinds import address, mtu, name, route, sysctl
 from trackbed.host.render.netplan import FILE, render
 from trackbed.host.render.ports import STEPS
-from trackbed.host.setting import HEAD, Address, Mtu, Name, RouteOn, Sysctl
+from trackbed.host.setting import HEAD
 from trackbed.host.steps import settings
 
 
@@ -21,6 +22,6 @@ def test_netplans_file_is_written_as_pyyaml_writes_it(addressing: str) -> None:
 
 @pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
 def test_no_other_step_wants_what_the_files_say(addressing: str) -> None:
-    kinds = Name | Mtu | Address | RouteOn | Rule | Sysctl
+    kinds = name.Want | mtu.Want | address.Want | route.Want | Rule | sysctl.Want
     wanted = {setting.step for setting in settings(node_plan(addressing)) if isinstance(setting.want, kinds)}
     assert wanted <= set(STEPS)

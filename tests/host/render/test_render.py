@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.host.steps.fabrics import FLAT, P2P, SCHEMES, SHARED, node_plan
 from trackbed.fabric.model.ranges import Range, parse_address, parse_range
 from trackbed.fabric.plan.routes import MAIN_TABLE, Route, Rule
+from trackbed.host.kinds import address, route
 from trackbed.host.render import FORMATS, Format, mode, render
-from trackbed.host.setting import Address, RouteOn
 from trackbed.host.steps import settings
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -39,8 +39,8 @@ def test_files_are_as_they_were_read_by_a_person(name: str, form: Format) -> Non
 def test_a_format_says_every_address_route_and_rule_of_the_plan(addressing: str, form: Format) -> None:
     node = node_plan(addressing, PORTS)
     wanted = settings(node)
-    addresses = {str(s.want.own) for s in wanted if isinstance(s.want, Address)}
-    routes = {s.want.route for s in wanted if isinstance(s.want, RouteOn)}
+    addresses = {str(s.want.address) for s in wanted if isinstance(s.want, address.Want)}
+    routes = {s.want.route for s in wanted if isinstance(s.want, route.Want)}
     rules = {s.want for s in wanted if isinstance(s.want, Rule)}
     assert _READERS[form](render(node, form)) == (addresses, routes, rules)
 

@@ -9,8 +9,7 @@ import pytest
 from tests.host.kinds.test_vfs import PCI, number, ports, vf, wanted
 from tests.host.places import Host
 from tests.host.trees import everything_below, grow
-from trackbed.host.setting import File
-from trackbed.host.steps import boot
+from trackbed.host.kinds import file
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
@@ -27,16 +26,18 @@ def test_the_boot_unit_is_written_where_systemd_is_and_taken_away_with_the_plan(
     grow(host.machine.root, SYSTEMD)
     before = everything_below(host.machine.root)
     apply(host.machine, wanted(steps=frozenset({"qos"})), host.records)
-    written = [path for path in (boot.SCRIPT, boot.UNIT, boot.WANTED) if host.machine.path(path).is_file()]
-    assert written == [boot.SCRIPT, boot.UNIT, boot.WANTED]
-    assert host.machine.path(boot.SCRIPT).stat().st_mode & 0o777 == 0o755
+    written = [
+        path for path in (file.BOOT_SCRIPT, file.BOOT_UNIT, file.BOOT_WANTED) if host.machine.path(path).is_file()
+    ]
+    assert written == [file.BOOT_SCRIPT, file.BOOT_UNIT, file.BOOT_WANTED]
+    assert host.machine.path(file.BOOT_SCRIPT).stat().st_mode & 0o777 == 0o755
     assert compare(host.machine, wanted(steps=frozenset({"qos"}))).changes == ()
     assert undo(host.machine, host.records) == ()
     assert everything_below(host.machine.root) == before
 
 
 def test_the_unit_runs_before_kubelet_and_after_the_ports_have_their_names() -> None:
-    unit = content(boot.UNIT)
+    unit = content(file.BOOT_UNIT)
     assert "Before=kubelet.service" in unit
     assert "sys-subsystem-net-devices-eth0.device sys-subsystem-net-devices-eth1.device" in unit
 
@@ -44,7 +45,7 @@ def test_the_unit_runs_before_kubelet_and_after_the_ports_have_their_names() -> 
 @pytest.mark.needs("systemd-analyze")
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     place = tmp_path / "trackbed-boot.service"
-    place.write_text(content(boot.UNIT))
+    place.write_text(content(file.BOOT_UNIT))
     ran = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(place)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -150,14 +151,14 @@ def test_the_boot_script_gives_rdma_cm_its_traffic_class(host: Host, tmp_path: P
 @pytest.mark.needs("dash")
 def test_the_boot_script_is_sh_without_mistakes(tmp_path: Path) -> None:
     place = tmp_path / "boot.sh"
-    place.write_text(content(boot.SCRIPT))
+    place.write_text(content(file.BOOT_SCRIPT))
     ran = subprocess.run(["dash", "-n", str(place)], capture_output=True, text=True, timeout=30, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def script(host: Host, folder: Path, **programs: str) -> subprocess.CompletedProcess[str]:
     """Run the boot script on the tree instead of on this host, with stand-ins for ip, dcb and udevadm."""
-    text = content(boot.SCRIPT)
+    text = content(file.BOOT_SCRIPT)
     for name, body in ({"ip": "", "udevadm": "", "dcb": "exit 1"} | programs).items():
         place = folder / "bin" / name
         place.parent.mkdir(exist_ok=True)
@@ -178,4 +179,4 @@ def heard(folder: Path) -> list[str]:
 def content(path: str) -> str:
     """What the plan wants in a file."""
     wants = [setting.want for setting in wanted(steps=frozenset({"qos"}))]
-    return next(want.content for want in wants if isinstance(want, File) and want.path == path)
+    return next(want.content for want in wants if isinstance(want, file.Want) and want.path == path)

@@ -4,8 +4,10 @@ from msgspec.structs import replace
 from tests.host.steps.fabrics import FLAT, NONE, P2P, SCHEMES, SHARED, node_plan
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.routes import Rule
+from trackbed.host.kinds import address, mtu, name, route, sysctl, up
+from trackbed.host.kinds.registry import find_kind
 from trackbed.host.setting import STEPS as ORDER
-from trackbed.host.setting import Address, Mtu, Name, RouteOn, Setting, Sysctl, Up
+from trackbed.host.setting import Setting
 from trackbed.host.steps import STEPS, settings
 from trackbed.host.steps.limits import neighbours, thresh3
 
@@ -28,12 +30,15 @@ def test_only_the_named_steps_are_asked() -> None:
 def test_a_port_is_recognised_by_all_that_the_fabric_knows() -> None:
     ports = '["0000:18:00.0", {mac: "b8:3f:d2:00:00:01", netdev: enp1s0}]'
     wants = [setting.want for setting in settings(node_plan(P2P, ports), {"names"})]
-    assert wants == [Name("rail0", "0000:18:00.0", None, None), Name("rail1", None, "b8:3f:d2:00:00:01", "enp1s0")]
+    assert wants == [
+        name.Want("rail0", "0000:18:00.0", None, None),
+        name.Want("rail1", None, "b8:3f:d2:00:00:01", "enp1s0"),
+    ]
 
 
 def test_router_advertisements_are_refused_before_the_port_comes_up() -> None:
     kinds = [_kind(setting) for setting in settings(node_plan(P2P), {"addresses"}) if setting.rail == 0]
-    assert kinds == ["accept_ra", "keep_addr_on_down", "Mtu", "Up", "Address", "Address"]
+    assert kinds == ["accept_ra", "keep_addr_on_down", "mtu", "up", "address", "address"]
 
 
 def test_rules_come_after_the_tables_they_lead_to_and_the_fence_last() -> None:
@@ -45,7 +50,9 @@ def test_rules_come_after_the_tables_they_lead_to_and_the_fence_last() -> None:
 
 
 def test_only_interfaces_of_rails_are_switched() -> None:
-    keys = {want.key.split("/")[3] for setting in settings(node_plan(P2P)) if isinstance(want := setting.want, Sysctl)}
+    keys = {
+        want.key.split("/")[3] for setting in settings(node_plan(P2P)) if isinstance(want := setting.want, sysctl.Want)
+    }
     assert keys == {"rail0", "rail1", "default"}
 
 
@@ -58,8 +65,13 @@ def test_arp_filter_is_set_only_where_rails_share_a_subnet() -> None:
 
 def test_no_addresses_planned_means_no_routing() -> None:
     wants = [setting.want for setting in settings(node_plan(NONE))]
-    assert not [want for want in wants if isinstance(want, Address | RouteOn | Rule)]
-    assert [type(want) for want in wants if isinstance(want, Mtu | Up)] == [Mtu, Up, Mtu, Up]
+    assert not [want for want in wants if isinstance(want, address.Want | route.Want | Rule)]
+    assert [type(want) for want in wants if isinstance(want, mtu.Want | up.Want)] == [
+        mtu.Want,
+        up.Want,
+        mtu.Want,
+        up.Want,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +90,7 @@ def test_neighbour_tables_hold_twice_what_the_plan_can_bring(
     values = {
         want.key.rpartition("/")[2]: int(want.value)
         for setting in settings(node, {"limits"})
-        if isinstance(want := setting.want, Sysctl) and "ipv4" in want.key
+        if isinstance(want := setting.want, sysctl.Want) and "ipv4" in want.key
     }
     assert neighbours(node, 4) == count
     assert values == {"gc_thresh1": largest // 8, "gc_thresh2": largest // 2, "gc_thresh3": largest}
@@ -95,4 +107,4 @@ def _filters(node: NodePlan) -> int:
 
 def _kind(setting: Setting) -> str:
     want = setting.want
-    return want.key.rpartition("/")[2] if isinstance(want, Sysctl) else type(want).__name__
+    return want.key.rpartition("/")[2] if isinstance(want, sysctl.Want) else find_kind(want).name

@@ -1,7 +1,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from errno import EPERM
 from pathlib import Path
 from socket import AF_INET, AF_INET6
@@ -13,14 +13,15 @@ from tests.host.steps.fabrics import FLAT, P2P, SCHEMES, node_plan
 from tests.kernel.senders import add_altname
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import Comparison
-from trackbed.host.kinds.names import renames
+from trackbed.host.kinds.name import rename
+from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
-from trackbed.host.setting import PROTOCOL, Setting
+from trackbed.host.setting import PROTOCOL
 from trackbed.host.state import read
 from trackbed.host.steps import settings
 from trackbed.host.transaction import carriers, record
-from trackbed.host.transaction.apply import ApplyError, NothingToUndoError, apply, diff, undo
-from trackbed.host.transaction.compare import compare
+from trackbed.host.transaction.apply import ApplyError, NothingToUndoError, apply, undo
+from trackbed.host.transaction.compare import compare, judge
 from trackbed.host.transaction.record import load
 from trackbed.kernel.netlink.addresses import (
     IFA_F_NODAD,
@@ -52,7 +53,7 @@ def test_after_an_apply_nothing_differs_and_a_second_changes_nothing(place: Host
     node = node_plan(addressing, PORTS)
     done = apply(place.machine, settings(node), place.records)
     assert done.changes
-    assert diff(place.machine, settings(node)) == ()
+    assert compare(place.machine, settings(node)).changes == ()
     before = everything(place.machine)
     assert apply(place.machine, settings(node), place.records).changes == ()
     assert everything(place.machine) == before
@@ -201,7 +202,7 @@ def test_a_port_that_is_down_is_set_up_again_with_all_that_went_with_it(place: H
 def test_a_rule_to_the_wrong_table_is_shown_with_what_it_is_and_shall_be(place: Host, node: NodePlan) -> None:
     made(place, node)
     lead_to_the_wrong_table(place)
-    (change,) = diff(place.machine, settings(node))
+    (change,) = compare(place.machine, settings(node)).changes
     assert (change.have, change.want) == ("from 172.18.0.2/32 lookup 1000", "from 172.18.0.2/32 lookup 1001")
     assert (change.step, change.rail, change.action) == ("routing", 1, "change")
 
@@ -212,7 +213,7 @@ def test_a_route_over_the_port_is_replaced_whoever_made_it(place: Host, node: No
     port = node.ports[0]
     assert port.v4
     place.send(add_route(Route(AF_INET, 1000, oif=place.index("rail0"), scope=253, protocol=4)))
-    (change,) = diff(place.machine, settings(node))
+    (change,) = compare(place.machine, settings(node)).changes
     assert (change.have, change.want) == ("dev rail0", "via 172.16.0.3 dev rail0 src 172.16.0.2")
     made(place, node)
     assert place.differs(node) == []
@@ -223,7 +224,7 @@ def test_two_ports_exchange_their_names(place: Host, node: NodePlan) -> None:
     sound = everything(place.machine)
     state = read(place.machine)
     ports = {link.name: link for link in state.links}
-    place.send(*renames([(ports["rail0"], "rail1"), (ports["rail1"], "rail0")], live=True))
+    place.send(*rename([(ports["rail0"], "rail1"), (ports["rail1"], "rail0")], live=True))
     assert place.index("rail0") == ports["rail1"].index
     made(place, node)
     assert everything(place.machine) == sound
@@ -279,7 +280,7 @@ def test_an_ipv6_prefix_is_mended_with_the_routes_that_go_with_the_address(place
     assert own
     place.send(delete_address(Address(index, AF_INET6, own.address, 127)))
     place.send(add_address(Address(index, AF_INET6, own.address, 64)))
-    routes = diff(place.machine, settings(node, {"routing"}))
+    routes = compare(place.machine, settings(node, {"routing"})).changes
     place.send(*(message for change in routes for message in change.do if isinstance(message, Message)))
     assert place.differs(node) == ["IPv6 address of rail0"]
     made(place, node)
@@ -315,14 +316,14 @@ def test_what_another_program_sets_in_the_same_moment_is_no_failure(
     assert len(place.differs(node)) == len(ours) == 1
     looked: list[int] = []
 
-    def slow_to_look(machine: Machine, wanted: Sequence[Setting]) -> Comparison:
-        found = compare(machine, wanted)
+    def slow_to_look(view: View) -> Comparison:
+        found = judge(view)
         if not looked:
             place.send(*map(add_route, ours))
         looked.append(len(found.changes))
         return found
 
-    monkeypatch.setattr("trackbed.host.transaction.apply.compare", slow_to_look)
+    monkeypatch.setattr("trackbed.host.transaction.apply.judge", slow_to_look)
     made(place, node)
     assert (looked[0], looked[-1]) == (1, 0)
 
@@ -543,7 +544,7 @@ def test_everything_set_carries_trackbeds_mark(place: Host, node: NodePlan) -> N
     state = read(place.machine)
     assert {r.protocol for r in state.routes if r.table in {1000, 1001}} == {PROTOCOL}
     assert {r.protocol for r in state.rules if 999 <= r.priority <= 1001} == {PROTOCOL}
-    assert len(state.ours) == 4
+    assert len([address for address in state.addresses if address.protocol == PROTOCOL]) == 4
 
 
 def test_settings_that_another_program_sets_back_end_in_an_error(place: Host, node: NodePlan) -> None:

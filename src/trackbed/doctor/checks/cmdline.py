@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from trackbed.doctor import hardware
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.hardware import DEVICES, find_log_line, is_x86, iter_functions, read_attribute, read_kernel_log
+from trackbed.host.kinds import kernel_arguments
 from trackbed.host.kinds.arguments import fulfilled, split
-from trackbed.host.setting import KernelArguments
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.host.steps import cmdline as planned
 
@@ -62,7 +62,7 @@ def check(view: NodeView) -> Iterator[Finding]:
 def check_arguments(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that the running kernel has all planned arguments."""
     wants = [setting.want for setting in planned.settings(view.node)]
-    groups = [group for want in wants if isinstance(want, KernelArguments) for group in want.groups]
+    groups = [group for want in wants if isinstance(want, kernel_arguments.Want) for group in want.groups]
     if not groups:
         return
     line = host.text(CMDLINE)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.rdma_devices import BELOW, list_rdma_devices
 from trackbed.doctor.rdma_devices import READS as DEVICES
+from trackbed.host.kinds.file import BOOT_SCRIPT as SCRIPT
+from trackbed.host.kinds.file import BOOT_WANTED as WANTED
 from trackbed.host.snapshot.snapshot import Wanted
-from trackbed.host.steps.boot import SCRIPT, WANTED
 from trackbed.host.steps.qos import traffic_class
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import HEAD, KernelArguments
+from trackbed.host.kinds import kernel_arguments
+from trackbed.host.setting import HEAD
 from trackbed.host.steps import settings
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def arguments(node: NodePlan) -> Arguments | None:
     """The kernel arguments of a node; None where the plan asks for none."""
     for setting in settings(node, ("cmdline",)):
         want = setting.want
-        if isinstance(want, KernelArguments) and (want.groups or want.iommu):
+        if isinstance(want, kernel_arguments.Want) and (want.groups or want.iommu):
             return Arguments(want.groups, want.iommu)
     return None
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from trackbed.host.kinds import file
 from trackbed.host.render import FORMATS, mode
-from trackbed.host.setting import File
-from trackbed.host.steps import boot, kubelet, limits, rdma, runtime, settings
+from trackbed.host.steps import settings
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
@@ -29,15 +30,7 @@ OWN = (
     "/etc/NetworkManager/system-connections/trackbed-*.nmconnection",
     "/etc/sysctl.d/90-trackbed.conf",
     "/etc/iproute2/rt_tables.d/trackbed.conf",
-    rdma.MODPROBE,
-    rdma.RULES,
-    boot.UNIT,
-    boot.WANTED,
-    boot.SCRIPT,
-    limits.MEMLOCK,
-    kubelet.DROP_IN,
-    runtime.DROP_IN,
-    runtime.NODE_PLAN,
+    *(path for _, path in file.NAMES),
 )
 """Every name that a file of ours can have; those that no plan asks for any more are deleted by who can delete."""
 
@@ -55,8 +48,8 @@ def files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
     """All files of the node, its network in this format, by path."""
     found = [HostFile(path, content, mode(path)) for path, content in FORMATS[network](node).items()]
     wanted = [setting.want for setting in settings(node, STEPS)]
-    found += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, File)]
-    return tuple(sorted(found, key=lambda file: file.path))
+    found += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, file.Want)]
+    return tuple(sorted(found, key=attrgetter("path")))
 
 
 def own_expressions() -> tuple[str, ...]:

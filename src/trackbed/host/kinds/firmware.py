@@ -14,18 +14,43 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.host.change import Change, Skipped, awaiting, refused
+from trackbed.host.change import Change, Skipped, advise, await_boot
+from trackbed.host.kinds.kind import Kind
 from trackbed.host.machine import Absent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from trackbed.host.kinds.view import View
-    from trackbed.host.setting import Firmware, Parameter, Setting
+    from trackbed.host.setting import Setting
 
 _TOOLS = ("mlxconfig", "mstconfig")
 _LINE = re.compile(r"(?:\*\s*)?(?:RO\s+)?([A-Z][A-Z0-9_]*(?:\[\d+(?:\.\.\d+)?\])?)\s+(\S.*)")
 _NUMBER = re.compile(r"(?:[\w.-]*\()?(-?\d+)\)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a NIC's firmware, as mlxconfig names it, with its value as a number."""
+
+    name: str
+    value: str
+    at_least: bool = False
+    """A larger number in the firmware is as good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The NIC of port `netdev` (PCI address `pci`) has these parameters; those it does not know are ignored."""
+
+    netdev: str
+    pci: str
+    parameters: tuple[Parameter, ...]
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"firmware of {want.netdev}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,47 +78,50 @@ def parse(text: str) -> dict[str, Value]:
     return found
 
 
-def compare(setting: Setting, want: Firmware, view: View) -> Change | Skipped | None:
-    """Parameters that are not as wanted: the command is told, then that only a reset is missing."""
-    machine, what = view.state.machine, f"firmware of {want.netdev}"
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the change of parameters that differ: the command that sets them, or that only a reset is missing."""
+    machine, what = view.machine, describe(want)
     tool = next((name for name in _TOOLS if machine.has(name)), None)
     if machine.shared or tool is None:
         return Skipped(setting, what, machine.shared or "neither mlxconfig nor mstconfig is here to ask the NIC")
     ran = machine.run((tool, "-d", want.pci, "-e", "q"))
-    have = {} if isinstance(ran, Absent) else parse(ran.output)
-    if isinstance(ran, Absent) or ran.status or not have:
-        said = "" if isinstance(ran, Absent) else " / ".join(ran.output.strip().splitlines()[-2:])
-        return Skipped(setting, what, f"{tool} does not answer for {want.pci}: {said}")
-    return _judged(setting, want, have, tool)
+    values = {} if isinstance(ran, Absent) else parse(ran.output)
+    if isinstance(ran, Absent) or ran.status or not values:
+        output = "" if isinstance(ran, Absent) else " / ".join(ran.output.strip().splitlines()[-2:])
+        return Skipped(setting, what, f"{tool} does not answer for {want.pci}: {output}")
+    return _judge(setting, want, values, tool)
 
 
-def _judged(setting: Setting, want: Firmware, have: Mapping[str, Value], tool: str) -> Change | None:
-    what, asked = f"firmware of {want.netdev}", [one for one in want.parameters if one.name in have]
-    wrong = [one for one in asked if not _good(one, have[one.name].next)]
+def _judge(setting: Setting, want: Want, values: Mapping[str, Value], tool: str) -> Change | None:
+    what, known = describe(want), [parameter for parameter in want.parameters if parameter.name in values]
+    wrong = [parameter for parameter in known if not _is_good(parameter, values[parameter.name].next)]
     if wrong:
-        told = " ".join(f"{one.name}={one.value}" for one in wrong)
+        planned = _list({parameter.name: parameter.value for parameter in wrong})
         advice = (
-            f"{tool} -y -d {want.pci} set {told}, then reset the firmware (mlxfwreset -d {want.pci} reset) or reboot"
+            f"{tool} -y -d {want.pci} set {planned}, then reset the firmware (mlxfwreset -d {want.pci} reset) or reboot"
         )
-        return refused(setting, what, _shown(wrong, {n: v.next for n, v in have.items()}), told, advice)
-    late = [one for one in asked if (now := have[one.name].now) is not None and not _good(one, now)]
+        return advise(setting, what, _list({p.name: values[p.name].next for p in wrong}), planned, advice)
+    nows = {parameter: values[parameter.name].now for parameter in known}
+    late = {parameter.name: now for parameter, now in nows.items() if now is not None and not _is_good(parameter, now)}
     if late:
-        told = " ".join(f"{one.name}={have[one.name].next}" for one in late)
         advice = f"the NIC takes it with its next reset: mlxfwreset -d {want.pci} reset, or a reboot"
-        return awaiting(setting, what, _shown(late, {n: v.now or "" for n, v in have.items()}), told, advice)
+        return await_boot(setting, what, _list(late), _list({name: values[name].next for name in late}), advice)
     return None
 
 
-def _good(want: Parameter, have: str) -> bool:
+def _is_good(want: Parameter, have: str) -> bool:
     enough = want.at_least and have.isdigit() and int(have) >= int(want.value)
     return have == want.value or enough
 
 
-def _shown(parameters: Iterable[Parameter], have: Mapping[str, str]) -> str:
-    return " ".join(f"{one.name}={have[one.name]}" for one in parameters)
+def _list(values: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _plain(text: str) -> str:
     """`True(1)` and `ETH(2)` as their numbers."""
     known = _NUMBER.fullmatch(text)
     return known[1] if known else text
+
+
+KIND = Kind("firmware", (Want,), describe, compare, is_read_once=True)

@@ -1,29 +1,41 @@
-"""Kinds MTU and up: how an interface is set, apart from its name."""
+"""Interfaces for undo: kept by index, which stays when the name changes. Batches of messages that may be refused."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import os
+from typing import TYPE_CHECKING, Any
 
-from trackbed.host.change import Change, wanted
-from trackbed.kernel.netlink.links import set_link
+from trackbed.kernel.netlink.links import list_links
+from trackbed.kernel.netlink.sockets import BatchError
 
 if TYPE_CHECKING:
-    from trackbed.host.kinds.view import View
-    from trackbed.host.setting import Mtu, Setting, Up
+    from collections.abc import Callable, Iterator, Sequence
+
+    from trackbed.host.kinds.kind import Kept
+    from trackbed.host.machine import Machine
+    from trackbed.kernel.netlink.codec import Message
+    from trackbed.kernel.netlink.links import Link
+    from trackbed.kernel.netlink.sockets import Socket
+
+GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.EADDRNOTAVAIL, errno.ENODEV})
+"""The kernel's answers where the thing to remove is not there: a rule, a route, an address, an interface."""
 
 
-def mtu(setting: Setting, want: Mtu, view: View) -> Change | None:
-    """The MTU, in bytes."""
-    link = view.ports[want.netdev]
-    if link.mtu == want.mtu_bytes:
-        return None
-    what = f"MTU of {want.netdev}"
-    return wanted(setting, what, str(link.mtu), str(want.mtu_bytes), (set_link(link.index, mtu=want.mtu_bytes),))
+def restore_links(
+    machine: Machine, kept: Kept, what: str, build: Callable[[list[tuple[Link, Any]]], list[Message]]
+) -> Iterator[str]:
+    """Send the messages that `build` returns for the links of `kept` (by index) that are there, with what was kept."""
+    with machine.socket() as sock:
+        links = [(link, kept[str(link.index)]) for link in list_links(sock) if str(link.index) in kept]
+        yield from (f"{what}: {reason}" for reason in send_batch(sock, build(links)))
 
 
-def up(setting: Setting, want: Up, view: View) -> Change | None:
-    """Administratively up; whether there is a carrier is not ours to set."""
-    link = view.ports[want.netdev]
-    if link.up:
-        return None
-    return wanted(setting, f"state of {want.netdev}", "down", "up", (set_link(link.index, up=True),))
+def send_batch(sock: Socket, messages: Sequence[Message]) -> list[str]:
+    """Send messages; return why the kernel refused some, except those that would remove what is gone."""
+    try:
+        sock.send(messages)
+    except BatchError as error:
+        failures = [failure for failure in error.failures if failure.errno not in GONE]
+        return [f"{os.strerror(failure.errno)} {failure.text}".rstrip() for failure in failures]
+    return []

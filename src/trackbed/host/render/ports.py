@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.routes import Rule
-from trackbed.host.setting import Address, Mtu, Name, RouteOn, Setting, Sysctl
+from trackbed.host.kinds import address, mtu, name, route, sysctl
+from trackbed.host.setting import Setting
 from trackbed.host.steps import settings
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ STEPS = ("names", "addresses", "routing", "limits")
 class Port:
     """One port: how to recognise it, and everything its file says. The fence stands with the first port."""
 
-    name: Name
+    name: name.Want
     mtu_bytes: int
     infiniband: bool
     addresses: tuple[Addressed, ...]
@@ -40,16 +41,16 @@ class Gathered:
     """What the files of a node say: all ports in rail order, and all kernel parameters."""
 
     ports: tuple[Port, ...]
-    sysctls: tuple[Sysctl, ...]
+    sysctls: tuple[sysctl.Want, ...]
 
 
 def gather(node: NodePlan) -> Gathered:
     """Ports and kernel parameters out of one pass over the node's settings, which is most of the work of a file."""
     wanted = settings(node, STEPS)
-    names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, Name)]
+    names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, name.Want)]
     return Gathered(
-        tuple(_port(node, wanted, name, rail, first=rail == names[0][0]) for rail, name in names),
-        tuple(setting.want for setting in wanted if isinstance(setting.want, Sysctl)),
+        tuple(_port(node, wanted, named, rail, first=rail == names[0][0]) for rail, named in names),
+        tuple(setting.want for setting in wanted if isinstance(setting.want, sysctl.Want)),
     )
 
 
@@ -64,13 +65,13 @@ def versions(port: Port) -> tuple[int, ...]:
     return tuple(version for version in (V4, V6) if any(own.version == version for own in port.addresses))
 
 
-def _port(node: NodePlan, wanted: tuple[Setting, ...], name: Name, rail: int | None, *, first: bool) -> Port:
+def _port(node: NodePlan, wanted: tuple[Setting, ...], named: name.Want, rail: int | None, *, first: bool) -> Port:
     mine = [s.want for s in wanted if s.rail == rail or (first and s.rail is None)]
     return Port(
-        name,
-        next(want.mtu_bytes for want in mine if isinstance(want, Mtu)),
+        named,
+        next(want.mtu_bytes for want in mine if isinstance(want, mtu.Want)),
         node.common.link_type == "infiniband",
-        tuple(want.own for want in mine if isinstance(want, Address)),
-        tuple(want.route for want in mine if isinstance(want, RouteOn)),
+        tuple(want.address for want in mine if isinstance(want, address.Want)),
+        tuple(want.route for want in mine if isinstance(want, route.Want)),
         tuple(want for want in mine if isinstance(want, Rule)),
     )

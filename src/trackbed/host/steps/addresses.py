@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import Address, Mtu, Setting, Sysctl, Up
+from trackbed.host.kinds import address, mtu, sysctl, up
+from trackbed.host.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,15 +26,16 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     for port in node.ports:
         yield from _link(port, node.common.mtu_bytes)
     for port in node.ports:
-        for own in port.addressed:
-            yield Setting(STEP, Address(port.netdev, own), port.rail, f"the plan's address of rail {port.rail}")
+        for planned in port.addressed:
+            want = address.Want(port.netdev, planned)
+            yield Setting(STEP, want, port.rail, f"the plan's address of rail {port.rail}")
 
 
 def _link(port: PortPlan, mtu_bytes: int) -> Iterator[Setting]:
-    refuse = Sysctl(f"net/ipv6/conf/{port.netdev}/accept_ra", "0")
+    refuse = sysctl.Want(f"net/ipv6/conf/{port.netdev}/accept_ra", "0")
     yield Setting(STEP, refuse, port.rail, "a router advertisement would put a default route on the rail")
     if port.v6:
-        keep = Sysctl(f"net/ipv6/conf/{port.netdev}/keep_addr_on_down", "1")
+        keep = sysctl.Want(f"net/ipv6/conf/{port.netdev}/keep_addr_on_down", "1")
         yield Setting(STEP, keep, port.rail, "without it a link flap takes the IPv6 address away for good")
-    yield Setting(STEP, Mtu(port.netdev, mtu_bytes), port.rail, "RDMA's path MTU must fit, on every port alike")
-    yield Setting(STEP, Up(port.netdev), port.rail, "a port that is down carries nothing")
+    yield Setting(STEP, mtu.Want(port.netdev, mtu_bytes), port.rail, "RDMA's path MTU must fit, on every port alike")
+    yield Setting(STEP, up.Want(port.netdev), port.rail, "a port that is down carries nothing")

@@ -15,40 +15,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import HEAD, Attribute, DcbDscp, DcbEts, DcbPfc, File, RdmaTos
+from trackbed.host.kinds import file
+from trackbed.host.kinds.registry import find_kind
+from trackbed.host.setting import HEAD
 from trackbed.host.steps.bootscript import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from trackbed.fabric.plan.plan import NodePlan, PortPlan
-    from trackbed.host.setting import Want
-
-UNIT = "/etc/systemd/system/trackbed-boot.service"
-WANTED = "/etc/systemd/system/multi-user.target.d/90-trackbed.conf"
-SCRIPT = "/etc/trackbed/boot.sh"
 
 _SYSTEMD = ("/usr/lib/systemd/system/multi-user.target", "/lib/systemd/system/multi-user.target")
 _QOS = ("/sys/class/net/*/ecn/roce_np", "/sys/class/infiniband/*")
 _RELOAD = ("systemctl", "daemon-reload")
 
 
-def files(node: NodePlan, wants: Iterable[Want]) -> Iterator[File]:
+def files(node: NodePlan, wants: Iterable[object]) -> Iterator[file.Want]:
     """The three files; with nothing to set, none. Where the plan has no VFs they need a port with RDMA or QoS files."""
     ports = node.ports if node.common.vfs else ()
     lines = [f"await {port.netdev}\n" for port in ports]
     lines += [line for port in ports for line in _made(node, port)]
     lines += ["settle\n"] if ports else []
     lines += [_guarded(node, port) for port in ports if node.common.link_type == "ethernet"]
-    lines += [line for want in wants if (line := _line(node, want))]
-    if not lines:
+    lines += [find_kind(want).render_boot_line(want, node) for want in wants]
+    if not any(lines):
         return
     needs = _SYSTEMD if node.common.vfs else _QOS
     lack = "there is no systemd here" if node.common.vfs else "no port has RDMA or QoS files"
     script = f"#!/bin/sh\n{HEAD}{FUNCTIONS}{''.join(lines)}exit $failed\n"
-    yield File(SCRIPT, script, needs, lack, mode=0o755)
-    yield File(UNIT, _unit(node), needs, lack)
-    yield File(WANTED, f"{HEAD}[Unit]\nWants=trackbed-boot.service\n", needs, lack, after=_RELOAD)
+    yield file.Want(file.BOOT_SCRIPT, script, needs, lack, mode=0o755)
+    yield file.Want(file.BOOT_UNIT, _unit(node), needs, lack)
+    yield file.Want(file.BOOT_WANTED, f"{HEAD}[Unit]\nWants=trackbed-boot.service\n", needs, lack, after=_RELOAD)
 
 
 def _unit(node: NodePlan) -> str:
@@ -62,7 +59,7 @@ Before=kubelet.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh {SCRIPT}
+ExecStart=/bin/sh {file.BOOT_SCRIPT}
 """
 
 
@@ -88,35 +85,3 @@ def _guarded(node: NodePlan, port: PortPlan) -> str:
 
 def _switch(*, on: bool) -> str:
     return "on" if on else "off"
-
-
-def _line(node: NodePlan, want: Want) -> str:
-    """The line that sets a want of step qos again; empty for others, which files or VFs keep."""
-    match want:
-        case Attribute():
-            return _put(want)
-        case DcbPfc(netdev, priorities):
-            on = "".join(f" {priority}:on" for priority in priorities)
-            return f"pfc {netdev} all:off{on}\n"
-        case DcbDscp(netdev, priorities):
-            pairs = " ".join(f"{dscp}:{priority}" for dscp, priority in priorities)
-            return f"dscp {netdev} {pairs}\n"
-        case DcbEts(netdev, priority, first):
-            return f"ets {netdev} {priority} {first}\n"
-        case RdmaTos(netdev, tos):
-            name = next(
-                rail.rdma
-                for port in node.ports
-                if port.netdev == netdev
-                for rail in node.common.rails
-                if rail.rail == port.rail
-            )
-            return f"tos {name} {tos}\n"
-    return ""
-
-
-def _put(want: Attribute) -> str:
-    if "{rdma}" not in want.path:
-        return f"put {want.path.format(netdev=want.netdev)} {want.value}\n"
-    places = want.path.format(netdev=want.netdev, rdma="*")
-    return f'for file in {places}; do put "$file" {want.value}; done\n'

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import HugePages, KernelArguments, Setting
+from trackbed.host.kinds import huge_pages, kernel_arguments
+from trackbed.host.kinds.huge_pages import SIZES
+from trackbed.host.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
 
 STEP = "cmdline"
 
-SIZES = {2 << 10: "2M", 1 << 20: "1G"}
-"""How kernel arguments say the size of huge pages, by KiB."""
-
 
 def settings(node: NodePlan) -> Iterator[Setting]:
     """The arguments, and what must come of them; nothing where the plan asks for none."""
@@ -34,9 +33,9 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     if kernel is None:
         return
     why = "VFs need the IOMMU, jobs their pages and CPUs" if kernel.iommu else "the Fabric asks for them"
-    yield Setting(STEP, KernelArguments(tuple(_groups(kernel)), kernel.iommu), None, why)
+    yield Setting(STEP, kernel_arguments.Want(tuple(_groups(kernel)), kernel.iommu), None, why)
     for size_kib, count in kernel.hugepages:
-        yield Setting(STEP, HugePages(size_kib, count), None, "the Fabric asks for so many huge pages")
+        yield Setting(STEP, huge_pages.Want(size_kib, count), None, "the Fabric asks for so many huge pages")
 
 
 def _groups(kernel: KernelPlan) -> Iterator[str]:

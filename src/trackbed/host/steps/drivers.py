@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import Module, Setting
+from trackbed.host.kinds import module
+from trackbed.host.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,4 +30,4 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     """The modules of the vendor; nothing where the Fabric does not name the NIC, or another vendor's."""
     vendor = (node.nic or "").partition(":")[0]
     for name in (*_MODULES.get(vendor, ()), "ib_uverbs") if vendor in _MODULES else ():
-        yield Setting(STEP, Module(name), None, f"the ports are NICs of PCI vendor {vendor}")
+        yield Setting(STEP, module.Want(name), None, f"the ports are NICs of PCI vendor {vendor}")

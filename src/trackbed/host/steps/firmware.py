@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import Firmware, Parameter, Setting
+from trackbed.host.kinds.firmware import Parameter, Want
+from trackbed.host.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def settings(node: NodePlan) -> Iterator[Setting]:
         return
     for port in node.ports:
         if port.pci:
-            want = Firmware(port.netdev, port.pci, tuple(_parameters(node, port)))
+            want = Want(port.netdev, port.pci, tuple(_parameters(node, port)))
             yield Setting(STEP, want, port.rail, f"the NIC of rail {port.rail} must offer what the plan takes")
 
 

@@ -8,9 +8,11 @@ GPU talks to its NIC over the other socket.
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import HEAD, CpuState, File, KubeletReads, Setting
+from trackbed.host.kinds import cpu_state, file, kubelet_reads
+from trackbed.host.setting import HEAD, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 
 STEP = "kubelet"
 
-FOLDER = "/etc/kubernetes/kubelet.conf.d"
-DROP_IN = f"{FOLDER}/90-trackbed.conf"
+FOLDER = str(PurePosixPath(file.KUBELET_DROP_IN).parent)
 
 CONFIG = "/var/lib/kubelet/config.yaml"
 
@@ -31,10 +32,12 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     if wanted is None:
         return
     why = "a pod's CPUs, GPUs and NICs come from one NUMA node"
-    yield Setting(STEP, File(DROP_IN, _content(wanted), (CONFIG,), "no kubelet is set up here"), None, why)
+    yield Setting(
+        STEP, file.Want(file.KUBELET_DROP_IN, _content(wanted), (CONFIG,), "no kubelet is set up here"), None, why
+    )
     if wanted.reserved_cpus:
-        yield Setting(STEP, CpuState("static"), None, "kubelet refuses to start on the state of another policy")
-    yield Setting(STEP, KubeletReads(FOLDER, DROP_IN), None, why)
+        yield Setting(STEP, cpu_state.Want("static"), None, "kubelet refuses to start on the state of another policy")
+    yield Setting(STEP, kubelet_reads.Want(FOLDER, file.KUBELET_DROP_IN), None, why)
 
 
 def _content(wanted: KubeletPlan) -> str:

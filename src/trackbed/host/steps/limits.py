@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, V6
-from trackbed.host.setting import HEAD, File, Setting, Sysctl
+from trackbed.host.kinds import file, sysctl
+from trackbed.host.setting import HEAD, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 STEP = "limits"
 
-MEMLOCK = "/etc/security/limits.d/90-trackbed.conf"
 _UNLIMITED = "".join(f"{who} {kind} memlock unlimited\n" for who in ("*", "root") for kind in ("soft", "hard"))
 
 KERNEL_THRESH3 = 1024
@@ -44,10 +44,11 @@ def settings(node: NodePlan) -> Iterator[Setting]:
         why = f"the rails can bring {count} neighbours"
         for number, value in ((3, largest), (2, largest // 2), (1, largest // 8)):
             key = f"net/ipv{version}/neigh/default/gc_thresh{number}"
-            yield Setting(STEP, Sysctl(key, str(value), at_least=True), None, why)
+            yield Setting(STEP, sysctl.Want(key, str(value), at_least=True), None, why)
     if node.ports:
-        file = File(MEMLOCK, HEAD + _UNLIMITED, ("/etc/security/limits.d",), "there is no PAM limits folder here")
-        yield Setting(STEP, file, None, "RDMA outside pods locks the memory it registers")
+        folder = ("/etc/security/limits.d",)
+        want = file.Want(file.MEMLOCK, HEAD + _UNLIMITED, folder, "there is no PAM limits folder here")
+        yield Setting(STEP, want, None, "RDMA outside pods locks the memory it registers")
 
 
 def neighbours(node: NodePlan, version: int) -> int:

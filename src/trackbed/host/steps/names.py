@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import Name, Setting
+from trackbed.host.kinds import name
+from trackbed.host.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,8 @@ STEP = "names"
 def settings(node: NodePlan) -> Iterator[Setting]:
     """One name for each port."""
     for port in node.ports:
-        name = Name(port.netdev, port.pci, port.mac, port.kernel_name)
-        yield Setting(STEP, name, port.rail, f"rail {port.rail} is the port {_known_as(port)}")
+        want = name.Want(port.netdev, port.pci, port.mac, port.kernel_name)
+        yield Setting(STEP, want, port.rail, f"rail {port.rail} is the port {_known_as(port)}")
 
 
 def _known_as(port: PortPlan) -> str:

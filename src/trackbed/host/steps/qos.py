@@ -22,14 +22,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import Attribute, DcbDscp, DcbEts, DcbPfc, RdmaTos, Setting
+from trackbed.host.kinds import attribute, rdma_tos
+from trackbed.host.kinds.dcb import DcbDscp, DcbEts, DcbPfc
+from trackbed.host.setting import Setting
 from trackbed.host.steps import boot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.plan.plan import NodePlan, PortPlan
-    from trackbed.host.setting import Want
 
 STEP = "qos"
 
@@ -55,7 +56,7 @@ def traffic_class(node: NodePlan) -> int:
     return node.common.qos.dscp << 2 | (ECT0 if node.common.qos.ecn else 0)
 
 
-def _attributes(node: NodePlan, port: PortPlan) -> Iterator[tuple[Want, str]]:
+def _attributes(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
     qos, base = node.common.qos, "/sys/class/net/{netdev}"
     files = {f"{base}/qos/trust": "dscp"}
     files |= {f"{base}/ecn/{side}/enable/{qos.priority}": "1" if qos.ecn else "0" for side in ("roce_np", "roce_rp")}
@@ -63,10 +64,10 @@ def _attributes(node: NodePlan, port: PortPlan) -> Iterator[tuple[Want, str]]:
     files[f"{base}/ecn/roce_np/cnp_802p_prio"] = str(_upper(qos.cnp_dscp))
     files[f"{base}/device/infiniband/{{rdma}}/tc/1/traffic_class"] = str(traffic_class(node))
     for path, value in files.items():
-        yield Attribute(port.netdev, path, value), "RDMA traffic is in the class that the leaf protects"
+        yield attribute.Want(port.netdev, path, value), "RDMA traffic is in the class that the leaf protects"
 
 
-def _standard(node: NodePlan, port: PortPlan) -> Iterator[tuple[Want, str]]:
+def _standard(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
     qos, name = node.common.qos, port.netdev
     pairs = {qos.cnp_dscp: _upper(qos.cnp_dscp)} | {qos.dscp: qos.priority}
     yield DcbDscp(name, tuple(sorted(pairs.items()))), "the port sorts RDMA traffic as the leaf does"
@@ -75,7 +76,7 @@ def _standard(node: NodePlan, port: PortPlan) -> Iterator[tuple[Want, str]]:
     if _upper(qos.cnp_dscp) != qos.priority:
         ets = DcbEts(name, qos.priority, _upper(qos.cnp_dscp))
         yield ets, "pauses of RDMA traffic stop no other traffic"
-    yield RdmaTos(name, traffic_class(node)), "connections by rdma_cm are in the class that the leaf protects"
+    yield rdma_tos.Want(name, traffic_class(node)), "connections by rdma_cm are in the class that the leaf protects"
 
 
 def _upper(dscp: int) -> int:

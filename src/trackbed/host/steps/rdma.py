@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import HEAD, File, RdmaName, RdmaNamespaces, Setting
+from trackbed.host.kinds import file, rdma_name, rdma_namespaces
+from trackbed.host.setting import HEAD, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "rdma"
-
-MODPROBE = "/etc/modprobe.d/90-trackbed.conf"
-RULES = "/etc/udev/rules.d/59-trackbed-rdma.rules"
 
 _LOADED = ("/sys/module/ib_core",)
 _LACK = "no RDMA core is loaded here"
@@ -36,14 +34,15 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     mode = node.common.rdma_mode
     why = "a pod sees its own RDMA devices only" if mode == "exclusive" else "pods share the ports' RDMA devices"
     option = f"{HEAD}options ib_core netns_mode={0 if mode == 'exclusive' else 1}\n"
-    yield Setting(STEP, File(MODPROBE, option, _LOADED, _LACK, note=_INITRAMFS), None, f"{why}, after a reboot, too")
-    yield Setting(STEP, RdmaNamespaces(mode), None, why)
+    modprobe = file.Want(file.RDMA_MODPROBE, option, _LOADED, _LACK, note=_INITRAMFS)
+    yield Setting(STEP, modprobe, None, f"{why}, after a reboot, too")
+    yield Setting(STEP, rdma_namespaces.Want(mode), None, why)
     if rules := "".join(_rule(node, port) for port in node.ports if port.pci):
         named = "RDMA devices keep their rails' names after a reboot"
-        yield Setting(STEP, File(RULES, HEAD + rules, _LOADED, _LACK), None, named)
+        yield Setting(STEP, file.Want(file.RDMA_RULES, HEAD + rules, _LOADED, _LACK), None, named)
     for port in node.ports:
-        name = RdmaName(port.netdev, _name(node, port))
-        yield Setting(STEP, name, port.rail, f"rail {port.rail} has one name on every host")
+        want = rdma_name.Want(port.netdev, _name(node, port))
+        yield Setting(STEP, want, port.rail, f"rail {port.rail} has one name on every host")
 
 
 def _rule(node: NodePlan, port: PortPlan) -> str:

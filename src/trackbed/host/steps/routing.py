@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.routes import fence, routes, rule
-from trackbed.host.setting import RouteOn, Setting, Sysctl
+from trackbed.host.kinds import route, sysctl
+from trackbed.host.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,14 +52,14 @@ def settings(node: NodePlan) -> Iterator[Setting]:
 def _switches(node: NodePlan, port: PortPlan, own: Addressed) -> Iterator[Setting]:
     shared = any(other.v4 and other.v4.subnet == own.subnet for other in node.ports if other is not port)
     for name, value, why in (*_SWITCHES, _FILTER) if shared else _SWITCHES:
-        yield Setting(STEP, Sysctl(f"net/ipv4/conf/{port.netdev}/{name}", value), port.rail, why)
+        yield Setting(STEP, sysctl.Want(f"net/ipv4/conf/{port.netdev}/{name}", value), port.rail, why)
 
 
 def _routes(node: NodePlan, port: PortPlan) -> Iterator[Setting]:
     for own in port.addressed:
-        for route in routes(node.common, port.rail, own, first=port is node.ports[0]):
+        for planned in routes(node.common, port.rail, own, first=port is node.ports[0]):
             why = f"where traffic of rail {port.rail} goes"
-            yield Setting(STEP, RouteOn(port.netdev, route), port.rail, why)
+            yield Setting(STEP, route.Want(port.netdev, planned), port.rail, why)
 
 
 def _fences(node: NodePlan) -> Iterator[Setting]:

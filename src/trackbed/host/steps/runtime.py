@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.plan.wire import write_node
-from trackbed.host.setting import HEAD, File, Memlock, Setting
+from trackbed.host.kinds import file, memlock
+from trackbed.host.setting import HEAD, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
 
 STEP = "runtime"
-
-NODE_PLAN = "/etc/trackbed/node.json"
-DROP_IN = "/etc/systemd/system/containerd.service.d/90-trackbed.conf"
 
 _UNITS = tuple(
     f"{folder}/containerd.service"
@@ -41,14 +39,14 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     if not node.ports:
         return
     why = "RDMA in pods locks the memory it registers"
-    file = File(
-        DROP_IN,
+    drop_in = file.Want(
+        file.CONTAINERD_DROP_IN,
         f"{HEAD}[Service]\nLimitMEMLOCK=infinity\n",
         _UNITS,
         _LACK,
         after=("systemctl", "daemon-reload"),
     )
-    yield Setting(STEP, file, None, why)
-    yield Setting(STEP, Memlock("containerd", DROP_IN), None, why)
-    plan = File(NODE_PLAN, f"{write_node(node).decode()}\n", _UNITS, _LACK)
+    yield Setting(STEP, drop_in, None, why)
+    yield Setting(STEP, memlock.Want("containerd", drop_in.path), None, why)
+    plan = file.Want(file.NODE_PLAN, f"{write_node(node).decode()}\n", _UNITS, _LACK)
     yield Setting(STEP, plan, None, "the agent gives pods the rails and addresses of this node")

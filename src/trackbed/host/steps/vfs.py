@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.host.setting import Setting, VfCount, VfGuard, VfMtu, VfProbe
+from trackbed.host.kinds import vf_count, vf_guard, vf_mtu, vf_probe
+from trackbed.host.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.plan.plan import NodePlan, PortPlan
-    from trackbed.host.setting import Want
 
 STEP = "vfs"
 
@@ -33,14 +33,14 @@ def settings(node: NodePlan) -> Iterator[Setting]:
             yield Setting(STEP, want, port.rail, why)
 
 
-def _wanted(node: NodePlan, port: PortPlan) -> Iterator[tuple[Want, str]]:
+def _wanted(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
     common, rail = node.common, port.rail
-    yield VfProbe(port.netdev, port.pci), f"VFs of rail {rail} need a driver to have an RDMA device"
-    yield VfCount(port.netdev, port.pci, common.vfs), f"pods take VFs of rail {rail}"
+    yield vf_probe.Want(port.netdev, port.pci), f"VFs of rail {rail} need a driver to have an RDMA device"
+    yield vf_count.Want(port.netdev, port.pci, common.vfs), f"pods take VFs of rail {rail}"
     if common.link_type != "ethernet":
         return
     for vf in range(common.vfs):
-        guard = VfGuard(port.netdev, vf, common.vf_trust, common.vf_spoof_check)
+        guard = vf_guard.Want(port.netdev, vf, common.vf_trust, common.vf_spoof_check)
         yield guard, f"what a pod may send on rail {rail} is the Fabric's to say"
-        mtu = VfMtu(port.netdev, port.pci, vf, common.vf_mtu_bytes)
+        mtu = vf_mtu.Want(port.netdev, port.pci, vf, common.vf_mtu_bytes)
         yield mtu, f"pods of rail {rail} send packets as large as planned"

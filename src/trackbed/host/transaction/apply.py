@@ -15,38 +15,24 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import EBUSY, EEXIST
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from trackbed.host.change import NOTHING, Change, Comparison, Run, without_files
-from trackbed.host.kinds.view import view
-from trackbed.host.setting import (
-    STEPS,
-    Attribute,
-    DcbDscp,
-    DcbEts,
-    DcbPfc,
-    Firmware,
-    Name,
-    RdmaTos,
-    Setting,
-    VfCount,
-    VfGuard,
-    VfMtu,
-)
-from trackbed.host.state import read
+from trackbed.host.change import NOTHING, Change, Comparison
+from trackbed.host.kinds import name
+from trackbed.host.kinds.links import GONE
+from trackbed.host.kinds.registry import find_kind
+from trackbed.host.setting import STEPS, Setting
 from trackbed.host.transaction import carriers
 from trackbed.host.transaction import files as hostfiles
 from trackbed.host.transaction import record as records
-from trackbed.host.transaction.compare import compare
+from trackbed.host.transaction.compare import judge, observe, without_files
 from trackbed.host.transaction.perform import RefusedError, perform
-from trackbed.host.transaction.undo import GONE, restore
+from trackbed.host.transaction.undo import restore
 from trackbed.kernel.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
 from trackbed.kernel.netlink.codec import Message, NetlinkError
 from trackbed.kernel.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
@@ -89,11 +75,6 @@ class Applied:
     left: Comparison
 
 
-def diff(machine: Machine, settings: Sequence[Setting]) -> tuple[Change, ...]:
-    """How the machine differs from its settings, in the order of the steps."""
-    return compare(machine, settings).changes
-
-
 def apply(
     machine: Machine,
     settings: Sequence[Setting],
@@ -108,8 +89,8 @@ def apply(
     ApplyError after everything was put back, BusyError where another apply is under way.
     """
     with _alone(folder):
-        applied = _apply(machine, settings, folder, files, _looker(machine, until_reboot=until_reboot))
-        names = frozenset(s.want.netdev for s in settings if isinstance(s.want, Name))
+        applied = _apply(machine, folder, files, _Look(machine, tuple(settings), until_reboot))
+        names = frozenset(setting.netdev for setting in settings if isinstance(setting.want, name.Want))
         carriers.save(machine, names, folder)
         return applied
 
@@ -128,27 +109,42 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-Look = Callable[[Sequence[Setting]], Comparison]
-"""How the machine differs from settings, seen now."""
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A machine, and the settings that it is compared with; `until_reboot` leaves out what only a boot would see."""
+
+    machine: Machine
+    settings: tuple[Setting, ...]
+    until_reboot: bool
+
+    def judge(self, view: View) -> Comparison:
+        """Return how a state differs from its settings."""
+        return without_files(judge(view)) if self.until_reboot else judge(view)
+
+    def repeat(self, before: Comparison) -> Comparison:
+        """Compare the machine as it is now, except with kinds that take seconds to read and that no apply changes."""
+        changes = [change for change in before.changes if change.setting and _is_read_once(change.setting)]
+        skipped = [skip for skip in before.skipped if _is_read_once(skip.setting)]
+        settings = [setting for setting in self.settings if not _is_read_once(setting)]
+        now = self.judge(observe(self.machine, settings))
+        changes = sorted([*changes, *now.changes], key=lambda change: STEPS.index(change.step))
+        return Comparison(tuple(changes), (*skipped, *now.skipped))
 
 
-def _looker(machine: Machine, *, until_reboot: bool) -> Look:
-    if not until_reboot:
-        return lambda settings: compare(machine, settings)
-    return lambda settings: without_files(compare(machine, settings))
+def _is_read_once(setting: Setting) -> bool:
+    return find_kind(setting.want).is_read_once
 
 
-def _apply(
-    machine: Machine, settings: Sequence[Setting], folder: Path, files: Mapping[str, str] | None, look: Look
-) -> Applied:
-    found = look(settings)
+def _apply(machine: Machine, folder: Path, files: Mapping[str, str] | None, look: _Look) -> Applied:
+    view = observe(machine, look.settings)
+    comparison = look.judge(view)
     rewritten = hostfiles.differences(machine, files) if files is not None else ()
-    if not rewritten and not any(change.do for change in found.changes):
+    if not rewritten and not any(change.do for change in comparison.changes):
         _finish(folder)
-        return Applied((), (), found)
-    record = _begin(machine, found, (view(read(machine), settings), rewritten), folder)
+        return Applied((), (), comparison)
+    record = _begin(machine, records.take(view, rewritten, comparison.changes), folder)
     try:
-        done, left = _rounds(machine, settings, found, look)
+        done, left = _rounds(look, comparison)
         for change in rewritten:
             _rewrite(machine, change)
     except (Exception, KeyboardInterrupt) as error:  # whatever it was, the machine must not stay half done
@@ -175,16 +171,11 @@ def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
         return wrong
 
 
-def _begin(
-    machine: Machine, found: Comparison, touched: tuple[View, Sequence[FileChange]], folder: Path
-) -> records.Record:
-    """The record of now, or that of an apply that was killed, completed by what this one may touch besides."""
-    backs = [operation.back for change in found.changes for operation in change.do if isinstance(operation, Run)]
-    record = records.take(machine, *touched, found.changes)
-    record = msgspec.structs.replace(record, commands=tuple(dict.fromkeys(back for back in backs if back)))
+def _begin(machine: Machine, record: records.Record, folder: Path) -> records.Record:
+    """Save the record; that of an apply that was killed is completed by what this one may touch besides."""
     old = records.load(folder)
     if old is not None and not old.finished:
-        record = records.merged(old, record) if records.here(machine, old) else records.with_files(record, old)
+        record = records.merge(old, record) if records.is_here(machine, old) else records.add_files(record, old)
     records.save(folder, record)
     return record
 
@@ -192,57 +183,32 @@ def _begin(
 def _finish(folder: Path) -> None:
     record = records.load(folder)
     if record is not None and not record.finished:
-        records.save(folder, msgspec.structs.replace(record, finished=True))
+        records.save(folder, replace(record, finished=True))
 
 
-def _rounds(
-    machine: Machine, settings: Sequence[Setting], found: Comparison, look: Look
-) -> tuple[tuple[Change, ...], Comparison]:
+def _rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ...], Comparison]:
     done: list[Change] = []
     for number in range(ROUNDS):
-        todo = _ready([change for change in found.changes if change.do])
+        todo = _ready([change for change in comparison.changes if change.do])
         if not todo:
-            return tuple(done), found
-        _execute(machine, todo, first=number == 0)
+            return tuple(done), comparison
+        _execute(look.machine, todo, first=number == 0)
         done += [change for change in todo if change not in done]
-        found = _again(settings, found, look)
-    rest = [change for change in found.changes if change.do]
-    if rest:
-        listed = "; ".join(f"{change.what} is {change.have}, not {change.want}" for change in rest[:3])
+        comparison = look.repeat(comparison)
+    left = [change for change in comparison.changes if change.do]
+    if left:
+        listed = "; ".join(f"{change.what} is {change.have}, not {change.want}" for change in left[:3])
         raise RefusedError(f"settings do not stay as they are set: {listed}. Does another program set them?")
-    return tuple(done), found
-
-
-def _again(settings: Sequence[Setting], found: Comparison, look: Look) -> Comparison:
-    """Compare anew, but do not ask every NIC's flash again: that takes seconds, and no apply writes there."""
-    same = [c for c in found.changes if c.setting and isinstance(c.setting.want, Firmware)]
-    unknown = [one for one in found.skipped if isinstance(one.setting.want, Firmware)]
-    now = look([setting for setting in settings if not isinstance(setting.want, Firmware)])
-    order = sorted([*same, *now.changes], key=lambda change: STEPS.index(change.step))
-    return Comparison(tuple(order), (*unknown, *now.skipped))
-
-
-_BY_NAME = Attribute | DcbDscp | DcbPfc | DcbEts | RdmaTos
-"""Kinds that are set below, or by, the name of a port or of its RDMA device."""
+    return tuple(done), comparison
 
 
 def _ready(changes: list[Change]) -> list[Change]:
-    """The changes of one round. Others wait for the next.
-
-    Where a name changes, what is set by names waits; where the number of VFs changes, what is set on VFs does: those
-    that were looked at are gone by then.
-    """
-    wants = [change.setting.want for change in changes if change.setting]
-    remade = {want.netdev for want in wants if isinstance(want, VfCount)}
-    changes = [change for change in changes if not _is_of_vfs(change, remade)]
-    if not any(change.step in {"names", "rdma"} for change in changes):
-        return changes
-    return [change for change in changes if not (change.setting and isinstance(change.setting.want, _BY_NAME))]
+    """Return the changes of one round. The others wait for the next, as their kinds say."""
+    return [change for change in changes if not (change.setting and _must_wait(change.setting, changes))]
 
 
-def _is_of_vfs(change: Change, ports: set[str]) -> bool:
-    want = change.setting.want if change.setting else None
-    return isinstance(want, VfGuard | VfMtu) and want.netdev in ports
+def _must_wait(setting: Setting, changes: Sequence[Change]) -> bool:
+    return find_kind(setting.want).must_wait(setting, changes)
 
 
 def _execute(machine: Machine, changes: Sequence[Change], *, first: bool) -> None:

@@ -20,8 +20,8 @@ from trackbed.doctor.hardware import (
     read_attribute,
     read_kernel_log,
 )
+from trackbed.host.kinds import module
 from trackbed.host.runner import Ran
-from trackbed.host.setting import Module
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.host.steps import drivers as planned
 
@@ -73,7 +73,7 @@ def _list_planned_modules(view: NodeView, host: Snapshot) -> list[str]:
     if nic is not None and nic.startswith("8086") and view.node.nic is None:
         return []  # Intel's older NICs need neither ice nor irdma
     wants = [setting.want for setting in planned.settings(msgspec.structs.replace(view.node, nic=nic))]
-    return [want.name for want in wants if isinstance(want, Module)]
+    return [want.name for want in wants if isinstance(want, module.Want)]
 
 
 def _list_loaded_modules(host: Snapshot) -> frozenset[str] | None:

@@ -20,8 +20,7 @@ from trackbed.doctor.hardware import (
     list_accelerators,
     read_attribute,
 )
-from trackbed.host.kinds.firmware import Value, parse
-from trackbed.host.setting import Firmware
+from trackbed.host.kinds.firmware import Value, Want, parse
 from trackbed.host.snapshot import pci as registers
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.host.steps import firmware as planned
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView
     from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.setting import Parameter
+    from trackbed.host.kinds.firmware import Parameter
     from trackbed.host.snapshot.snapshot import Snapshot
 
 _TOOLS = ("mlxconfig", "mstconfig")
@@ -92,7 +91,7 @@ def _list_parameters(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -
         return ()
     node = msgspec.structs.replace(view.node, nic="15b3:", ports=(msgspec.structs.replace(port, pci=pci),))
     wants = [setting.want for setting in planned.settings(node)]
-    return tuple(parameter for want in wants if isinstance(want, Firmware) for parameter in want.parameters)
+    return tuple(parameter for want in wants if isinstance(want, Want) for parameter in want.parameters)
 
 
 def _is_met(parameter: Parameter, value: str) -> bool:

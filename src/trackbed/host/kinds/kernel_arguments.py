@@ -9,26 +9,46 @@ an argument of the owner says otherwise: nothing is done, and it is said where t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.host.change import Change, FileWrite, Operation, Skipped, awaiting, refused, stale, wanted
+from trackbed.host.change import Change, FileWrite, Operation, Skipped, advise, await_boot, fulfil, remove
 from trackbed.host.kinds import bootloader
 from trackbed.host.kinds.arguments import against, fulfilled, iommu, split, without
+from trackbed.host.kinds.kind import Kind
 from trackbed.host.machine import Absent, Unreadable
-from trackbed.host.steps.cmdline import SIZES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trackbed.host.kinds.bootloader import Loader
     from trackbed.host.kinds.view import View
     from trackbed.host.machine import Machine
-    from trackbed.host.setting import HugePages, KernelArguments, Setting
+    from trackbed.host.setting import Setting
 
 WHAT = "kernel arguments"
 
 
-def compare(setting: Setting, want: KernelArguments, view: View) -> Change | Skipped | None:
-    """Arguments that lack, now or at the next boot."""
-    machine = view.state.machine
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The kernel is started with these arguments, now and at the next boot.
+
+    Each of `groups` is one argument (`iommu=pt`), or several that only together mean something
+    (`hugepagesz=1G hugepages=16`). `iommu` requests the IOMMU in pass-through; which arguments do depends on the CPU.
+    """
+
+    groups: tuple[str, ...]
+    iommu: bool = False
+
+
+def describe(_: Want) -> str:
+    """Name the setting."""
+    return WHAT
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the change of arguments that are missing, now or at the next boot."""
+    machine = view.machine
     line = machine.read("/proc/cmdline")
     if machine.shared or isinstance(line, Absent | Unreadable):
         return Skipped(setting, WHAT, machine.shared or "/proc/cmdline cannot be read here")
@@ -59,7 +79,7 @@ def _judged(setting: Setting, groups: tuple[str, ...], loader: Loader, machine: 
         return _staging(setting, loader, machine, (ours, have, want))
     if lacking[0]:
         advice = f"reboot this host; {loader.name} will pass {want} then"
-        return awaiting(setting, WHAT, "set for the next boot, not yet now", want, advice)
+        return await_boot(setting, WHAT, "set for the next boot, not yet now", want, advice)
     return None
 
 
@@ -70,10 +90,10 @@ def _staging(
     do = _operations(loader, machine, ours)
     if not loader.reads_files and _several_sizes(loader, ours):
         advice = f"{loader.name} cannot tell several hugepages= apart; put them into its configuration: {want}"
-        return refused(setting, WHAT, have, want, advice)
+        return advise(setting, WHAT, have, want, advice)
     if not do:
-        return refused(setting, WHAT, have, want, f"run on this host, then apply again: {loader.command(ours)}")
-    return wanted(setting, WHAT, have, want, do)
+        return advise(setting, WHAT, have, want, f"run on this host, then apply again: {loader.command(ours)}")
+    return fulfil(setting, WHAT, have, want, do)
 
 
 def _several_sizes(loader: Loader, ours: tuple[str, ...]) -> bool:
@@ -94,7 +114,7 @@ def _operations(loader: Loader, machine: Machine, ours: tuple[str, ...]) -> tupl
 
 def _contradicted(setting: Setting, groups: tuple[str, ...], wrong: tuple[str, ...], where: str) -> Change:
     advice = f"{' '.join(wrong)} was set by the owner of this machine, in {where}; take it out there, then apply again"
-    return refused(setting, WHAT, " ".join(wrong), " ".join(groups), advice)
+    return advise(setting, WHAT, " ".join(wrong), " ".join(groups), advice)
 
 
 def _lacking(groups: tuple[str, ...], line: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,36 +128,12 @@ def _told(now: tuple[str, ...], next_: tuple[str, ...]) -> str:
     return ", ".join(f"lacks {' '.join(words)} {when}" for words, when in parts if words)
 
 
-def unplanned(view: View) -> tuple[Change, ...]:
-    """Arguments of ours that no plan asks for any more."""
-    machine = view.state.machine
-    loader = None if machine.shared else bootloader.find(machine)
-    if loader is None or not loader.own:
-        return ()
-    have, do = " ".join(loader.own), _operations(loader, machine, ())
-    return (stale("cmdline", None, f"old {WHAT}", have, do),)
+def find_stale(view: View) -> Iterator[Change]:
+    """Yield the removal of arguments of ours that no plan has any more."""
+    machine = view.machine
+    loader = None if machine.shared or view.wants(Want) else bootloader.find(machine)
+    if loader and loader.own:
+        yield remove("cmdline", None, f"old {WHAT}", " ".join(loader.own), _operations(loader, machine, ()))
 
 
-def pages(setting: Setting, want: HugePages, view: View) -> Change | Skipped | None:
-    """Huge pages that the kernel could not, or did not yet, set aside."""
-    machine, what = view.state.machine, f"huge pages of {want.size_kib} KiB"
-    have = machine.read(f"/sys/kernel/mm/hugepages/hugepages-{want.size_kib}kB/nr_hugepages")
-    if machine.shared or not isinstance(have, str) or not have.isdigit():
-        return Skipped(setting, what, machine.shared or "this kernel does not say how many huge pages there are")
-    if int(have) >= want.count:
-        return None
-    line = machine.read("/proc/cmdline")
-    group = f"hugepagesz={SIZES[want.size_kib]} hugepages={want.count}"
-    if not isinstance(line, str) or not fulfilled(group, split(line)):
-        advice = "they are set aside at boot, once the kernel arguments ask for them"
-        return awaiting(setting, what, have, str(want.count), advice)
-    free = _free_kib(machine)
-    advice = f"the kernel could not set aside more at boot{free}; plan fewer, or give the host more memory"
-    return refused(setting, what, have, str(want.count), advice)
-
-
-def _free_kib(machine: Machine) -> str:
-    text = machine.read("/proc/meminfo")
-    lines = text.splitlines() if isinstance(text, str) else []
-    total = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "")
-    return f" (MemTotal is {total} KiB)" if total else ""
+KIND = Kind("kernel_arguments", (Want,), describe, compare, find_stale, is_for_boot=True)

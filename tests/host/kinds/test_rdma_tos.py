@@ -10,8 +10,8 @@ from tests.host.places import Host
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import nic
 from trackbed.host.change import Skipped
-from trackbed.host.kinds import tos
-from trackbed.host.setting import RdmaName, RdmaTos, Setting
+from trackbed.host.kinds import rdma_name, rdma_tos
+from trackbed.host.setting import Setting
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
@@ -21,7 +21,7 @@ FILE = "ports/1/default_roce_tos"
 
 def wanted(*, renamed: bool = False) -> tuple[Setting, ...]:
     node = node_plan(P2P, '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]', more="  names: {netdev: keep}\n")
-    kinds = RdmaTos | RdmaName if renamed else RdmaTos
+    kinds = rdma_tos.Want | rdma_name.Want if renamed else rdma_tos.Want
     return tuple(one for one in settings(node, {"rdma", "qos"}) if isinstance(one.want, kinds))
 
 
@@ -65,7 +65,7 @@ def mounted(files: ConfigFs, monkeypatch: pytest.MonkeyPatch) -> None:
 def host(place: Host, monkeypatch: pytest.MonkeyPatch) -> tuple[Host, ConfigFs]:
     """Port eth0 has an RDMA device, eth1 has none; nobody has made a folder yet."""
     nic(place.machine.root, "eth0", "0000:18:00.0", rdma="mlx5_0")
-    base = place.machine.path(tos.BASE)
+    base = place.machine.path(rdma_tos.BASE)
     base.mkdir(parents=True)
     speak_to(RdmaCore(place.machine.root), monkeypatch)
     files = ConfigFs(base)

@@ -10,16 +10,20 @@ since 6.2; before, it must be down for the moment.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.host.change import Change, refused, wanted
-from trackbed.host.setting import Name, Setting
-from trackbed.kernel.netlink.links import set_link
+from trackbed.host.change import Change, advise, fulfil
+from trackbed.host.kinds.kind import Kept, Kind
+from trackbed.host.kinds.links import restore_links
+from trackbed.kernel.netlink.links import list_links, set_link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import Setting
     from trackbed.host.state import HostState
     from trackbed.kernel.netlink.codec import Message
     from trackbed.kernel.netlink.links import Link
@@ -29,8 +33,29 @@ _HARDWARE = ("", "ipoib", "veth")
 _LIVE_RENAME = (6, 2)
 
 
-def port_of(state: HostState, name: Name) -> Link | None:
-    """The interface that is this port, or None."""
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The port recognised by PCI address, MAC or kernel name is called `netdev`."""
+
+    netdev: str
+    pci: str | None = None
+    mac: str | None = None
+    kernel_name: str | None = None
+
+
+def find_ports(state: HostState, settings: Iterable[Setting]) -> Mapping[str, Link]:
+    """Return the interface of each planned netdev that is there.
+
+    Where settings name no port (only some steps were asked for), interfaces are found by name.
+    """
+    wants = {setting.netdev: Want(setting.netdev) for setting in settings if setting.netdev}
+    wants |= {setting.want.netdev: setting.want for setting in settings if isinstance(setting.want, Want)}
+    ports = {netdev: find_port(state, want) for netdev, want in wants.items()}
+    return {netdev: link for netdev, link in ports.items() if link}
+
+
+def find_port(state: HostState, name: Want) -> Link | None:
+    """Return the interface that is this port, or None."""
     candidates = [link for link in state.links if link.kind in _HARDWARE]
     right = next((link for link in candidates if link.name == name.netdev), None)
     if name.pci:
@@ -44,39 +69,56 @@ def port_of(state: HostState, name: Name) -> Link | None:
     return right or next((link for link in candidates if known and known in (link.name, *link.altnames)), None)
 
 
-def _preferred(found: list[Link], name: Name) -> Link | None:
+def _preferred(found: list[Link], name: Want) -> Link | None:
     """Several interfaces share a PCI address where a NIC has representors: the one named already, else the oldest."""
     return next(
         (link for link in found if link.name == name.netdev), min(found, key=lambda link: link.index, default=None)
     )
 
 
-def _unless_contradicted(link: Link | None, name: Name) -> Link | None:
+def _unless_contradicted(link: Link | None, name: Want) -> Link | None:
     if link is None or (name.pci and link.parent_device and link.parent_device != name.pci):
         return None
     return None if name.mac and link.permanent_mac and link.permanent_mac != name.mac else link
 
 
-def compare(setting: Setting, want: Name, view: View) -> Change | None:
-    """The rename that a port needs, or the news that there is no such port."""
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"name {want.netdev}"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | None:
+    """Return the rename that a port needs, or the advice where there is no such port."""
     link, what = view.ports.get(want.netdev), f"name of {want.pci or want.mac or want.kernel_name or want.netdev}"
     if link is None:
-        return refused(setting, what, "no such port", want.netdev, _absent(want, view.state.link(want.netdev)))
+        return advise(setting, what, "no such port", want.netdev, _absent(want, view.state.link(want.netdev)))
     if link.name == want.netdev:
         return None
-    holder = view.taken(want.netdev)
-    if holder:
+    if holder := view.find_stranger(want.netdev):
         advice = f"another interface is called {want.netdev} ({_hardware(holder)}); rename that one first"
-        return refused(setting, what, link.name, want.netdev, advice)
+        return advise(setting, what, link.name, want.netdev, advice)
     pairs = [(port, name) for name, port in view.ports.items() if port.name != name]
     first = min(pairs, key=lambda pair: pair[0].index)[0] == link
-    able = live(view.state)
-    ahead = _aside(pairs, live=able) if first else []
-    return wanted(setting, what, link.name, want.netdev, (*ahead, *_renamed(link, want.netdev, live=able)))
+    live = renames_live(view.machine)
+    ahead = _aside(pairs, live=live) if first else []
+    return fulfil(setting, what, link.name, want.netdev, (*ahead, *_renamed(link, want.netdev, live=live)))
 
 
-def renames(pairs: Iterable[tuple[Link, str]], *, live: bool) -> list[Message]:
-    """Messages that give each interface its name, exchanges included."""
+def keep(view: View) -> Kept:
+    """Return the name of each port by interface index."""
+    return {str(link.index): link.name for link in view.ports.values()}
+
+
+def restore(machine: Machine, kept: Kept) -> Iterator[str]:
+    """Rename ports; yield those that are gone."""
+    with machine.socket() as sock:
+        indexes = {str(link.index) for link in list_links(sock)}
+    yield from (f"interface {name} is gone" for index, name in kept.items() if index not in indexes)
+    yield from restore_links(machine, kept, "name", lambda pairs: rename(pairs, live=renames_live(machine)))
+
+
+def rename(pairs: Iterable[tuple[Link, str]], *, live: bool) -> list[Message]:
+    """Build the messages that give each interface its name, exchanges included."""
     listed = [(link, name) for link, name in pairs if link.name != name]
     return [
         *_aside(listed, live=live),
@@ -84,9 +126,9 @@ def renames(pairs: Iterable[tuple[Link, str]], *, live: bool) -> list[Message]:
     ]
 
 
-def live(state: HostState) -> bool:
-    """Whether the kernel renames interfaces that are up."""
-    release = str(state.sysctl("kernel/osrelease")).split(".")
+def renames_live(machine: Machine) -> bool:
+    """Return whether the kernel renames interfaces that are up."""
+    release = str(machine.read_sysctl("kernel/osrelease")).split(".")
     numbers = tuple(int(part) for part in release[:2] if part.isdigit())
     return numbers >= _LIVE_RENAME
 
@@ -104,7 +146,7 @@ def _renamed(link: Link, name: str, *, live: bool) -> tuple[Message, ...]:
     return (set_link(link.index, up=False), rename, set_link(link.index, up=True))
 
 
-def _absent(want: Name, holder: Link | None) -> str:
+def _absent(want: Want, holder: Link | None) -> str:
     known = f"PCI address {want.pci}" if want.pci else f"MAC {want.mac}" if want.mac else f"name {want.kernel_name}"
     if holder:
         return f"{want.netdev} is another card ({_hardware(holder)}), none has {known}; was a card swapped or moved?"
@@ -115,3 +157,6 @@ def _absent(want: Name, holder: Link | None) -> str:
 
 def _hardware(link: Link) -> str:
     return link.parent_device or link.permanent_mac or link.mac
+
+
+KIND = Kind("name", (Want,), describe, compare, keep=keep, restore=restore, is_grouped=False, keeps_names=True)

@@ -1,0 +1,78 @@
+"""Kind attribute: a file of sysfs or configfs that belongs to a port holds a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import AttributeWrite, Change, Skipped, fulfil
+from trackbed.host.kinds.kind import Kept, Kind, follows_names
+from trackbed.host.kinds.sysfs import find_rdma_device, keep_files, parse_value, restore_files
+from trackbed.host.machine import Absent, Unreadable
+
+if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.host.kinds.view import View
+    from trackbed.host.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A file of sysfs or configfs that belongs to port `netdev` holds `value`.
+
+    `path` may have {netdev} and {rdma} in place of the port's present names.
+    """
+
+    netdev: str
+    path: str
+    value: str
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return want.path.format(netdev=want.netdev, rdma=want.netdev)
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the change of an attribute that has another value."""
+    machine, path = view.machine, _find_file(want, view)
+    what = path or describe(want)
+    have = Absent() if machine.shared or not path else machine.read(path)
+    if isinstance(have, Absent):
+        return Skipped(setting, what, machine.shared or "this port's driver has no such file")
+    if isinstance(have, Unreadable):
+        return Skipped(setting, what, f"cannot be read: {have.reason}")
+    now = parse_value(have)
+    return None if now == want.value else fulfil(setting, what, now, want.value, (AttributeWrite(path, want.value),))
+
+
+def keep(view: View) -> Kept:
+    """Return the values by path."""
+    return keep_files(view, [_find_file(want, view) for want in view.wants(Want)])
+
+
+def _find_file(want: Want, view: View) -> str:
+    """Return the path under the port's present names; empty where the port, or its RDMA device, is absent."""
+    link, rdma = view.ports.get(want.netdev), find_rdma_device(view, want.netdev)
+    is_absent = link is None or ("{rdma}" in want.path and not rdma)
+    return "" if is_absent or link is None else want.path.format(netdev=link.name, rdma=rdma)
+
+
+def render_boot_line(want: Want, _: NodePlan) -> str:
+    """Write the value; of an RDMA device whatever its name is by then."""
+    if "{rdma}" not in want.path:
+        return f"put {want.path.format(netdev=want.netdev)} {want.value}\n"
+    places = want.path.format(netdev=want.netdev, rdma="*")
+    return f'for file in {places}; do put "$file" {want.value}; done\n'
+
+
+KIND = Kind(
+    "attribute",
+    (Want,),
+    describe,
+    compare,
+    keep=keep,
+    restore=restore_files,
+    render_boot_line=render_boot_line,
+    must_wait=follows_names,
+)

@@ -1,0 +1,61 @@
+"""Kind CPU state: what kubelet remembers of an old policy of its CPU manager.
+
+With another policyName in its state than the configured one kubelet ends at once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import Change, FileWrite, Skipped, advise, fulfil
+from trackbed.host.kinds.kind import Kind
+from trackbed.host.kinds.processes import find_processes
+from trackbed.host.machine import Absent
+
+if TYPE_CHECKING:
+    from trackbed.host.kinds.view import View
+    from trackbed.host.setting import Setting
+
+STATE = "/var/lib/kubelet/cpu_manager_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """kubelet's CPU manager has no state, or that of this policy."""
+
+    policy: str
+
+
+def describe(_: Want) -> str:
+    """Name the setting."""
+    return "state of kubelet's CPU manager"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the change of the state of another policy: its removal, or advice while kubelet runs."""
+    machine, what = view.machine, describe(want)
+    text = Absent() if machine.shared else machine.read(STATE)
+    if isinstance(text, Absent):
+        return Skipped(setting, what, machine.shared) if machine.shared else None
+    have = _parse_policy(text)
+    if have is None:
+        return Skipped(setting, what, f"{STATE} cannot be read")
+    if have == want.policy:
+        return None
+    if any(find_processes(machine, "kubelet")):
+        advice = f"drain this node, systemctl stop kubelet, apply again (it removes {STATE}), systemctl start kubelet"
+        return advise(setting, what, have, want.policy, advice)
+    return fulfil(setting, what, have, want.policy, (FileWrite(STATE, None, 0o600),))
+
+
+def _parse_policy(text: object) -> str | None:
+    try:
+        policy = json.loads(text)["policyName"] if isinstance(text, str) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+    return policy if isinstance(policy, str) else None
+
+
+KIND = Kind("cpu_state", (Want,), describe, compare)

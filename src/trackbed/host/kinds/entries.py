@@ -1,0 +1,74 @@
+"""Addresses, routes and rules for undo: kept as the kernel's own messages, so that nothing is lost in a translation."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from trackbed.host.kinds.links import send_batch
+from trackbed.host.setting import PROTOCOL
+from trackbed.host.state import list_families
+from trackbed.kernel.netlink.codec import Identity, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from trackbed.host.machine import Machine
+    from trackbed.kernel.netlink.sockets import Socket
+
+
+class Entry(Protocol):
+    """An address, a route or a rule as the kernel listed it."""
+
+    @property
+    def family(self) -> int:
+        """AF_INET or AF_INET6."""
+
+    @property
+    def protocol(self) -> int:
+        """Who made it."""
+
+    @property
+    def body(self) -> bytes:
+        """The kernel's message."""
+
+
+E = TypeVar("E", bound=Entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[E]):
+    """One of the kernel's tables: how its entries are listed, told apart, removed (RTM_DEL*) and put back."""
+
+    what: str
+    list_family: Callable[[Socket, int], tuple[E, ...]]
+    identify: Callable[[bytes], Identity]
+    removal: int
+    passes: tuple[Callable[[bytes], Message], ...]
+    """Builds the message that puts an entry back; a second pass is for entries that need others of the table."""
+
+
+def keep_body(entry: Entry) -> str:
+    """Return an entry as a record keeps it."""
+    return b64encode(entry.body).decode()
+
+
+def restore_entries(
+    machine: Machine, table: Table[E], kept: Iterable[str], is_planned: Callable[[E], bool] = lambda _: False
+) -> Iterator[str]:
+    """Put back what is missing, and remove what Trackbed has made since: it has its mark, or `is_planned`."""
+    bodies = {table.identify(body): body for body in map(b64decode, kept)}
+    with machine.socket() as sock:
+
+        def list_now() -> dict[Identity, E]:
+            return {table.identify(entry.body): entry for entry in list_families(sock, table.list_family)}
+
+        extra = [entry for identity, entry in list_now().items() if identity not in bodies]
+        ours = [entry for entry in extra if entry.protocol == PROTOCOL or is_planned(entry)]
+        send_batch(sock, [Message(table.removal, 0, entry.body) for entry in ours])
+        for build in table.passes:
+            now = list_now()
+            send_batch(sock, [build(body) for identity, body in bodies.items() if identity not in now])
+        if missing := len(bodies.keys() - list_now().keys()):
+            yield f"{missing} {table.what} could not be put back"

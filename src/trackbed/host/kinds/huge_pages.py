@@ -1,0 +1,59 @@
+"""Kind huge pages: the kernel holds as many as planned. They are set aside at boot, by kernel arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import Change, Skipped, advise, await_boot
+from trackbed.host.kinds.arguments import fulfilled, split
+from trackbed.host.kinds.kind import Kind
+
+if TYPE_CHECKING:
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import Setting
+
+SIZES = {2 << 10: "2M", 1 << 20: "1G"}
+"""The size of huge pages in kernel arguments, by KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The kernel holds at least `count` huge pages of `size_kib` KiB."""
+
+    size_kib: int
+    count: int
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"huge pages of {want.size_kib} KiB"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the change of huge pages that the kernel could not, or did not yet, set aside."""
+    machine, what = view.machine, describe(want)
+    have = machine.read(f"/sys/kernel/mm/hugepages/hugepages-{want.size_kib}kB/nr_hugepages")
+    if machine.shared or not isinstance(have, str) or not have.isdigit():
+        return Skipped(setting, what, machine.shared or "this kernel does not say how many huge pages there are")
+    if int(have) >= want.count:
+        return None
+    line = machine.read("/proc/cmdline")
+    group = f"hugepagesz={SIZES[want.size_kib]} hugepages={want.count}"
+    if not isinstance(line, str) or not fulfilled(group, split(line)):
+        advice = "they are set aside at boot, once the kernel arguments ask for them"
+        return await_boot(setting, what, have, str(want.count), advice)
+    free = _read_memory(machine)
+    advice = f"the kernel could not set aside more at boot{free}; plan fewer, or give the host more memory"
+    return advise(setting, what, have, str(want.count), advice)
+
+
+def _read_memory(machine: Machine) -> str:
+    text = machine.read("/proc/meminfo")
+    lines = text.splitlines() if isinstance(text, str) else []
+    total = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "")
+    return f" (MemTotal is {total} KiB)" if total else ""
+
+
+KIND = Kind("huge_pages", (Want,), describe, compare, is_for_boot=True)

@@ -1,0 +1,59 @@
+"""What a kind of setting offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from trackbed.fabric.model.ranges import V4
+
+if TYPE_CHECKING:
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.host.change import Change, Skipped
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import Setting
+
+W = TypeVar("W")
+Kept = Mapping[str, Any]
+"""What undo needs, as JSON. A key that has a port's name among its parts (separated by `/`) is of that name."""
+
+
+def _read_version(want: object) -> int:
+    version: int = getattr(want, "version", V4)
+    return version
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[W]):
+    """One kind of setting, or several that are read and restored together; `name` is its key in the undo record."""
+
+    name: str
+    wants: tuple[type[W], ...]
+    describe: Callable[[W], str]
+    compare: Callable[[Setting, W, View], Change | Skipped | None]
+    """Called only where the port is there, and the IP version is not disabled."""
+    find_stale: Callable[[View], Iterable[Change]] = lambda _: ()
+    """Changes that remove what is Trackbed's and no longer planned."""
+    keep: Callable[[View], Kept] = lambda _: {}
+    """What `restore` needs, from the state that was compared; called whether or not the kind is wanted."""
+    restore: Callable[[Machine, Kept], Iterable[str]] = lambda _, __: ()
+    """Put back what `keep` returned; yield what could not be, in words."""
+    version: Callable[[W], int] = _read_version
+    render_boot_line: Callable[[W, NodePlan], str] = lambda _, __: ""
+    must_wait: Callable[[Setting, Sequence[Change]], bool] = lambda _, __: False
+    """Whether a change must wait for the next round because of others in this one."""
+    is_grouped: bool = True
+    """Whether skipped settings of one step with one reason are reported as one."""
+    is_for_boot: bool = False
+    """Whether only the next boot sees it."""
+    is_read_once: bool = False
+    """Whether reading takes so long that the rounds of an apply share the first comparison."""
+    keeps_names: bool = False
+    """Whether what is kept are names, below which other kinds are set."""
+
+
+def follows_names(_: Setting, changes: Sequence[Change]) -> bool:
+    """Return whether names of ports or RDMA devices change; what is set below a name waits for the new name."""
+    return any(change.step in {"names", "rdma"} for change in changes)

@@ -1,0 +1,60 @@
+"""Kind memory lock: how much memory the processes of a service may lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import Change, Skipped, advise, await_boot
+from trackbed.host.kinds.kind import Kind
+from trackbed.host.kinds.processes import find_processes, read_memlock
+
+if TYPE_CHECKING:
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Processes called `process` may lock memory without limit (RLIMIT_MEMLOCK, setrlimit(2))."""
+
+    process: str
+    by: str
+    """The file that gives it to processes started later."""
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"locked memory of {want.process}"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the change of a process with a limit: its restart lifts it, or the next boot where its file is there."""
+    machine, what = view.machine, describe(want)
+    if machine.shared:
+        return Skipped(setting, what, machine.shared)
+    limits = {pid: read_memlock(machine, pid) for pid in find_processes(machine, want.process)}
+    limits = {pid: limit for pid, limit in limits.items() if limit}
+    if not limits:
+        return Skipped(setting, what, f"no {want.process} runs here")
+    lower = {pid: limit for pid, limit in limits.items() if limit != "unlimited"}
+    if not lower:
+        return None
+    have = f"{next(iter(lower.values()))} bytes"
+    restart = f"systemctl restart {want.process} (drain the node first)"
+    keeps = "a running process keeps the limit it started with"
+    if machine.path(want.by).exists() and all(_is_of(machine, pid, want.by) for pid in lower):
+        return await_boot(setting, what, have, "unlimited", f"{restart}, or reboot this host: {keeps}")
+    return advise(setting, what, have, "unlimited", f"{restart}: {keeps}")
+
+
+def _is_of(machine: Machine, pid: str, drop_in: str) -> bool:
+    """Return whether a process is of the unit that a drop-in is for: other units keep their limit after a boot."""
+    unit = Path(drop_in).parent.name.removesuffix(".d")
+    groups = machine.read(f"/proc/{pid}/cgroup")
+    return isinstance(groups, str) and unit in {part for line in groups.splitlines() for part in line.split("/")}
+
+
+KIND = Kind("memlock", (Want,), describe, compare)

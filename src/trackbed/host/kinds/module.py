@@ -1,0 +1,39 @@
+"""Kind module: what the kernel has loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import NOTHING, Change, Skipped, advise
+from trackbed.host.kinds.kind import Kind
+
+if TYPE_CHECKING:
+    from trackbed.host.kinds.view import View
+    from trackbed.host.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A kernel module is loaded (or built in)."""
+
+    name: str
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"kernel module {want.name}"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the change of a module that is neither loaded nor built in."""
+    machine, what = view.machine, describe(want)
+    if machine.shared or not machine.path("/sys/module").is_dir():
+        return Skipped(setting, what, machine.shared or "/sys/module is not there")
+    if machine.path(f"/sys/module/{want.name}").is_dir():
+        return None
+    advice = f"modprobe {want.name}; where that fails, install the NIC's driver for this kernel (dkms status)"
+    return advise(setting, what, NOTHING, "loaded", advice)
+
+
+KIND = Kind("module", (Want,), describe, compare)

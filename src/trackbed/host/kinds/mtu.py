@@ -1,0 +1,55 @@
+"""Kind MTU: a port has the planned MTU, in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import Change, fulfil
+from trackbed.host.kinds.kind import Kept, Kind
+from trackbed.host.kinds.links import restore_links
+from trackbed.kernel.netlink.links import set_link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Interface `netdev` has this MTU."""
+
+    netdev: str
+    mtu_bytes: int
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"MTU of {want.netdev}"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | None:
+    """Return the change of an MTU that differs."""
+    link = view.ports[want.netdev]
+    if link.mtu == want.mtu_bytes:
+        return None
+    do = (set_link(link.index, mtu=want.mtu_bytes),)
+    return fulfil(setting, describe(want), str(link.mtu), str(want.mtu_bytes), do)
+
+
+def keep(view: View) -> Kept:
+    """Return the MTU of each port by interface index."""
+    return {str(link.index): link.mtu for link in view.ports.values()}
+
+
+def restore(machine: Machine, kept: Kept) -> Iterator[str]:
+    """Set the MTUs that differ."""
+    return restore_links(
+        machine, kept, "MTU", lambda links: [set_link(link.index, mtu=mtu) for link, mtu in links if link.mtu != mtu]
+    )
+
+
+KIND = Kind("mtu", (Want,), describe, compare, keep=keep, restore=restore, is_grouped=False)

@@ -1,0 +1,72 @@
+"""Kind RDMA name: what the RDMA device of a port is called. A device keeps its index when its name changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host import talk
+from trackbed.host.change import Change, RdmaSet, Skipped, advise, fulfil
+from trackbed.host.kinds.kind import Kept, Kind
+from trackbed.host.kinds.sysfs import find_rdma_device
+from trackbed.kernel.netlink.rdma import rename_device
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The RDMA device of port `netdev` is called `name`."""
+
+    netdev: str
+    name: str
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"RDMA device of {want.netdev}"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the rename of a device that has another name."""
+    machine, what, have = view.machine, describe(want), find_rdma_device(view, want.netdev)
+    if not have:
+        return Skipped(setting, what, machine.shared or f"{want.netdev} has no RDMA device here")
+    if have == want.name:
+        return None
+    if machine.path(f"/sys/class/infiniband/{want.name}").exists():
+        advice = f"another RDMA device is called {want.name}; give it another name: rdma dev set {want.name} name NAME"
+        return advise(setting, what, have, want.name, advice)
+    index = view.read_once(_read_indexes).get(have)
+    if index is None:
+        return advise(setting, what, have, want.name, f"run on this host: rdma dev set {have} name {want.name}")
+    return fulfil(setting, what, have, want.name, (RdmaSet(rename_device(index, want.name)),))
+
+
+def keep(view: View) -> Kept:
+    """Return the name of each planned port's device by the device's index."""
+    names = [name for want in view.wants(Want) if (name := find_rdma_device(view, want.netdev))]
+    indexes = view.read_once(_read_indexes) if names else {}
+    return {str(indexes[name]): name for name in names if name in indexes}
+
+
+def restore(machine: Machine, kept: Kept) -> Iterator[str]:
+    """Rename the devices; yield those that are gone."""
+    names = {str(index): name for name, index in talk.devices(machine).items()}
+    for index, name in kept.items():
+        if index not in names:
+            yield f"RDMA device {name} is gone"
+        elif names[index] != name and (why := talk.told(machine, rename_device(int(index), name))):
+            yield f"name {name} of RDMA device {names[index]}: {why}"
+
+
+def _read_indexes(view: View) -> dict[str, int]:
+    return talk.devices(view.machine)
+
+
+KIND = Kind("rdma_name", (Want,), describe, compare, keep=keep, restore=restore, keeps_names=True)

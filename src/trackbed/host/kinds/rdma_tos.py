@@ -1,0 +1,129 @@
+"""Kind RDMA ToS: the traffic class that rdma_cm gives to new connections of a device, in configfs.
+
+A folder made under rdma_cm shows a device's settings, and hides them when it is removed; the settings stay with the
+device (drivers/infiniband/core/cma_configfs.c). What a device has cannot be known without the folder: `compare` makes
+none, it only looks.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trackbed.host.change import NOTHING, AttributeWrite, Change, Skipped, fulfil
+from trackbed.host.kinds.kind import Kept, Kind, follows_names
+from trackbed.host.kinds.sysfs import find_rdma_device
+from trackbed.host.machine import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.fabric.plan.plan import NodePlan
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import Setting
+
+BASE = "/sys/kernel/config/rdma_cm"
+_FILE = "ports/1/default_roce_tos"
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Connections by rdma_cm over the RDMA device of port `netdev` begin with this traffic class (IPv4: TOS)."""
+
+    netdev: str
+    tos: int
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"rdma_cm's traffic class of {want.netdev}"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
+    """Return the change of a traffic class that differs or is not known."""
+    machine, what, device = view.machine, describe(want), find_rdma_device(view, want.netdev)
+    if not device:
+        return Skipped(setting, what, machine.shared or "this port has no RDMA device")
+    if not machine.path(BASE).is_dir():
+        return Skipped(setting, what, "rdma_cm is not in configfs: the module is not loaded, or configfs not mounted")
+    path = f"{BASE}/{device}/{_FILE}"
+    have = machine.read(path)
+    if isinstance(have, Unreadable):
+        return Skipped(setting, what, f"cannot be read: {have.reason}")
+    now = have if isinstance(have, str) else NOTHING
+    if now == str(want.tos):
+        return None
+    write = AttributeWrite(path, str(want.tos), folder=f"{BASE}/{device}")
+    return fulfil(setting, what, now, str(want.tos), (write,))
+
+
+def keep(view: View) -> Kept:
+    """Return each device's traffic class and whether its folder was there."""
+    names = [name for want in view.wants(Want) if (name := find_rdma_device(view, want.netdev))]
+    kept = {}
+    for name in names if view.machine.path(BASE).is_dir() else ():
+        with suppress(OSError):
+            kept[name] = _read_class(view.machine, name)
+    return kept
+
+
+def _read_class(machine: Machine, device: str) -> tuple[str, bool]:
+    """Read a device's traffic class and whether its folder is there; a folder made for it is removed."""
+    folder = machine.path(f"{BASE}/{device}")
+    compared = machine.read(f"{BASE}/{device}/{_FILE}")
+    if isinstance(compared, str):
+        return compared, True
+    is_new = not folder.is_dir()
+    if is_new:
+        folder.mkdir()
+    try:
+        return (folder / _FILE).read_text(encoding="ascii").strip(), not is_new
+    finally:
+        if is_new:
+            folder.rmdir()
+
+
+def restore(machine: Machine, kept: Kept) -> Iterator[str]:
+    """Set the traffic classes under the names that devices have again, and remove folders that were not there."""
+    for name, (value, had_folder) in kept.items():
+        folder = machine.path(f"{BASE}/{name}")
+        try:
+            folder.mkdir(exist_ok=True)
+            if (folder / _FILE).read_text(encoding="ascii").strip() != value:
+                (folder / _FILE).write_text(value, encoding="ascii")
+            if not had_folder:
+                folder.rmdir()
+        except OSError as error:
+            yield f"rdma_cm's traffic class of {name}: {error.strerror}"
+    yield from _remove_orphans(machine)
+
+
+def _remove_orphans(machine: Machine) -> Iterator[str]:
+    """Remove folders of names that no device has any more: the kernel would not make them."""
+    for folder in machine.path(BASE).glob("*"):
+        if folder.is_dir() and not machine.path(f"/sys/class/infiniband/{folder.name}").exists():
+            try:
+                folder.rmdir()
+            except OSError as error:
+                yield f"{BASE}/{folder.name}: {error.strerror}"
+
+
+def render_boot_line(want: Want, node: NodePlan) -> str:
+    """Set the traffic class of the device by its rail's name."""
+    number = next(port.rail for port in node.ports if port.netdev == want.netdev)
+    name = next(rail.rdma for rail in node.common.rails if rail.rail == number)
+    return f"tos {name} {want.tos}\n"
+
+
+KIND = Kind(
+    "rdma_tos",
+    (Want,),
+    describe,
+    compare,
+    keep=keep,
+    restore=restore,
+    render_boot_line=render_boot_line,
+    must_wait=follows_names,
+)

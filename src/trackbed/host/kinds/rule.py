@@ -1,0 +1,136 @@
+"""Kind rule: each rail's address leads to its table, and the fence stands before.
+
+A rule is as planned if priority, selector and table are, whoever made it. Ours to remove: rules with Trackbed's
+protocol number, and at a planned priority those that lead to the planned table or come from the planned address: what
+an earlier plan, or a file of it after a reboot, left behind. All other rules are strangers' and stay.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from trackbed.fabric.model.ranges import V4, Range, text
+from trackbed.fabric.plan.routes import MAIN_TABLE
+from trackbed.fabric.plan.routes import Rule as Want
+from trackbed.host.change import NOTHING, Change, fulfil, remove
+from trackbed.host.kinds.entries import Table, keep_body, restore_entries
+from trackbed.host.kinds.kind import Kept, Kind
+from trackbed.host.setting import PROTOCOL
+from trackbed.kernel.netlink.addresses import FAMILY
+from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
+from trackbed.kernel.netlink.rules import (
+    FR_ACT_TO_TBL,
+    RTM_DELRULE,
+    RTM_NEWRULE,
+    PolicyRule,
+    add_rule,
+    delete_rule,
+    identify_rule,
+    list_rules,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trackbed.host.kinds.view import View
+    from trackbed.host.machine import Machine
+    from trackbed.host.setting import Setting
+
+
+_TABLE = Table(
+    "rules",
+    list_rules,
+    identify_rule,
+    RTM_DELRULE,
+    (lambda body: Message(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, body),),
+)
+
+
+def describe(want: Want) -> str:
+    """Name the setting."""
+    return f"rule {want.priority}"
+
+
+def compare(setting: Setting, want: Want, view: View) -> Change | None:
+    """Return the change of a rule that is missing, or leads elsewhere."""
+    planned = _plan(want)
+    if any(_equal(rule, planned) for rule in view.state.rules):
+        return None
+    every = [_plan(other) for other in view.wants(Want)]
+    rivals = [rule for rule in view.state.rules if _succeeds(planned, rule)]
+    old = [rule for rule in rivals if not any(_equal(rule, other) for other in every)]
+    what = f"rule {want.priority} IPv{4 if planned.family == socket.AF_INET else 6}"
+    do = (add_rule(planned), *(delete_rule(rule) for rule in old))
+    return fulfil(setting, what, ", ".join(map(_text, old)) or NOTHING, _text(planned), do)
+
+
+def find_stale(view: View) -> Iterator[Change]:
+    """Yield the removal of rules that are Trackbed's and no longer planned, and of second copies of planned ones."""
+    every = [_plan(want) for want in view.wants(Want)]
+    missing = [planned for planned in every if not any(_equal(rule, planned) for rule in view.state.rules)]
+    present: list[PolicyRule] = []
+    for rule in view.state.rules:
+        planned = next((other for other in every if _equal(rule, other)), None)
+        if planned is not None and planned not in present:
+            present.append(planned)
+            continue
+        mine = planned is not None or rule.protocol == PROTOCOL or any(_succeeds(other, rule) for other in every)
+        if mine and not any(_succeeds(other, rule) for other in missing):
+            what = "second copy of a rule" if planned else "old rule"
+            yield remove("routing", None, f"{what} {rule.priority}", _text(rule), (delete_rule(rule),))
+
+
+def keep(view: View) -> Kept:
+    """Return the rules of planned priorities, and all of Trackbed's."""
+    priorities = {want.priority for want in view.wants(Want)}
+    mine = [rule for rule in view.state.rules if rule.priority in priorities or rule.protocol == PROTOCOL]
+    return {"rules": [keep_body(rule) for rule in mine]}
+
+
+def restore(machine: Machine, kept: Kept) -> Iterator[str]:
+    """Put the rules back."""
+    return restore_entries(machine, _TABLE, kept["rules"])
+
+
+def _plan(want: Want) -> PolicyRule:
+    selector = want.source or want.unless_to
+    if selector is None:
+        raise ValueError(f"rule {want.priority} has no selector")
+    family = FAMILY[selector.version]
+    base, prefix = selector.base, selector.prefix
+    if want.source:
+        return PolicyRule(family, want.priority, want.table, src=base, src_prefix=prefix, protocol=PROTOCOL)
+    return PolicyRule(family, want.priority, want.table, dst=base, dst_prefix=prefix, invert=True, protocol=PROTOCOL)
+
+
+def _selector(rule: PolicyRule) -> tuple[object, ...]:
+    return rule.src, rule.src_prefix, rule.dst, rule.dst_prefix, rule.invert, rule.iif, rule.oif, rule.fwmark
+
+
+def _equal(have: PolicyRule, planned: PolicyRule) -> bool:
+    same = (have.family, have.priority, have.table, have.action) == (planned.family, planned.priority, planned.table, 1)
+    return same and _selector(have) == _selector(planned)
+
+
+def _succeeds(planned: PolicyRule, have: PolicyRule) -> bool:
+    """Whether `planned` takes the place of `have`: same priority, and the same table or the same selector."""
+    same = (have.family, have.priority, have.action) == (planned.family, planned.priority, FR_ACT_TO_TBL)
+    plain = not (have.iif or have.oif or have.fwmark) and have.invert == planned.invert
+    return same and plain and (have.table == planned.table or _selector(have) == _selector(planned))
+
+
+def _text(rule: PolicyRule) -> str:
+    version = 4 if rule.family == socket.AF_INET else 6
+    parts = ["not"] if rule.invert else []
+    parts += [f"from {Range(version, rule.src, rule.src_prefix)}"] if rule.src_prefix else []
+    parts += [f"to {text(version, rule.dst)}/{rule.dst_prefix}"] if rule.dst_prefix else []
+    return " ".join([*parts, f"lookup {'main' if rule.table == MAIN_TABLE else rule.table}"])
+
+
+def _read_version(want: Want) -> int:
+    selector = want.source or want.unless_to
+    return selector.version if selector else V4
+
+
+KIND = Kind("rule", (Want,), describe, compare, find_stale, keep, restore, _read_version, is_grouped=False)
