@@ -13,6 +13,7 @@ import marshal
 import zipfile
 import zlib
 from functools import lru_cache
+from importlib import import_module
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,9 @@ FOREIGN = "msgspec"
 RECORDS = "trackbed.fleet.records"
 LIBRARY = "dataclasses"
 """The standard library's module that RECORDS goes before: what is sent is looked at first."""
+
+FROZEN = {"trackbed.host.steps.boot_script"}
+"""Modules that read their TEXT from a file of the package: the text is sent in their place."""
 
 OLDEST = (3, 11)
 """The oldest Python that these modules are known to run on: that of the tests."""
@@ -67,7 +71,8 @@ def _all() -> dict[str, tuple[bool, bytes]]:
     """Name of each module as the host knows it; whether it is a package, and its source."""
     own = {name: (place.name == "__init__.py", place.read_bytes()) for name, place in sorted(modules().items())}
     instead = {name: (False, _place(other).read_bytes()) for name, other in ((FOREIGN, STANDIN), (LIBRARY, RECORDS))}
-    return {**own, **instead}
+    frozen = {name: (False, f"TEXT = {import_module(name).TEXT!r}\n".encode()) for name in FROZEN & own.keys()}
+    return {**own, **instead, **frozen}
 
 
 def _path(name: str, *, is_package: bool) -> str:

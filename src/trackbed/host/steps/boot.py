@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from trackbed.host.kinds import file
 from trackbed.host.kinds.registry import find_kind
 from trackbed.host.setting import HEAD
-from trackbed.host.steps.bootscript import FUNCTIONS
+from trackbed.host.steps.boot_script import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,7 +42,8 @@ def files(node: NodePlan, wants: Iterable[object]) -> Iterator[file.Want]:
         return
     needs = _SYSTEMD if node.common.vfs else _QOS
     lack = "there is no systemd here" if node.common.vfs else "no port has RDMA or QoS files"
-    script = f"#!/bin/sh\n{HEAD}{FUNCTIONS}{''.join(lines)}exit $failed\n"
+    shebang, functions = TEXT.split("\n", 1)
+    script = f"{shebang}\n{HEAD}{functions}{''.join(lines)}exit $failed\n"
     yield file.Want(file.BOOT_SCRIPT, script, needs, lack, mode=0o755)
     yield file.Want(file.BOOT_UNIT, _unit(node), needs, lack)
     yield file.Want(file.BOOT_WANTED, f"{HEAD}[Unit]\nWants=trackbed-boot.service\n", needs, lack, after=_RELOAD)
