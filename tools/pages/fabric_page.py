@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 
 from tools.pages.docstrings import join_lines, read_attribute_docstrings
 from trackbed.fabric.model.fabric import Fabric, Lock
+from trackbed.fabric.model.messages import list_models
 from trackbed.fabric.model.nodes import PortSelector
 from trackbed.fabric.model.ranges import Range
 
@@ -31,16 +32,10 @@ def iter_models(model: type[BaseModel], path: str, visited: set[type]) -> Iterat
     visited.add(model)
     yield path, model
     for name, field in model.model_fields.items():
-        for inner in _list_models(field.annotation):
+        for inner in list_models(field.annotation):
             if inner not in visited:
                 suffix = "[]" if get_origin(field.annotation) is tuple else ""
                 yield from iter_models(inner, f"{path}.{field.alias or name}{suffix}".lstrip("."), visited)
-
-
-def _list_models(kind: object) -> list[type[BaseModel]]:
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return [kind]
-    return [model for argument in get_args(kind) for model in _list_models(argument)]
 
 
 def _render_section(model: type[BaseModel], path: str, title: str = "") -> str:

@@ -144,7 +144,7 @@ def _carry_out(campaign: Campaign, form: str, do: Callable[[Callable[[Outcome], 
 
 
 def _summary(outcomes: list[Outcome], total: int, form: str) -> None:
-    from ClusterShell.NodeSet import NodeSet
+    from trackbed.fabric.host_ranges import fold_hosts
 
     if form == "json":
         emit_json({"nodes": outcomes, "total": total})
@@ -153,4 +153,4 @@ def _summary(outcomes: list[Outcome], total: int, form: str) -> None:
     click.echo(f"{good} of {total} hosts are as planned")
     for kind in sorted({outcome.kind for outcome in outcomes if not outcome.good}):
         names = [outcome.node for outcome in outcomes if outcome.kind == kind]
-        click.echo(f"{kind}: {NodeSet.fromlist(names)} ({len(names)})", err=True)
+        click.echo(f"{kind}: {fold_hosts(names)} ({len(names)})", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trackbed.cli.options import emit_json, fabric_option, meant, output_option, refuse, stop
-from trackbed.cli.render_stack import planned_stack
+from trackbed.cli.render_stack import planned_stack, stack_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,15 +28,9 @@ def command() -> None:
     """Put rails on a job, write one, compare one with the plan."""
 
 
-def _stacks(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's
-    from trackbed.cluster.stacks import MODULES
-
-    return [name for name in MODULES if name.startswith(incomplete)]
-
-
 def _stack_option(wrapped: Callable[..., Any]) -> Callable[..., Any]:
     told = "How pods get NICs; `trackbed stacks -f FILE` lists what fits."
-    return click.option("--stack", "stack_name", required=True, metavar="NAME", shell_complete=_stacks, help=told)(
+    return click.option("--stack", "stack_name", required=True, metavar="NAME", shell_complete=stack_names, help=told)(
         wrapped
     )
 

@@ -56,6 +56,11 @@ def read_attribute(host: Snapshot, pci: str, name: str) -> str | None:
     return host.text(f"{DEVICES}/{pci}/{name}")
 
 
+def read_device_id(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
+    """Return the PCI vendor and device id of a function."""
+    return read_attribute(host, pci, "vendor"), read_attribute(host, pci, "device")
+
+
 def find_driver(host: Snapshot, pci: str) -> str | None:
     """Return the driver that is bound to a PCI function."""
     return host.target(f"{DEVICES}/{pci}/driver")

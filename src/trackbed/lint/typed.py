@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-_NULLS = {"", "~", "null", "Null", "NULL"}
+from trackbed.fabric.model.source import NULLS, is_null
+
 _TRUE = {"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}
 _FALSE = {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[1-9][0-9_]*|0)")
@@ -24,7 +25,7 @@ _LEADING_ZERO = re.compile(r"([-+]?)0o?([0-7_]+)")
 def values(text: str) -> list[Any]:
     """Every document of a YAML text that is not empty, typed; the text must have passed `fabric.model.source.read`."""
     nodes = yaml.compose_all(text, Loader=yaml.CBaseLoader)
-    return [_value(node, {}) for node in nodes if not _is_null(node)]
+    return [_value(node, {}) for node in nodes if not is_null(node)]
 
 
 def _value(node: yaml.Node, seen: dict[int, Any]) -> Any:  # noqa: ANN401 - YAML holds anything
@@ -57,13 +58,9 @@ def _bases(value: object) -> list[dict[str, Any]]:
     return [base for base in (value if isinstance(value, list) else [value]) if isinstance(base, dict)]
 
 
-def _is_null(node: yaml.Node | None) -> bool:
-    return node is None or (isinstance(node, yaml.ScalarNode) and not node.style and node.value in _NULLS)
-
-
 def scalar(text: str) -> bool | int | float | str | None:
     """What a plain scalar means."""
-    if text in _NULLS:
+    if text in NULLS:
         return None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE

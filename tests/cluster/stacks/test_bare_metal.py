@@ -10,7 +10,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from tests.cluster.stacks.fabrics import site
 from tests.cluster.stacks.sites import NODE_SUBNET, alike
 from trackbed.cluster.stacks.bare_metal import STACK
-from trackbed.cluster.stacks.fold import fold
+from trackbed.fabric.host_ranges import fold_hosts
 
 
 def files(nodes: Any, rails: int = 8, **fields: Any) -> dict[str, str]:
@@ -86,7 +86,7 @@ def test_nodes_with_unlike_numbers_of_gpus_count_them_themselves() -> None:
     ids=" ".join,
 )
 def test_folded_names_read_back_as_the_same_nodes(names: list[str]) -> None:
-    assert sorted(NodeSet(fold(names), resolver=RESOLVER_NOGROUP)) == sorted(names)
+    assert sorted(NodeSet(fold_hosts(names), resolver=RESOLVER_NOGROUP)) == sorted(names)
 
 
 def test_12500_nodes_fold_into_391_switches() -> None:

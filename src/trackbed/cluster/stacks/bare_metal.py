@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trackbed.cluster.stacks.fold import fold
 from trackbed.cluster.stacks.nccl import off_rails, variables
 from trackbed.cluster.stacks.rails import port_hcas
 from trackbed.cluster.stacks.stack import Stack
+from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.plan.plan import NodePlan, Plan
 
 
@@ -59,14 +59,14 @@ def _slurm(plan: Plan) -> Iterator[str]:
     yield "# RDMA locks memory: jobs get slurmd's limit (LimitMEMLOCK=infinity in its unit), not the login shell's."
     yield "PropagateResourceLimitsExcept=MEMLOCK"
     for count, names in _by_gpus(plan).items():
-        yield f"NodeName={fold(names)} Gres=gpu:{count} State=UNKNOWN"
-    yield f"PartitionName={plan.common.fabric} Nodes={fold(node.name for node in plan.nodes)} State=UP"
+        yield f"NodeName={fold_hosts(names)} Gres=gpu:{count} State=UNKNOWN"
+    yield f"PartitionName={plan.common.fabric} Nodes={fold_hosts(node.name for node in plan.nodes)} State=UP"
 
 
 def _gres(plan: Plan) -> Iterator[str]:
     for count, names in _by_gpus(plan).items():
         devices = f"/dev/nvidia[0-{count - 1}]" if count > 1 else "/dev/nvidia0"
-        yield f"NodeName={fold(names)} Name=gpu File={devices}"
+        yield f"NodeName={fold_hosts(names)} Name=gpu File={devices}"
 
 
 def _topology(plan: Plan) -> Iterator[str]:
@@ -75,9 +75,9 @@ def _topology(plan: Plan) -> Iterator[str]:
     for node in plan.nodes:
         units.setdefault(node.unit, []).append(node.name)
     for unit, names in sorted(units.items()):
-        yield f"SwitchName=unit{unit} Nodes={fold(names)}"
+        yield f"SwitchName=unit{unit} Nodes={fold_hosts(names)}"
     if len(units) > 1:
-        yield f"SwitchName=spine Switches={fold(f'unit{unit}' for unit in units)}"
+        yield f"SwitchName=spine Switches={fold_hosts(f'unit{unit}' for unit in units)}"
 
 
 def _run(plan: Plan) -> Iterator[str]:

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from trackbed.cluster.stacks.fold import fold
 from trackbed.cluster.stacks.groups import Group, groups
 from trackbed.cluster.stacks.pci import pci_address
 from trackbed.cluster.stacks.stack import Stack
+from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan, PortPlan, RailPlan
 
@@ -88,7 +88,7 @@ def _alias(rail: RailPlan) -> str:
 
 
 def _script(plan: Plan, group: Group) -> Iterator[str]:
-    yield _ATTACH.format(nodes=fold(node.name for node in group.nodes))
+    yield _ATTACH.format(nodes=fold_hosts(node.name for node in group.nodes))
     names = [plan.common.rails[port.rail].network for port in group.ports]
     for name in names if plan.common.vfs else ():
         yield f"virsh net-info {name} >/dev/null 2>&1 || virsh net-define network-{name}.xml\n"
@@ -110,7 +110,7 @@ def _refusals(plan: Plan) -> Iterator[Problem]:
     for group in groups(plan):
         unknown = [port.netdev for port in group.ports if pci_address(port) is None]
         if unknown:
-            hosts = fold(node.name for node in group.nodes)
+            hosts = fold_hosts(node.name for node in group.nodes)
             message = (
                 f"the PCI addresses of {', '.join(unknown)} on {hosts} are unknown, and machines get ports by them; "
                 "write ports as PCI addresses, or vfs.count 1 or more to hand out VFs by the ports' names"

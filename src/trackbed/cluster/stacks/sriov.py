@@ -54,26 +54,27 @@ def network(plan: Plan, rail: RailPlan, namespace: str) -> Manifest:
 def refusals(plan: Plan, pools: str) -> Iterator[Problem]:
     """Plans that VFs cannot carry; `pools` is the namespace of NV-IPAM's pools."""
     yield from _vfs(plan)
-    ethernet, scheme = plan.common.link_type == "ethernet", plan.common.scheme
+    message = (
+        "a /31 has no address besides the port's and its leaf's, so none is left for a VF: write scheme "
+        "node-subnet or shared-subnet, or take network-operator-hostdevice, which moves the port itself"
+    )
+    problem = find_scheme_problem(plan, message)
+    yield from (problem,) if problem else pod_ipam.refusals(plan, pools)
+
+
+def find_scheme_problem(plan: Plan, point_to_point: str) -> Problem | None:
+    """Return why the addressing scheme has no address for VFs; `point_to_point` is the message for that scheme."""
+    link, scheme, message = plan.common.link_type, plan.common.scheme, None
     if scheme == "point-to-point":
-        message = (
-            "a /31 has no address besides the port's and its leaf's, so none is left for a VF: write scheme "
-            "node-subnet or shared-subnet, or take network-operator-hostdevice, which moves the port itself"
-        )
-        yield Problem("stack-scheme", message, ("spec", "addressing", "scheme"))
-    elif ethernet and scheme == "none":
+        message = point_to_point
+    elif scheme == "none" and link == "ethernet":
         message = "RoCE needs IP addresses and scheme none plans none: write scheme shared-subnet or node-subnet"
-        yield Problem("stack-scheme", message, ("spec", "addressing", "scheme"))
-    elif not ethernet and scheme == "node-subnet":
-        yield Problem("stack-scheme", NO_ROUTERS, ("spec", "addressing", "scheme"))
-    else:
-        yield from pod_ipam.refusals(plan, pools)
-
-
-NO_ROUTERS = (
-    "scheme node-subnet needs leaves that route IP, InfiniBand switches do not: write scheme shared-subnet, or none "
-    "where pods need no IP addresses"
-)
+    elif scheme == "node-subnet" and link == "infiniband":
+        message = (
+            "scheme node-subnet needs leaves that route IP, InfiniBand switches do not: write scheme shared-subnet, or "
+            "none where pods need no IP addresses"
+        )
+    return Problem("stack-scheme", message, ("spec", "addressing", "scheme")) if message else None
 
 
 def _vfs(plan: Plan) -> Iterator[Problem]:

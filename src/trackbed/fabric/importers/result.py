@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.model.problems import Place, Problem
 from trackbed.fabric.plan.lock import render_lock
 from trackbed.fabric.yaml_text import FABRIC_LAYOUT, render_mapping
@@ -83,10 +84,3 @@ def _name_hosts(members: list[HostProblem]) -> str:
 def format_count(count: int, noun: str) -> str:
     """Return a number with its noun: 1 host, 2 hosts."""
     return f"{count} {noun}{'s' if count != 1 else ''}"
-
-
-def fold_hosts(hosts: Iterable[str]) -> str:
-    """Return host names as a range: gpu-[0-63]."""
-    from ClusterShell.NodeSet import NodeSet  # noqa: PLC0415 - 30 ms that --help must not pay
-
-    return str(NodeSet.fromlist(list(hosts)))

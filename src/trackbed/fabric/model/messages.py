@@ -115,9 +115,7 @@ def _resolve_path(location: tuple[int | str, ...], model: type[BaseModel]) -> tu
             continue
         if isinstance(part, str) and candidates:
             owner = candidates[0]
-            candidates = [
-                inner for candidate in candidates for inner in _list_models(_find_annotation(candidate, part))
-            ]
+            candidates = [inner for candidate in candidates for inner in list_models(_find_annotation(candidate, part))]
         path.append(part)
     return tuple(path), owner
 
@@ -133,7 +131,8 @@ def _find_annotation(model: type[BaseModel], alias: str) -> object:
     )
 
 
-def _list_models(annotation: object) -> list[type[BaseModel]]:
+def list_models(annotation: object) -> list[type[BaseModel]]:
+    """Return the models that an annotation names."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for argument in get_args(annotation) for model in _list_models(argument)]
+    return [model for argument in get_args(annotation) for model in list_models(argument)]

@@ -19,7 +19,8 @@ MAX_VALUES = 2_000_000
 """Values after alias expansion: ten nested aliases of ten make ten thousand million."""
 MAX_DEPTH = 40
 
-_NULLS = {"", "~", "null", "Null", "NULL"}
+NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+"""Plain scalars that mean null."""
 
 _MAYBE_DEEP = re.compile(r"^[ \t?:-]{400}", re.MULTILINE)
 """A line that may open hundreds of block levels at once, as `- - - -` does."""
@@ -69,11 +70,11 @@ class YamlDocument:
                     mapping[key.value] = self._to_scalars(item)
             return mapping
         mark = node.start_mark
-        return Scalar(None if _is_empty(node) else node.value, Place(self.file, mark.line + 1, mark.column + 1))
+        return Scalar(None if is_null(node) else node.value, Place(self.file, mark.line + 1, mark.column + 1))
 
     def _parse_value(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401 - YAML holds anything
         if isinstance(node, yaml.ScalarNode):
-            return None if not node.style and node.value in _NULLS else node.value
+            return None if not node.style and node.value in NULLS else node.value
         if isinstance(node, yaml.SequenceNode):
             return [self._parse_value(item, (*path, index)) for index, item in enumerate(node.value)]
         return self._parse_mapping(node, path)
@@ -137,7 +138,7 @@ def read_yaml(content: bytes, file: str, max_bytes: int = MAX_BYTES) -> list[Yam
     try:
         _check_depth(text, file)
         nodes = list(yaml.compose_all(text, Loader=yaml.CBaseLoader))
-        return [YamlDocument(file, node) for node in nodes if not _is_empty(node)]
+        return [YamlDocument(file, node) for node in nodes if not is_null(node)]
     except yaml.YAMLError as error:
         raise SpecError([_translate_yaml_error(error, text, file)]) from error
 
@@ -153,8 +154,9 @@ def _check_depth(text: str, file: str) -> None:
             raise _make_error(file, event.start_mark, "too-deep", f"is nested more than {MAX_DEPTH} levels deep")
 
 
-def _is_empty(node: yaml.Node | None) -> bool:
-    return node is None or (isinstance(node, yaml.ScalarNode) and not node.style and node.value in _NULLS)
+def is_null(node: yaml.Node | None) -> bool:
+    """Return whether a node is empty or a plain null."""
+    return node is None or (isinstance(node, yaml.ScalarNode) and not node.style and node.value in NULLS)
 
 
 def _decode(content: bytes, file: str) -> str:

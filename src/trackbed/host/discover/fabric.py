@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-
+from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.model.fabric import API_VERSION
 from trackbed.host.discover.crosscheck import crosscheck
 from trackbed.host.discover.rails import Found, rails
@@ -86,7 +85,7 @@ def _node_group(group: _Group, count: int) -> Iterator[str]:
     chosen, gpus = group.found.rails, len(group.example.gpus)
     ids = {rail.nic.id for rail in chosen}
     yield from (f"    # {line}" for line in _about(group))
-    yield f"    - hosts: {NodeSet.fromlist(list(group.hosts), resolver=RESOLVER_NOGROUP)}"
+    yield f"    - hosts: {fold_hosts(group.hosts)}"
     if len(ids) == 1:
         yield f'      nic: "{ids.pop()}"'
     if gpus and (gpus % len(chosen) == 0 or len(chosen) % gpus == 0):

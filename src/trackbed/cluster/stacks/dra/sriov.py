@@ -135,20 +135,12 @@ def _refusals(plan: Plan) -> Iterator[Problem]:
 
 
 def _addressing(plan: Plan) -> Iterator[Problem]:
-    scheme, path = plan.common.scheme, ("spec", "addressing", "scheme")
-    if scheme == "point-to-point":
-        message = (
-            "a /31 has no address for a VF beside the port's: write scheme node-subnet, or choose dranet, which moves "
-            "the port itself"
-        )
-        yield Problem("stack-scheme", message, path)
-    elif scheme == "none" and plan.common.link_type == "ethernet":
-        message = "RoCE needs IP addresses and scheme none plans none: write scheme shared-subnet or node-subnet"
-        yield Problem("stack-scheme", message, path)
-    elif scheme == "node-subnet" and plan.common.link_type == "infiniband":
-        yield Problem("stack-scheme", operator.NO_ROUTERS, path)
-    else:
-        yield from pod_ipam.refusals(plan, OPERATOR)
+    message = (
+        "a /31 has no address for a VF beside the port's: write scheme node-subnet, or choose dranet, which moves "
+        "the port itself"
+    )
+    problem = operator.find_scheme_problem(plan, message)
+    yield from (problem,) if problem else pod_ipam.refusals(plan, OPERATOR)
 
 
 STACK = Stack(

@@ -14,9 +14,14 @@ from trackbed.fabric.plan.plan import Plan
 
 def refusals(plan: Plan) -> Iterator[Problem]:
     """Why this plan cannot be had on Spiderpool."""
-    wrong = list(_scheme(plan))
-    if wrong:
-        yield from wrong
+    message = (
+        "a /31 has no address besides the port's and its leaf's, and Spiderpool deals addresses to VFs or macvlan "
+        "interfaces beside the port: write scheme node-subnet, or choose network-operator-hostdevice, which moves "
+        "the port itself"
+    )
+    problem = sriov.find_scheme_problem(plan, message)
+    if problem:
+        yield problem
         return
     if kind(plan) == "macvlan":
         yield from _macvlan(plan)
@@ -27,22 +32,6 @@ def device_ids(plan: Plan) -> list[tuple[str, str]]:
     """PCI vendor and device id of each kind of port that the Fabric names, in order of first appearance."""
     found = dict.fromkeys(node.nic for node in plan.nodes if node.nic)
     return [(vendor, device) for vendor, _, device in (nic.partition(":") for nic in found)]
-
-
-def _scheme(plan: Plan) -> Iterator[Problem]:
-    scheme, path = plan.common.scheme, ("spec", "addressing", "scheme")
-    if scheme == "point-to-point":
-        message = (
-            "a /31 has no address besides the port's and its leaf's, and Spiderpool deals addresses to VFs or macvlan "
-            "interfaces beside the port: write scheme node-subnet, or choose network-operator-hostdevice, which moves "
-            "the port itself"
-        )
-        yield Problem("stack-scheme", message, path)
-    elif scheme == "none" and plan.common.link_type == "ethernet":
-        message = "RoCE needs IP addresses and scheme none plans none: write scheme shared-subnet or node-subnet"
-        yield Problem("stack-scheme", message, path)
-    elif scheme == "node-subnet" and plan.common.link_type == "infiniband":
-        yield Problem("stack-scheme", sriov.NO_ROUTERS, path)
 
 
 def _macvlan(plan: Plan) -> Iterator[Problem]:

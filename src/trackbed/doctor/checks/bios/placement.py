@@ -15,6 +15,7 @@ from trackbed.doctor.hardware import (
     list_accelerators,
     list_bridges,
     read_attribute,
+    read_device_id,
 )
 from trackbed.host.snapshot import pci as registers
 from trackbed.host.snapshot.snapshot import Wanted
@@ -41,12 +42,8 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     for port, pci in iter_functions(view, host):
         if has_numa:
             yield from check_numa_node(view, host, port, pci)
-        if is_physical and _read_device_id(host, pci) not in _DATA_DIRECT:
+        if is_physical and read_device_id(host, pci) not in _DATA_DIRECT:
             yield from check_gpu_distance(view, host, port, pci)
-
-
-def _read_device_id(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
-    return read_attribute(host, pci, "vendor"), read_attribute(host, pci, "device")
 
 
 def check_numa_node(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
-from trackbed.doctor.hardware import DEVICES, NVIDIA_NIC, is_virtual, iter_functions, read_attribute
+from trackbed.doctor.hardware import DEVICES, NVIDIA_NIC, is_virtual, iter_functions, read_attribute, read_device_id
 from trackbed.host.snapshot import pci as pcie
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -56,7 +56,7 @@ def check_registers(view: NodeView, host: Snapshot, port: PortPlan, pci: str) ->
 
 def check_version(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
     """Check that the port has the firmware of most ports with its device id, on all nodes inspected together."""
-    device_id, version = _read_device_id(host, pci), _read_version(host, pci)
+    device_id, version = read_device_id(host, pci), _read_version(host, pci)
     if version is None:
         return
     hosts = [(view, host), *((peer, peer.host) for peer in view.peers or () if peer.host is not None)]
@@ -64,16 +64,12 @@ def check_version(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> I
         other
         for node_view, node_host in hosts
         for _, function in iter_functions(node_view, node_host)
-        if _read_device_id(node_host, function) == device_id and (other := _read_version(node_host, function))
+        if read_device_id(node_host, function) == device_id and (other := _read_version(node_host, function))
     )
     common, count = max(counts.items(), key=lambda item: (item[1], item[0]))
     evidence = f"{pci}: {version}"
     evidence += "" if len(counts) == 1 else f", {count} of {counts.total()} ports have {common}"
     yield judge("fw-version-mixed", view.node, port, ok=version == common, evidence=evidence)
-
-
-def _read_device_id(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
-    return read_attribute(host, pci, "vendor"), read_attribute(host, pci, "device")
 
 
 def _read_version(host: Snapshot, pci: str) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.importers.netplan.grouping import find_usual_mtu
-from trackbed.fabric.importers.result import HostProblem, fold_hosts
+from trackbed.fabric.importers.result import HostProblem
 from trackbed.fabric.model.check import RDMA_OVERHEAD_BYTES
 from trackbed.fabric.model.fabric import API_VERSION
 
