@@ -122,7 +122,7 @@ def read_kernel_log(host: Snapshot) -> str | None:
 def describe_log_error(host: Snapshot) -> str:
     """Return why the kernel's log could not be read."""
     ran = host.ran(*_LOG)
-    return f"dmesg: {ran.output.strip()[:120]}" if isinstance(ran, Ran) else "there is no dmesg here"
+    return f"dmesg: {ran.output.strip()[:120]}" if isinstance(ran, Ran) else "dmesg is not installed"
 
 
 def find_log_line(log: str, pattern: str) -> str:

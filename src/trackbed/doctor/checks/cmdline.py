@@ -116,7 +116,7 @@ def check_hugepages(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         path = f"{PAGES}/hugepages-{size_kib}kB/nr_hugepages"
         count = host.number(path)
         if count is None:
-            yield judge("cmdline-hugepages-short", view.node, None, ok=None, evidence=f"{path} is not there")
+            yield judge("cmdline-hugepages-short", view.node, None, ok=None, evidence=f"{path} does not exist")
             continue
         ok = count >= planned_count
         line = "" if ok else find_log_line(read_kernel_log(host) or "", _ALLOCATION_FAILED)

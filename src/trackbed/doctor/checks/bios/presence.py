@@ -61,7 +61,7 @@ def check_ports(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         if port.pci is None:
             continue
         ok = None if devices is None else port.pci in devices
-        state = "is there" if ok else "is not there"
+        state = "is present" if ok else "is absent"
         evidence = f"{DEVICES} cannot be read" if devices is None else f"{port.pci} {state}"
         yield judge("bios-port-pci-absent", view.node, port, ok=ok, evidence=evidence)
 
@@ -95,7 +95,7 @@ def check_iommu_table(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         yield judge("bios-iommu-table-missing", view.node, None, ok=None, evidence=f"{ACPI} cannot be read")
         return
     present = sorted(_IOMMU_TABLES.intersection(tables))
-    evidence = f"{', '.join(present)} is there" if present else f"neither DMAR nor IVRS in {ACPI}"
+    evidence = f"{', '.join(present)} is present" if present else f"neither DMAR nor IVRS in {ACPI}"
     yield judge("bios-iommu-table-missing", view.node, None, ok=bool(present), evidence=evidence)
 
 

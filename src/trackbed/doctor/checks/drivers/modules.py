@@ -104,7 +104,7 @@ def check_presence(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     if not modules:
         return
     if unloaded and not isinstance(ran, Ran):
-        evidence = f"{', '.join(unloaded)} not loaded, and there is no modinfo to ask"
+        evidence = f"{', '.join(unloaded)} not loaded, and modinfo is not installed"
         yield judge("driver-module-missing-for-kernel", view.node, None, ok=None, evidence=evidence)
         return
     missing = sorted(set(_MISSING.findall(ran.output)) & set(unloaded)) if isinstance(ran, Ran) else []

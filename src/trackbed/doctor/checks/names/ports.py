@@ -89,7 +89,7 @@ def check_card(view: NodeView, port: PortPlan, link: Link | None) -> Iterator[Fi
 
 def _describe(port: PortPlan, holder: Link | None, owner: Link | None) -> str:
     hardware = port.pci or port.mac or port.kernel_name or port.netdev
-    owner_state = f"{hardware} is {owner.name!r}" if owner else f"{hardware} is not here"
+    owner_state = f"{hardware} is {owner.name!r}" if owner else f"{hardware} is not on this host"
     if holder is None:
         return f"no interface is called {port.netdev!r}; {owner_state}"
     if owner is not None and owner.index == holder.index:

@@ -43,7 +43,7 @@ def check(view: NodeView) -> Iterator[Finding]:
     if host is None or CLASSES not in host.folders:
         return
     missing = list(_iter_missing_modules(view, host))
-    evidence = f"not there: {summarize(missing)}" if missing else "ib_core and the ports' RDMA drivers are loaded"
+    evidence = f"missing: {summarize(missing)}" if missing else "ib_core and the ports' RDMA drivers are loaded"
     yield judge("rdma-stack-not-loaded", view.node, None, ok=not missing, evidence=evidence)
     if "infiniband" in host.folders[CLASSES]:
         yield check_rdma_cm(view, host)
@@ -66,7 +66,7 @@ def _iter_missing_modules(view: NodeView, host: Snapshot) -> Iterator[str]:
 def check_rdma_cm(view: NodeView, host: Snapshot) -> Finding:
     """Check for the device node of rdma_cm."""
     ok = "rdma_cm" in host.folders.get(NODES, ())
-    evidence = f"{NODES}/rdma_cm is {'there' if ok else 'not there'}"
+    evidence = f"{NODES}/rdma_cm {'exists' if ok else 'does not exist'}"
     return judge("rdma-ucm-node-missing", view.node, None, ok=ok, evidence=evidence)
 
 

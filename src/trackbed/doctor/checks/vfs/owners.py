@@ -97,7 +97,7 @@ def check_removed(view: NodeView, host: Snapshot, port: PortPlan, held: list[Hel
         for function in held
         if function.pci not in present and _belongs_to(view, host, port, function.pci)
     ]
-    evidence = f"not on the host: {summarize(removed)}" if removed else "all VFs that pods hold are there"
+    evidence = f"not on the host: {summarize(removed)}" if removed else "all VFs that pods hold exist"
     return judge("vfs-removed-under-pods", view.node, port, ok=not removed, evidence=evidence)
 
 
