@@ -66,7 +66,7 @@ def test_why_the_log_cannot_be_read_is_said() -> None:
     denied = output(("dmesg",), "dmesg: read kernel buffer failed: Operation not permitted\n", 1)(metal())
     assert hardware.read_kernel_log(denied) is None
     assert "Operation not permitted" in hardware.describe_log_error(denied)
-    assert hardware.describe_log_error(output(("dmesg",), None)(metal())) == "there is no dmesg here"
+    assert hardware.describe_log_error(output(("dmesg",), None)(metal())) == "dmesg is not installed"
 
 
 def test_a_failed_probe_of_mlx5_is_still_mlx5_s() -> None:
