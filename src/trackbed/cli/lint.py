@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from pathlib import Path
+from stat import S_IMODE
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -201,8 +202,8 @@ def _fix(
     texts: dict[str, bytes], findings: tuple[Finding, ...], crds: str | None, nodes: int | None
 ) -> tuple[Finding, ...]:
     """Write the fixes, print them, and lint what is there now."""
+    from trackbed.host.atomic import replace
     from trackbed.lint.fix import diff, fixed
-    from trackbed.lint.writing import replace
 
     if not texts or "<stdin>" in texts:
         refuse("--fix writes files; it cannot mend standard input or a cluster")
@@ -212,7 +213,8 @@ def _fix(
         click.echo(diff(file, before, after), nl=False, err=True)
         if after != before:
             try:
-                replace(Path(file), after.encode("utf-8"))
+                target = Path(file).resolve()  # a symbolic link stays one
+                replace(target, after.encode("utf-8"), S_IMODE(target.stat().st_mode))
             except OSError as error:
                 refuse(f"cannot write {file}: {error.strerror}")
             texts[file] = after.encode("utf-8")

@@ -10,15 +10,19 @@ if TYPE_CHECKING:
 
 
 def replace(place: Path, content: bytes, permissions: int) -> None:
-    """Replace a file in one step: content first on disk, then the name."""
+    """Replace a file in one step: write the content to disk, then rename; OSError leaves the file as it was."""
     temporary = place.with_name(f".{place.name}.trackbed")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, permissions)
-    with os.fdopen(descriptor, "wb") as stream:
-        os.fchmod(stream.fileno(), permissions)
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(place)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(stream.fileno(), permissions)
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(place)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_folder(place.parent)
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trackbed.cluster.jobs.quantity import equal
+from trackbed.cluster.jobs.resources import is_same_quantity
 
 SAME: list[tuple[object, object]] = [
     ("5120Mi", "5Gi"),
@@ -27,10 +27,10 @@ OTHER: list[tuple[object, object]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_the_same_number_in_other_words_is_equal(one: object, other: object) -> None:
-    assert equal(one, other)
+def test_the_same_number_in_other_words_is_is_same_quantity(one: object, other: object) -> None:
+    assert is_same_quantity(one, other)
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
 def test_other_numbers_and_what_is_none_are_not(one: object, other: object) -> None:
-    assert not equal(one, other)
+    assert not is_same_quantity(one, other)

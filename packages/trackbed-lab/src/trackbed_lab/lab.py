@@ -26,7 +26,6 @@ from msgspec.structs import replace
 
 from trackbed.doctor.diagnosis import Diagnosis, diagnose
 from trackbed.doctor.inspection import Subject, inspect_node, link_peers, parse_agent_address
-from trackbed.doctor.lint import lint
 from trackbed.doctor.probes import Timeouts
 from trackbed.doctor.view import SwitchView
 from trackbed.fabric.model.load import load_fabric
@@ -45,6 +44,7 @@ from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails.client import status
 from trackbed.node.rails.install import install
 from trackbed_lab import netns, runtime, speaker
+from trackbed_lab.fabric_findings import to_findings
 from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, management_address, topology
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class Lab:
             loaded = load_fabric(self.fabric_file.read_bytes(), "fabric.yaml")
             compute_plan(loaded.fabric, loaded.lock.nodes if loaded.lock else {})
         except SpecError as error:
-            return lint(error.problems)
+            return to_findings(error.problems)
         return []
 
     def _subject(self, number: int, node: NodePlan, switches: dict[str, SwitchView]) -> Subject:

@@ -6,10 +6,11 @@ and cpu or memory beside them.
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.quantity import equal
 from trackbed.cluster.jobs.template import Mapping, items, listed, look, mapping, names, place_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 _NO_DEVICE = "the container gets no RDMA device of that rail, and the network attachment fails"
 _NO_PAGES = "the network library finds no huge pages"
+
+_QUANTITY = re.compile(r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?)(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]))?")
+_SUFFIXES = {
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("num", -3)},
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
+}
+"""Suffix of a quantity -> factor."""
 
 
 def ask(spec: Mapping, container: Mapping, access: Access) -> Iterator[Note]:
@@ -48,11 +57,11 @@ def _resource(container: Mapping, name: str, count: int | str, place: str) -> It
         breaks = _NO_PAGES if name.startswith("hugepages-") else _NO_DEVICE
         yield Note("missing", "pod-network-without-resource", f"limit {name}: {held}", breaks, f"{place}.limits")
         limit = held
-    if not equal(limit, count):
+    if not is_same_quantity(limit, count):
         what = f"{name} is {limit}, the plan has {count}"
         breaks = "devices and network attachments do not pair up"
         yield Note("different", "pod-fewer-rails-than-planned", what, breaks, f"{place}.limits")
-    if request is not None and not equal(request, limit):
+    if request is not None and not is_same_quantity(request, limit):
         what = f"request {name} is {request}, its limit {limit}"
         yield Note("different", "pod-extended-resource-invalid", what, "the API refuses the pod", f"{place}.requests")
 
@@ -108,3 +117,18 @@ def _claim(spec: Mapping, container: Mapping, claim: Claim, place: str) -> Itera
         listed(mapping(container, "resources"), "claims").append({"name": name})
         breaks = "the devices are prepared, and the container does not get them"
         yield Note("missing", "pod-claim-unused", f"claim {name} in the container", breaks, f"{place}.claims")
+
+
+def is_same_quantity(one: object, other: object) -> bool:
+    """Return whether two quantities are the same number: the API server writes 5120Mi as 5Gi."""
+    if str(one) == str(other):
+        return True
+    left, right = _parse_quantity(str(one)), _parse_quantity(str(other))
+    return left is not None and left == right
+
+
+def _parse_quantity(text: str) -> Decimal | None:
+    found = _QUANTITY.fullmatch(text)
+    if found is None or (found[3] and found[3] not in _SUFFIXES):
+        return None
+    return Decimal(found[1]) * Decimal(10) ** int(found[2] or 0) * (_SUFFIXES[found[3]] if found[3] else 1)

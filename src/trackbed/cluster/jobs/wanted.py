@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from trackbed.cluster.stacks import groups, nccl
 from trackbed.cluster.stacks.access import Access
-from trackbed.fabric.plan.narrow import narrow_plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,3 +49,23 @@ def wanted(stack: Stack, plan: Plan, rails: Collection[int] | None = None) -> Wa
 def merged(general: dict[str, str], access: Access) -> dict[str, str]:
     """The fabric's variables with the stack's own: its value counts, and an empty one takes the variable away."""
     return {name: value for name, value in {**general, **dict(access.env)}.items() if value}
+
+
+def narrow_plan(plan: Plan, rails: Collection[int]) -> Plan:
+    """Return the plan with these rails alone, in rail order; rails keep their numbers.
+
+    Raises ValueError if there are none, or one is no rail of the plan.
+    """
+    every = {rail.rail for rail in plan.common.rails}
+    wanted = set(rails)
+    if not wanted or not wanted <= every:
+        raise ValueError(f"rails {sorted(wanted)} of {sorted(every)}")
+    if wanted == every:
+        return plan
+    kept = tuple(rail for rail in plan.common.rails if rail.rail in wanted)
+    common = replace(plan.common, rails=kept, narrowed=True)
+    nodes = tuple(
+        replace(node, ports=tuple(port for port in node.ports if port.rail in wanted), common=common)
+        for node in plan.nodes
+    )
+    return replace(plan, common=common, nodes=nodes)

@@ -110,7 +110,7 @@ class Common(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     kubelet: KubeletPlan | None = None
     """None where the Fabric asks nothing of kubelet."""
     narrowed: bool = False
-    """Whether rails of the fabric are left out: the plan as one pod has it, see `plan.narrow`."""
+    """Whether rails of the fabric are left out: the plan as one pod has it."""
 
     def supernet(self, version: int) -> Range | None:
         """The range that holds all rails of an IP version."""

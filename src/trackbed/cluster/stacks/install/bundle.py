@@ -10,13 +10,25 @@ from trackbed.cluster.stacks.install.playbook import playbook
 from trackbed.cluster.stacks.install.readme import readme
 from trackbed.cluster.stacks.install.script import script
 from trackbed.cluster.stacks.install.steps import Apply, Install, Step, steps
-from trackbed.cluster.stacks.install.values import values
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.plan.plan import Plan
 from trackbed.fabric.yaml_text import render_documents
 
 File = tuple[str, Iterable[str]]
 """Name below the bundle's folder, and text in pieces that may be read once."""
+
+_NOTES = {
+    "calico": (
+        "The version follows the cluster's Kubernetes: the site chooses it (CALICO_VERSION in install.sh).",
+        "On a dual-stack cluster add nodeAddressAutodetectionV6 in the same way.",
+    ),
+    "cilium": (
+        "The version follows the cluster's Kubernetes: the site chooses it (CILIUM_VERSION in install.sh).",
+        "devices, the management interface, is a site's own too (CILIUM_DEVICES in install.sh): left to itself Cilium",
+        "attaches to every port that has a route in the main table, rails among them.",
+    ),
+}
+"""Component -> what the head of its values says."""
 
 
 def bundle(stack: Stack, plan: Plan) -> Iterator[File]:
@@ -50,6 +62,16 @@ def _not_empty(found: Iterable[Step]) -> Iterator[Step]:
 def _files(found: Iterable[Step]) -> Iterator[File]:
     for step in found:
         if isinstance(step, Install):
-            yield step.values, values(step)
+            yield step.values, _render_values(step)
         elif isinstance(step, Apply) and step.file:
             yield step.file, render_documents(step.objects)
+
+
+def _render_values(step: Install) -> Iterator[str]:
+    """Yield the pieces of the Helm values of one chart, headed by what the chart is and what the site must say."""
+    version = f" {step.version}" if step.version else ""
+    where = f"of {step.source.repository}" if step.source.repository else "(published nowhere as a chart)"
+    yield f"# Helm values of {step.chart.component}: chart {step.source.name}{version} {where}\n"
+    for line in _NOTES.get(step.chart.component, ()):
+        yield f"# {line}\n"
+    yield from render_documents((step.chart.values,)) if step.chart.values else ("{}\n",)

@@ -18,8 +18,7 @@ from trackbed.cluster.stacks.network_operator import policy as nvidia
 from trackbed.cluster.stacks.objects import Manifest, manifest
 from trackbed.cluster.stacks.rails import prefix
 from trackbed.cluster.stacks.sriov_operator import olm
-from trackbed.cluster.stacks.sriov_operator.config import PREFIX, operator_config
-from trackbed.cluster.stacks.sriov_operator.partitions import refused_pkey
+from trackbed.cluster.stacks.sriov_operator.flavours import PREFIX, operator_config, refused_pkey
 from trackbed.cluster.stacks.stack import Stack, Stage, Wait
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from trackbed.cluster.stacks import pod_ipam, sriov
 from trackbed.cluster.stacks.access import Access
 from trackbed.cluster.stacks.rails import prefix
-from trackbed.cluster.stacks.sriov_operator.config import PREFIX, operator_config
-from trackbed.cluster.stacks.sriov_operator.partitions import refused_pkey
+from trackbed.cluster.stacks.sriov_operator.flavours import PREFIX, operator_config, refused_pkey
 from trackbed.cluster.stacks.stack import Chart, Stack, Stage, Wait
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     from trackbed.fabric.model.problems import Problem
 
-FAULT_OF = {"name-too-long": "names-too-long"}
+_FAULTS = {"name-too-long": "names-too-long"}
 """Code of a problem -> id of the fault."""
 
 
-def lint(problems: Iterable[Problem]) -> list[Finding]:
+def to_findings(problems: Iterable[Problem]) -> list[Finding]:
     """Return findings for the problems that are faults, each with its place in the document as evidence."""
-    return [_to_finding(problem, FAULT_OF[problem.code]) for problem in problems if problem.code in FAULT_OF]
+    return [_to_finding(problem, _FAULTS[problem.code]) for problem in problems if problem.code in _FAULTS]
 
 
 def _to_finding(problem: Problem, fault_id: str) -> Finding:

@@ -1,10 +1,13 @@
-"""SriovOperatorConfig: where the operator's daemon runs, and which of its webhooks."""
+"""What OpenShift and upstream share: the operator's configuration, and the refusal of partitions."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from trackbed.cluster.stacks.groups import selector
 from trackbed.cluster.stacks.objects import Manifest, manifest
 from trackbed.cluster.stacks.sriov import API
+from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan
 
 PREFIX = "openshift.io"
@@ -26,3 +29,13 @@ def operator_config(plan: Plan, namespace: str, *, webhooks: bool) -> Manifest:
         "logLevel": 2,
     }
     return manifest(API, "SriovOperatorConfig", "default", namespace, spec=spec)
+
+
+def refused_pkey(plan: Plan) -> Iterator[Problem]:
+    """A problem where the Fabric wants a PKey, which a SriovIBNetwork cannot name."""
+    if plan.kubernetes.pkey is not None:
+        message = (
+            "a SriovIBNetwork names no PKey, and this stack has no ib-kubernetes to set one: leave out "
+            "kubernetes.pkey, or take network-operator-ib-sriov"
+        )
+        yield Problem("stack-pkey", message, ("spec", "kubernetes", "pkey"))
