@@ -1,4 +1,4 @@
-"""Settings of hosts other than addresses: routing, QoS, VFs, RDMA, names; the defaults are those of an expert."""
+"""Settings of hosts other than addresses: routing, QoS, VFs, RDMA, names, with expert defaults."""
 
 from __future__ import annotations
 

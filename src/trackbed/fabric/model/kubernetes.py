@@ -22,7 +22,7 @@ _PKEY = re.compile(r"0[xX][0-9a-fA-F]{1,4}|[1-9][0-9]{0,4}")
 def _parse_pkey(value: object) -> object:
     text = str(value)
     number = int(text, 0) if _PKEY.fullmatch(text) else -1
-    if number & 0x7FFF == 0 or not 0 < number <= 0xFFFF:  # noqa: PLR2004 - a PKey has 16 bits, the highest says full member
+    if number & 0x7FFF == 0 or not 0 < number <= 0xFFFF:  # noqa: PLR2004 - 16 bits, the highest marks full membership
         raise make_error(
             "bad-pkey", f"{value!r} is no partition key: 0x0001 to 0x7fff, or with the member bit to 0xffff"
         )
