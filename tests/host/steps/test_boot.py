@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,13 @@ def test_the_boot_script_is_sh_without_mistakes(tmp_path: Path) -> None:
     place.write_text(content(file.BOOT_SCRIPT))
     ran = subprocess.run(["dash", "-n", str(place)], capture_output=True, text=True, timeout=30, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_shellcheck_finds_nothing_in_the_boot_script() -> None:
+    program = Path(sys.prefix, "bin/shellcheck")
+    text = content(file.BOOT_SCRIPT)
+    ran = subprocess.run([program, "-"], input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def script(host: Host, folder: Path, **programs: str) -> subprocess.CompletedProcess[str]:

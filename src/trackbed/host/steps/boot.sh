@@ -80,7 +80,7 @@ dscp() { # PORT DSCP:PRIORITY...
 }
 ets() { # PORT PRIORITY FIRST: the class 1 is for PRIORITY, if it has none for itself; 2 for FIRST
 	bridged "$1" ets || return 0
-	pairs=$(dcb ets show dev "$1" prio-tc) mine= alone=yes count=0 first=0
+	pairs=$(dcb ets show dev "$1" prio-tc) mine='' alone=yes count=0 first=0
 	for pair in $pairs; do case $pair in "$2":*) mine=${pair#*:} ;; esac; done
 	for pair in $pairs; do case $pair in "$2":*) ;; *:"$mine") alone=no ;; esac; done
 	[ "$alone" = no ] || return 0
