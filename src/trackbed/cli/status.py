@@ -74,8 +74,8 @@ class _ClusterState(NamedTuple):
 
 
 async def _read(client: DynamicClient, plan: Plan | None) -> _ClusterState:
+    from trackbed.cluster.rollout.applyset import list_applysets
     from trackbed.cluster.rollout.fabric_summary import list_fabrics, list_unsound_nodes
-    from trackbed.cluster.rollout.members import list_applysets
     from trackbed.cluster.rollout.status import list_installations, list_nodes
     from trackbed.cluster.stacks.install.steps import steps
 

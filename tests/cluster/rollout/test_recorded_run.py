@@ -12,8 +12,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout import history, recorded_run
-from trackbed.cluster.rollout.applyset import PART_OF, ApplySet
-from trackbed.cluster.rollout.members import list_members
+from trackbed.cluster.rollout.applyset import PART_OF, ApplySet, list_members
 from trackbed.cluster.rollout.options import RunOptions, StuckError
 from trackbed.cluster.rollout.preview import preview
 from trackbed.cluster.rollout.stack_run import StackRun

@@ -13,8 +13,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from tests.cluster.objects import GROUP, crd
 from trackbed.cluster.api.errors import RefusedError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout.applyset import ApplySet, compute_id
-from trackbed.cluster.rollout.members import list_members
+from trackbed.cluster.rollout.applyset import ApplySet, compute_id, list_members
 from trackbed.cluster.rollout.options import RunOptions, StuckError
 from trackbed.cluster.rollout.stack_run import StackRun
 from trackbed.cluster.stacks.install.steps import Apply, Labelled, Step

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trackbed.cluster.api.dynamic import DynamicClient
+from trackbed.cluster.api.errors import UnknownKindError
 from trackbed.cluster.api.response import Object
 from trackbed.fabric.plan.plan import Plan
 
 _PREFIX = "applyset.kubernetes.io"
-ID = f"{_PREFIX}/id"
+_ID = f"{_PREFIX}/id"
 PART_OF = f"{_PREFIX}/part-of"
-TOOLING = f"{_PREFIX}/tooling"
-KINDS, NAMESPACES = f"{_PREFIX}/contains-group-kinds", f"{_PREFIX}/additional-namespaces"
-TOOLING_NAME = "trackbed/v1alpha1"
+_TOOLING = f"{_PREFIX}/tooling"
+_KINDS, _NAMESPACES = f"{_PREFIX}/contains-group-kinds", f"{_PREFIX}/additional-namespaces"
+_TOOLING_NAME = "trackbed/v1alpha1"
 
 
 class ObjectKey(NamedTuple):
@@ -59,9 +61,9 @@ class ApplySet:
     def parent(self, kinds: Iterable[str], namespaces: Iterable[str]) -> Object:
         """Return the ConfigMap that names the kinds and namespaces of members."""
         others = sorted(set(namespaces) - {self.namespace, ""})
-        annotations = {TOOLING: TOOLING_NAME, KINDS: ",".join(sorted(set(kinds)))}
-        annotations |= {NAMESPACES: ",".join(others)} if others else {}
-        labels = {ID: self.id}
+        annotations = {_TOOLING: _TOOLING_NAME, _KINDS: ",".join(sorted(set(kinds)))}
+        annotations |= {_NAMESPACES: ",".join(others)} if others else {}
+        labels = {_ID: self.id}
         metadata = {"name": self.name, "namespace": self.namespace, "labels": labels, "annotations": annotations}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
@@ -77,14 +79,46 @@ def compute_id(name: str, namespace: str, kind: str) -> str:
     return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
 
 
-def format_group_kind(body: Object) -> str:
-    """Return an object's kind as annotations have it."""
-    return locate(body).group_kind
-
-
 def locate(body: Object) -> ObjectKey:
     """Return the key of an object."""
     metadata = body["metadata"]
     return ObjectKey(
         body["apiVersion"].rpartition("/")[0], body["kind"], metadata.get("namespace", ""), metadata["name"]
     )
+
+
+async def list_applysets(client: DynamicClient) -> AsyncIterator[ApplySet]:
+    """Yield every installation of Trackbed in the cluster, by its parent."""
+    async for parent in client.list("v1", "ConfigMap", selector=_ID):
+        if parent["metadata"].get("annotations", {}).get(_TOOLING) == _TOOLING_NAME:
+            yield ApplySet(parent["metadata"]["name"], parent["metadata"]["namespace"])
+
+
+async def read_scope(client: DynamicClient, applyset: ApplySet) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the kinds and namespaces of members by the set's parent; its own namespace included."""
+    parent = await client.find("v1", "ConfigMap", applyset.name, applyset.namespace)
+    if parent is None:
+        return frozenset(), frozenset({applyset.namespace})
+    annotations = parent["metadata"].get("annotations", {})
+    kinds, others = (frozenset(filter(None, annotations.get(key, "").split(","))) for key in (_KINDS, _NAMESPACES))
+    return kinds, others | {applyset.namespace}
+
+
+async def list_members(client: DynamicClient, applyset: ApplySet) -> AsyncIterator[Object]:
+    """Yield all objects of the set, of every kind that its parent names and the server still serves."""
+    kinds, namespaces = await read_scope(client, applyset)
+    for kind in sorted(kinds):
+        try:
+            resource = await client.find_kind(kind)
+        except UnknownKindError:
+            continue  # its CRD is gone, and all its objects with it
+        selector = f"{PART_OF}={applyset.id}"
+        for namespace in sorted(namespaces) if resource.namespaced else [None]:
+            async for member in client.list(resource.group_version, resource.kind, namespace, selector=selector):
+                yield member
+
+
+async def find_live(client: DynamicClient, body: Object) -> Object | None:
+    """Return an object as it is in the cluster; None where it does not exist. Raises UnknownKindError."""
+    metadata = body["metadata"]
+    return await client.find(body["apiVersion"], body["kind"], metadata["name"], metadata.get("namespace"))

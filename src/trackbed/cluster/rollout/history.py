@@ -25,8 +25,7 @@ import msgspec
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError, RefusedError, UnknownKindError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout.applyset import ApplySet, locate
-from trackbed.cluster.rollout.members import find_live, list_members
+from trackbed.cluster.rollout.applyset import ApplySet, find_live, list_members, locate
 from trackbed.cluster.rollout.options import RunOptions, is_shared
 from trackbed.cluster.rollout.owned import mask, merge, select_owned
 from trackbed.cluster.stacks.size import ETCD_BYTES

@@ -9,8 +9,7 @@ from typing import Any
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import RefusedError, UnknownKindError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, locate
-from trackbed.cluster.rollout.members import find_live, list_members
+from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, find_live, list_members, locate
 from trackbed.cluster.rollout.options import ObjectChange, RunOptions, name_object
 from trackbed.cluster.stacks.install.steps import Apply, Install, Step
 

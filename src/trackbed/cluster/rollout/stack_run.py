@@ -15,13 +15,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import TypeVar, cast
 
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError, RefusedError, UnknownKindError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout import gates, members
+from trackbed.cluster.rollout import gates
 from trackbed.cluster.rollout.agent_removal import SECONDS, is_agent_daemon_set, remove_agents
-from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, format_group_kind, locate
+from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, find_live, list_members, locate, read_scope
 from trackbed.cluster.rollout.options import (
     ObjectChange,
     OwnedError,
@@ -32,10 +33,11 @@ from trackbed.cluster.rollout.options import (
     is_shared,
     name_object,
 )
-from trackbed.cluster.rollout.worker import iterate_in_thread
 from trackbed.cluster.stacks.install.steps import Apply, Install, Labelled, Step
 from trackbed.cluster.stacks.stack import Until
 
+_T = TypeVar("_T")
+_END = object()
 _POLL_SECONDS = 2.0
 _SERVED_SECONDS = 30
 _REST = 4
@@ -58,8 +60,8 @@ class StackRun:
 
     async def apply_steps(self, steps: Iterable[Step]) -> None:
         """Do all steps, then prune. Raises StuckError, KubeError."""
-        self._kinds, self._namespaces = map(set, await members.read_scope(self.client, self.applyset))
-        before = [member async for member in members.list_members(self.client, self.applyset)]
+        self._kinds, self._namespaces = map(set, await read_scope(self.client, self.applyset))
+        before = [member async for member in list_members(self.client, self.applyset)]
         for step in steps:
             await self._do(step)
             for until in step.until:
@@ -70,7 +72,7 @@ class StackRun:
 
     async def remove(self) -> None:
         """Delete every member of the set, and its parent. Raises KubeError."""
-        await self._prune([member async for member in members.list_members(self.client, self.applyset)])
+        await self._prune([member async for member in list_members(self.client, self.applyset)])
         await self.client.delete(self.applyset.parent((), ()))
 
     async def wait_for(self, until: Until) -> None:
@@ -96,7 +98,7 @@ class StackRun:
 
     async def _apply(self, step: Apply) -> None:
         self.report(f"applying {step.what}")
-        conflicts = [why async for body in iterate_in_thread(step.objects) if (why := await self._put(body))]
+        conflicts = [why async for body in _iterate_in_thread(step.objects) if (why := await self._put(body))]
         if conflicts:
             lines = "".join(f"\n  {why}" for why in conflicts)
             raise OwnedError(f"{step.what}: others own fields that are wanted here; --force takes them over:{lines}")
@@ -134,14 +136,14 @@ class StackRun:
 
     async def _read_version(self, body: Object) -> str | None:
         """Return the version just before an object is applied: controllers write into objects all the time."""
-        live = await members.find_live(self.client, body)
+        live = await find_live(self.client, body)
         return live["metadata"]["resourceVersion"] if live else None
 
     async def _announce(self, body: Object) -> None:
         """Have the parent name a kind and a namespace before the set has a member there."""
         if is_shared(body["kind"]):
             return
-        kind, namespace = format_group_kind(body), body["metadata"].get("namespace", "")
+        kind, namespace = locate(body).group_kind, body["metadata"].get("namespace", "")
         if kind not in self._kinds or namespace not in {*self._namespaces, ""}:
             self._kinds.add(kind)
             self._namespaces.add(namespace)
@@ -187,3 +189,10 @@ class StackRun:
                 await remove_agents(self.client, body["metadata"]["namespace"], self.report, limit)
             await self.client.delete(body)
             self.changes.append(ObjectChange(name_object(body), "removed"))
+
+
+async def _iterate_in_thread(items: Iterable[_T]) -> AsyncIterator[_T]:
+    """Yield what an iterable yields, computed in a thread: one object of a large fabric takes seconds to render."""
+    iterator = iter(items)
+    while (item := await asyncio.to_thread(next, iterator, _END)) is not _END:
+        yield cast("_T", item)

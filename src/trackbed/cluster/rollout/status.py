@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import RefusedError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.rollout.applyset import ApplySet
+from trackbed.cluster.rollout.applyset import ApplySet, list_applysets, list_members
 from trackbed.cluster.rollout.gates import LABELLING, Gate, check_gate, count_labelled_nodes
 from trackbed.cluster.rollout.history import read_latest
-from trackbed.cluster.rollout.members import list_applysets, list_members
 from trackbed.cluster.rollout.offers import count_allocatable
 from trackbed.cluster.rollout.progress import describe_unready
 from trackbed.cluster.rollout.recorded_run import build_rollout_waits
