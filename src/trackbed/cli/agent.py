@@ -302,7 +302,8 @@ def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
 
     from trackbed.cluster.api.client import connect
     from trackbed.cluster.api.errors import ConfigurationError
-    from trackbed.node.sync.run import BOOT_ID, serve
+    from trackbed.host.boot_id import read_boot_id
+    from trackbed.node.sync.run import serve
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request
@@ -310,4 +311,4 @@ def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
         client = connect(kubeconfig)
     except ConfigurationError as error:
         refuse(str(error))
-    asyncio.run(serve(client, name, BOOT_ID.read_text().strip(), socket_file))
+    asyncio.run(serve(client, name, read_boot_id(), socket_file))

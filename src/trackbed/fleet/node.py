@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.wire import read_node
 from trackbed.host import booting
+from trackbed.host.boot_id import BOOT_ID
 from trackbed.host.change import document
 from trackbed.host.machine import Machine
 from trackbed.host.runner import Ran
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from trackbed.fabric.plan.plan import NodePlan
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 """Another one after each boot (random(4))."""
 REBOOT = ("systemd-run", "--on-active=1", "systemctl", "reboot")
 MARK = "trackbed "

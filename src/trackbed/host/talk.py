@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
+from trackbed.host.boot_id import BOOT_ID, read_boot_id
 from trackbed.kernel.netlink import rdma
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, Socket
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from trackbed.host.machine import Machine
     from trackbed.kernel.netlink.codec import Message, Received
-
-_BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 class Talk(Protocol):
@@ -40,7 +38,7 @@ def opened(machine: Machine) -> Talk | None:
 
     A captured tree has files of sysfs, too: what is set by netlink would then change this host.
     """
-    if machine.read(_BOOT) != Path(_BOOT).read_text(encoding="ascii").strip():
+    if machine.read(BOOT_ID) != read_boot_id():
         return None
     try:
         return Socket(NETLINK_RDMA, machine.netns)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trackbed.host.atomic import replace
+from trackbed.host.boot_id import BOOT_ID
 from trackbed.host.state import read
 from trackbed.host.transaction.record import folder
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from trackbed.host.machine import Machine
 
 FILE = "carriers.json"
-_BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 class _Noted(msgspec.Struct):
@@ -47,5 +47,5 @@ def load(machine: Machine) -> dict[str, tuple[int, int]] | None:
 
 def _boot(machine: Machine) -> str:
     """Which boot of the machine this is; empty in a namespace of the lab, whose root has no /proc."""
-    found = machine.read(_BOOT)
+    found = machine.read(BOOT_ID)
     return found if isinstance(found, str) else ""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from trackbed.fabric.documents import parse_document, to_document
 from trackbed.host import atomic
+from trackbed.host.boot_id import read_boot_id
 from trackbed.host.change import FileWrite, Run
 from trackbed.host.kinds.registry import KINDS
 from trackbed.host.machine import Absent, Unreadable
@@ -66,7 +67,7 @@ def take(view: View, files: Iterable[FileChange], changes: Iterable[Change]) -> 
     before = {file.path: file.have for file in files}
     before |= {write.path: _read_file(machine, write.path) for write in operations if isinstance(write, FileWrite)}
     return Record(
-        boot(),
+        read_boot_id(),
         _netns(machine),
         {kind.name: dict(kept) for kind in KINDS if (kept := kind.keep(view))},
         before,
@@ -144,12 +145,7 @@ def drop(place: Path) -> None:
 
 def is_here(machine: Machine, record: Record) -> bool:
     """Return whether the record's network is this one: the boot and the namespace are the same."""
-    return (record.boot, record.netns) == (boot(), _netns(machine))
-
-
-def boot() -> str:
-    """What tells this boot of the kernel from all others."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return (record.boot, record.netns) == (read_boot_id(), _netns(machine))
 
 
 def _netns(machine: Machine) -> int:

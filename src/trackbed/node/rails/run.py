@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trackbed.fabric.plan.plan import NodePlan
+from trackbed.host.boot_id import read_boot_id
 from trackbed.node.rails.attacher import Attacher
 from trackbed.node.rails.conflicts import Conflicts
 from trackbed.node.rails.devices import look
@@ -27,7 +28,6 @@ from trackbed.node.rails.watch import Watch
 _log = logging.getLogger(__name__)
 
 PLAN_SECONDS = 2.0
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def run(
         store = Store(Journal(places.state))
         stack.callback(store.close)
         conflicts = Conflicts()
-        attacher = Attacher(node, store, _BOOT_ID.read_text().strip(), places.cdi if places.kubelet else None)
+        attacher = Attacher(node, store, read_boot_id(), places.cdi if places.kubelet else None)
         stack.callback(attacher.close)
         attacher.reconcile()
         devices_of = _devices_of(places.kubelet) if places.kubelet else None

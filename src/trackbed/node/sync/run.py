@@ -42,7 +42,6 @@ from trackbed.node.sync.host import Host
 from trackbed.node.sync.judge import Next, after_apply, after_look, differences, firmware
 
 MANAGER = "trackbed-agent"
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 CHECK_SECONDS = 600.0
 """How often a host that nobody asks about is compared with its plan."""
 AGAIN_SECONDS = 20.0

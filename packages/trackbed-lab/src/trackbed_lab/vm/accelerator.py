@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from trackbed.host.boot_id import read_boot_id
 from trackbed_lab.processes import start_process, stop_processes
 from trackbed_lab.vm.parts import Parts
 
@@ -50,7 +51,7 @@ def load_result(parts: Parts) -> ProbeResult | None:
         result = msgspec.json.decode(_locate_result(parts).read_bytes(), type=ProbeResult)
     except (OSError, msgspec.DecodeError):
         return None
-    return result if result.boot == _read_boot_id() else None
+    return result if result.boot == read_boot_id() else None
 
 
 def choose_accelerator(parts: Parts) -> ProbeResult:
@@ -64,12 +65,12 @@ def choose_accelerator(parts: Parts) -> ProbeResult:
 
 def _probe_kvm(parts: Parts) -> ProbeResult:
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
-        return ProbeResult("tcg", f"TCG: {_DEVICE} is not there, or not for this user", _read_boot_id())
+        return ProbeResult("tcg", f"TCG: {_DEVICE} is not there, or not for this user", read_boot_id())
     console = _boot_kernel(parts)
     if _MARKER in console:
-        return ProbeResult("kvm", "KVM: it ran a kernel", _read_boot_id())
+        return ProbeResult("kvm", "KVM: it ran a kernel", read_boot_id())
     reason = next((line.strip() for line in console.splitlines() if _KVM_FAILURE in line), "no output in time")
-    return ProbeResult("tcg", f"TCG: {_DEVICE} is there but does not run a kernel ({reason})", _read_boot_id())
+    return ProbeResult("tcg", f"TCG: {_DEVICE} is there but does not run a kernel ({reason})", read_boot_id())
 
 
 def _boot_kernel(parts: Parts) -> str:
@@ -93,7 +94,3 @@ def _boot_kernel(parts: Parts) -> str:
 
 def _locate_result(parts: Parts) -> Path:
     return parts.folder / "accelerator.json"
-
-
-def _read_boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

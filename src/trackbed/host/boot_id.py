@@ -1,0 +1,12 @@
+"""The id of a boot: the kernel draws another one each time it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def read_boot_id() -> str:
+    """Return the id of this kernel's boot."""
+    return Path(BOOT_ID).read_text(encoding="ascii").strip()
