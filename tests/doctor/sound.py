@@ -1,4 +1,4 @@
-"""A sound node as a View, made from a plan without any kernel."""
+"""A sound node as a NodeView, built from a plan without a kernel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def small_plan() -> Plan:
 
 
 def sound(node: NodePlan) -> NodeView:
-    """A view of a node that is exactly as planned."""
+    """Return a view of a node that is exactly as planned."""
     return NodeView(
         node=node,
         state=_state(node),
@@ -56,7 +56,8 @@ def sound(node: NodePlan) -> NodeView:
         probes={port.rail: _observed(port) for port in node.ports},
         chains=(),
         switches={
-            port.leaf: SwitchView(port.leaf, frozenset(own.gateway for own in port.addressed)) for port in node.ports
+            port.leaf: SwitchView(port.leaf, frozenset(address.gateway for address in port.addressed))
+            for port in node.ports
         },
         management=(1,),
         management_paths={1: "eth0"},
@@ -65,12 +66,14 @@ def sound(node: NodePlan) -> NodeView:
 
 def _observed(port: PortPlan) -> ProbeResults:
     peer = EchoResult(answered=True, target="peer")
-    said = Advertisement(port.leaf, "swp1", system_name=port.leaf, port_vlan=1)
-    return ProbeResults(gateway=True, lldp=said, lldp_heard=True, same_rail=(peer,), cross_rail=(peer,), full_size=peer)
+    advertisement = Advertisement(port.leaf, "swp1", system_name=port.leaf, port_vlan=1)
+    return ProbeResults(
+        gateway=True, lldp=advertisement, lldp_heard=True, same_rail=(peer,), cross_rail=(peer,), full_size=peer
+    )
 
 
 def link(index: int, name: str, mac: str, mtu: int = 9000) -> Link:
-    """An interface that is up and has carrier."""
+    """Return an interface that is up and has carrier."""
     return Link(
         index=index,
         name=name,
@@ -96,9 +99,9 @@ def _state(node: NodePlan) -> HostState:
     links = [link(2, "eth0", "02:ff:00:00:00:01", 1500)]
     links += [link(indexes[port.netdev], port.netdev, port.mac or "") for port in node.ports]
     addresses = [
-        Address(indexes[port.netdev], FAMILY[own.version], own.address, own.prefix)
+        Address(indexes[port.netdev], FAMILY[address.version], address.address, address.prefix)
         for port in node.ports
-        for own in port.addressed
+        for address in port.addressed
     ]
     wanted = [setting.want for setting in settings(node)]
     routes = [_route(want, indexes) for want in wanted if isinstance(want, route.Want)]
@@ -127,16 +130,16 @@ def _rule(want: PlannedRule) -> PolicyRule:
 
 
 def _sysctls(node: NodePlan) -> dict[str, str | None]:
-    found: dict[str, str | None] = {
+    sysctls: dict[str, str | None] = {
         f"net/ipv4/conf/all/{key}": "0" for key in ("rp_filter", "arp_ignore", "arp_announce")
     }
     for port in node.ports:
         for key, value in (("rp_filter", "2"), ("arp_ignore", "1"), ("arp_announce", "2")):
-            found[f"net/ipv4/conf/{port.netdev}/{key}"] = value
-        found[f"net/ipv6/conf/{port.netdev}/accept_ra"] = "0"
-    return found
+            sysctls[f"net/ipv4/conf/{port.netdev}/{key}"] = value
+        sysctls[f"net/ipv6/conf/{port.netdev}/accept_ra"] = "0"
+    return sysctls
 
 
-def written(version: int, address: int) -> str:
-    """An address with its full prefix, as rules write it."""
+def format_host_address(version: int, address: int) -> str:
+    """Format an address with its full prefix, as in rules."""
     return f"{text(version, address)}/{BITS[version]}"

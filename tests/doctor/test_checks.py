@@ -30,42 +30,44 @@ INDEX = 11
 
 def _link(**changes: Any) -> Callable[[NodeView], NodeView]:
     def change(view: NodeView) -> NodeView:
-        links = tuple(replace(one, **changes) if one.index == INDEX else one for one in view.state.links)
+        links = tuple(replace(link, **changes) if link.index == INDEX else link for link in view.state.links)
         return replace(view, state=replace(view.state, links=links))
 
     return change
 
 
-def _addresses(change: Callable[[Address], Address | None], *more: Address) -> Callable[[NodeView], NodeView]:
+def _addresses(change: Callable[[Address], Address | None], *extra: Address) -> Callable[[NodeView], NodeView]:
     def changed(view: NodeView) -> NodeView:
-        kept = [new for one in view.state.addresses if (new := change(one) if one.index == INDEX else one)]
-        return replace(view, state=replace(view.state, addresses=(*kept, *more)))
+        kept = [
+            new for address in view.state.addresses if (new := change(address) if address.index == INDEX else address)
+        ]
+        return replace(view, state=replace(view.state, addresses=(*kept, *extra)))
 
     return changed
 
 
-def _same(own: Address) -> Address:
-    return own
+def _same(address: Address) -> Address:
+    return address
 
 
 def _v4(change: Callable[[Address], Address | None]) -> Callable[[NodeView], NodeView]:
-    return _addresses(lambda own: change(own) if own.family == socket.AF_INET else own)
+    return _addresses(lambda address: change(address) if address.family == socket.AF_INET else address)
 
 
-def _routes(change: Callable[[Route], Route | None], *more: Route) -> Callable[[NodeView], NodeView]:
+def _routes(change: Callable[[Route], Route | None], *extra: Route) -> Callable[[NodeView], NodeView]:
     def changed(view: NodeView) -> NodeView:
         table = NODE.common.rails[1].table
-        mine = [one for one in view.state.routes if one.family == socket.AF_INET and one.table == table]
-        kept = [new for one in view.state.routes if (new := change(one) if one in mine else one)]
-        return replace(view, state=replace(view.state, routes=(*kept, *more)))
+        mine = [route for route in view.state.routes if route.family == socket.AF_INET and route.table == table]
+        kept = [new for route in view.state.routes if (new := change(route) if route in mine else route)]
+        return replace(view, state=replace(view.state, routes=(*kept, *extra)))
 
     return changed
 
 
-def _rules(change: Callable[[PolicyRule], PolicyRule | None], *more: PolicyRule) -> Callable[[NodeView], NodeView]:
+def _rules(change: Callable[[PolicyRule], PolicyRule | None], *extra: PolicyRule) -> Callable[[NodeView], NodeView]:
     def changed(view: NodeView) -> NodeView:
-        kept = [new for one in view.state.rules if (new := change(one))]
-        return replace(view, state=replace(view.state, rules=(*more, *kept)))
+        kept = [new for rule in view.state.rules if (new := change(rule))]
+        return replace(view, state=replace(view.state, rules=(*extra, *kept)))
 
     return changed
 
@@ -85,7 +87,7 @@ def _seen(**changes: Any) -> Callable[[NodeView], NodeView]:
 def _peer(address: Address | None = None, mac: str = "") -> Callable[[NodeView], NodeView]:
     def change(view: NodeView) -> NodeView:
         other = sound(PLAN.nodes[1])
-        links = tuple(replace(one, mac=mac) if mac and one.index == INDEX else one for one in other.state.links)
+        links = tuple(replace(link, mac=mac) if mac and link.index == INDEX else link for link in other.state.links)
         held = (*other.state.addresses, address) if address else other.state.addresses
         return replace(view, peers=(replace(other, state=replace(other.state, links=links, addresses=held)),))
 
@@ -97,10 +99,10 @@ def _with(*links_and_more: object) -> Callable[[NodeView], NodeView]:
 
     def change(view: NodeView) -> NodeView:
         state = view.state
-        for one in links_and_more:
-            field = {"Link": "links", "Address": "addresses", "Route": "routes"}[type(one).__name__]
-            more: dict[str, Any] = {field: (*getattr(state, field), one)}
-            state = replace(state, **more)
+        for item in links_and_more:
+            field = {"Link": "links", "Address": "addresses", "Route": "routes"}[type(item).__name__]
+            changes: dict[str, Any] = {field: (*getattr(state, field), item)}
+            state = replace(state, **changes)
         return replace(view, state=state)
 
     return change
@@ -125,12 +127,14 @@ FAULTS: dict[str, Callable[[NodeView], NodeView]] = {
     "addr-link-admin-down": _link(flags=0, carrier=False),
     "addr-no-carrier": _link(carrier=False),
     "addr-missing": _v4(lambda _: None),
-    "addr-prefix-length-wrong": _v4(lambda own: replace(own, prefix=24)),
+    "addr-prefix-length-wrong": _v4(lambda address: replace(address, prefix=24)),
     "addr-duplicate-on-rail": _peer(Address(11, socket.AF_INET, OWN.address, 32)),
     "addr-same-on-two-local-ports": _addresses(_same, Address(10, socket.AF_INET, OWN.address, 32)),
     "addr-docker0-overlap": _with(link(50, "docker0", "x"), Address(50, socket.AF_INET, (10 << 24) + 5 * 256 + 1, 24)),
     "addr-pod-cidr-overlap": _with(link(50, "cali12", "x"), Route(socket.AF_INET, 254, (10 << 24) + 77, 32, 50)),
-    "addr-ipv6-dad-failed": _addresses(lambda own: replace(own, flags=8) if own.family == socket.AF_INET6 else own),
+    "addr-ipv6-dad-failed": _addresses(
+        lambda address: replace(address, flags=8) if address.family == socket.AF_INET6 else address
+    ),
     "addr-mtu-wrong": _link(mtu=1500),
     "addr-arp-flux": _sysctl("net/ipv4/conf/rail1/arp_ignore", "0"),
     "addr-router-advertisement-default": _sysctl("net/ipv6/conf/rail1/accept_ra", "1"),

@@ -1,4 +1,4 @@
-"""Small fabrics for the tests of switches, and what is rendered for them."""
+"""Small fabrics for the tests of switches, with their wiring and leaves."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ ADDRESSING: dict[str, dict[str, Any]] = {
 UPLINKS = {"nvue": ("swp63", "swp64"), "sonic": ("Ethernet248", "Ethernet252")}
 
 
-def planned(case: str = "point-to-point", **spec: object) -> Plan:
-    """The plan of a case: 2 nodes with 2 rails, unless `spec` says otherwise."""
+def plan_case(case: str = "point-to-point", **spec: object) -> Plan:
+    """Return the plan of a case: 2 nodes with 2 rails, changed by `spec`."""
     pods = {"pods": {"mode": "move"}} if case == "none" else {}
     usual = {"nodes": [{"hosts": "gpu-[0-1]"}], "rails": 2, "addressing": ADDRESSING[case]} | pods
     return compute_plan(fabric(**(usual | spec)), {})
 
 
-def wiring(dialect: Dialect, **fields: Any) -> Wiring:
-    """The wiring of a dialect's usual ports and two uplinks."""
+def build_wiring(dialect: Dialect, **fields: Any) -> Wiring:
+    """Return the wiring of a dialect's default ports and two uplinks."""
     return Wiring(**({"ports": dialect.list_ports(32), "uplinks": UPLINKS[dialect.name]} | fields))
 
 
-def made(form: str, one: Plan, **fields: Any) -> list[Leaf]:
-    """The leaves of a plan that has nothing against them."""
-    given = wiring(DIALECTS[form], **fields)
-    assert check_leaves(one, given) == []
-    return list(derive_leaves(one, given))
+def derive_sound_leaves(dialect_name: str, plan: Plan, **fields: Any) -> list[Leaf]:
+    """Return the leaves of a plan without problems."""
+    wiring = build_wiring(DIALECTS[dialect_name], **fields)
+    assert check_leaves(plan, wiring) == []
+    return list(derive_leaves(plan, wiring))

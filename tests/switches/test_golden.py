@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.switches.leaves import made, planned
+from tests.switches.leaves import derive_sound_leaves, plan_case
 from trackbed.switches.dialect import DIALECTS
 
 GOLDEN = Path(__file__).parent / "golden"
-CASES = [(case, form) for case in ("point-to-point", "dual-stack", "shared-subnet") for form in DIALECTS]
+CASES = [(case, name) for case in ("point-to-point", "dual-stack", "shared-subnet") for name in DIALECTS]
 
 
-def rendered(case: str, form: str) -> str:
+def rendered(case: str, name: str) -> str:
     """What `trackbed render switch --leaf leaf-u0-r0` prints."""
-    return DIALECTS[form].render(made(form, planned(case))[0])
+    return DIALECTS[name].render(derive_sound_leaves(name, plan_case(case))[0])
 
 
-@pytest.mark.parametrize(("case", "form"), CASES)
-def test_a_leaf_renders_what_was_reviewed(case: str, form: str) -> None:
-    assert rendered(case, form) == (GOLDEN / f"{case}{DIALECTS[form].suffix}").read_text()
+@pytest.mark.parametrize(("case", "name"), CASES)
+def test_a_leaf_renders_what_was_reviewed(case: str, name: str) -> None:
+    assert rendered(case, name) == (GOLDEN / f"{case}{DIALECTS[name].suffix}").read_text()
 
 
 def test_every_golden_file_belongs_to_a_case() -> None:
-    assert {path.name for path in GOLDEN.iterdir()} == {f"{case}{DIALECTS[form].suffix}" for case, form in CASES}
+    assert {path.name for path in GOLDEN.iterdir()} == {f"{case}{DIALECTS[name].suffix}" for case, name in CASES}
 
 
 if __name__ == "__main__":

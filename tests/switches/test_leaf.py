@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.fabric.plan.fabrics import fabric, fabrics
-from tests.switches.leaves import ADDRESSING, made, planned, wiring
+from tests.switches.leaves import ADDRESSING, build_wiring, derive_sound_leaves, plan_case
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.ranges import parse_range, text
 from trackbed.fabric.plan.compute import compute_plan
@@ -32,15 +32,15 @@ UNITS: dict[str, Any] = {"nodes": [{"hosts": "gpu-[0-4]"}], "nodesPerUnit": 2}
     ],
 )
 def test_the_side_of_the_leaf_follows_from_the_scheme(case: str, addresses: tuple[str, ...], vlan: int) -> None:
-    port = made("nvue", planned(case))[0].ports[0]
+    port = derive_sound_leaves("nvue", plan_case(case))[0].ports[0]
     assert (port.addresses, port.vlan) == (addresses, vlan)
 
 
 def test_leaves_come_in_order_of_unit_and_rail() -> None:
-    found = made("nvue", planned(**UNITS))
+    leaves = derive_sound_leaves("nvue", plan_case(**UNITS))
     names = ["leaf-u0-r0", "leaf-u0-r1", "leaf-u1-r0", "leaf-u1-r1", "leaf-u2-r0", "leaf-u2-r1"]
-    assert [leaf.name for leaf in found] == names
-    assert [leaf.asn for leaf in found] == [4_200_000_000 + number for number in range(6)]
+    assert [leaf.name for leaf in leaves] == names
+    assert [leaf.asn for leaf in leaves] == [4_200_000_000 + number for number in range(6)]
 
 
 def test_a_host_that_leaves_moves_nobody() -> None:
@@ -52,22 +52,22 @@ def test_a_host_that_leaves_moves_nobody() -> None:
 
 def plan_of_hosts(hosts: str, lock: dict[str, int]) -> list[Leaf]:
     spec = {"nodes": [{"hosts": hosts}], "rails": 2, "addressing": ADDRESSING["point-to-point"]}
-    return list(derive_leaves(compute_plan(fabric(**spec), lock), wiring(NVUE)))
+    return list(derive_leaves(compute_plan(fabric(**spec), lock), build_wiring(NVUE)))
 
 
-def ports_of(found: list[Leaf]) -> set[tuple[str, int, str]]:
-    return {(port.node, port.rail, port.name) for leaf in found for port in leaf.ports}
+def ports_of(leaves: list[Leaf]) -> set[tuple[str, int, str]]:
+    return {(port.node, port.rail, port.name) for leaf in leaves for port in leaf.ports}
 
 
 def test_one_leaf_may_serve_several_units() -> None:
-    found = made("nvue", planned(**UNITS, names={"leaf": "rail{rail}"}))
-    assert [(leaf.name, leaf.units) for leaf in found] == [("rail0", (0, 1, 2)), ("rail1", (0, 1, 2))]
-    assert [port.name for port in found[0].ports] == ["swp1", "swp2", "swp3", "swp4", "swp5"]
+    leaves = derive_sound_leaves("nvue", plan_case(**UNITS, names={"leaf": "rail{rail}"}))
+    assert [(leaf.name, leaf.units) for leaf in leaves] == [("rail0", (0, 1, 2)), ("rail1", (0, 1, 2))]
+    assert [port.name for port in leaves[0].ports] == ["swp1", "swp2", "swp3", "swp4", "swp5"]
 
 
 def test_a_gateway_is_on_the_first_leaf_of_its_rail_only() -> None:
-    found = made("nvue", planned("shared-subnet", **UNITS))
-    have = {leaf.name: [gateway for vlan in leaf.vlans for gateway in vlan.gateways] for leaf in found}
+    leaves = derive_sound_leaves("nvue", plan_case("shared-subnet", **UNITS))
+    have = {leaf.name: [gateway for vlan in leaf.vlans for gateway in vlan.gateways] for leaf in leaves}
     assert {name: some for name, some in have.items() if some} == {
         "leaf-u0-r0": ["10.3.255.254/14"],
         "leaf-u0-r1": ["10.7.255.254/14"],
@@ -79,47 +79,49 @@ def test_a_gateway_is_on_the_first_leaf_of_its_rail_only() -> None:
     [pytest.param("flat", {}, id="none planned"), pytest.param("shared-subnet", {"gateways": False}, id="elsewhere")],
 )
 def test_no_leaf_has_a_gateway_that_is_not_its_own(case: str, fields: dict[str, object]) -> None:
-    assert [vlan.gateways for leaf in made("nvue", planned(case), **fields) for vlan in leaf.vlans] == [(), ()]
+    assert [
+        vlan.gateways for leaf in derive_sound_leaves("nvue", plan_case(case), **fields) for vlan in leaf.vlans
+    ] == [(), ()]
 
 
 @settings(max_examples=60, deadline=None)
 @given(fabrics())
 def test_every_gateway_of_the_plan_is_on_one_leaf_and_the_right_one(any_fabric: Fabric) -> None:
-    one = compute_plan(any_fabric, {})
+    plan = compute_plan(any_fabric, {})
     has: Counter[tuple[str, str]] = Counter()
-    for leaf in derive_leaves(one, Wiring(NVUE.list_ports(128))):
+    for leaf in derive_leaves(plan, Wiring(NVUE.list_ports(128))):
         has.update((leaf.name, address) for port in leaf.ports for address in port.addresses)
         has.update((leaf.name, gateway) for vlan in leaf.vlans for gateway in vlan.gateways)
     wanted = {
-        (port.leaf, f"{text(own.version, own.gateway)}/{own.prefix}")
-        for node in one.nodes
+        (port.leaf, f"{text(address.version, address.gateway)}/{address.prefix}")
+        for node in plan.nodes
         for port in node.ports
-        for own in port.addressed
-        if own.gateway
+        for address in port.addressed
+        if address.gateway
     }
     addresses = [address for _, address in has]
     assert max(has.values(), default=0) <= 1
     assert len(set(addresses)) == len(addresses) == len({address for _, address in wanted})
     assert set(has) <= wanted
-    assert one.common.scheme not in ROUTED or set(has) == wanted
+    assert plan.common.scheme not in ROUTED or set(has) == wanted
 
 
 @settings(max_examples=30, deadline=None)
 @given(fabrics())
 def test_every_host_has_a_port_of_its_own_on_each_rail(any_fabric: Fabric) -> None:
-    one = compute_plan(any_fabric, {})
-    found = list(derive_leaves(one, Wiring(NVUE.list_ports(128))))
-    assert sorted((port.node, port.rail) for leaf in found for port in leaf.ports) == sorted(
-        (node.name, port.rail) for node in one.nodes for port in node.ports
+    plan = compute_plan(any_fabric, {})
+    leaves = list(derive_leaves(plan, Wiring(NVUE.list_ports(128))))
+    assert sorted((port.node, port.rail) for leaf in leaves for port in leaf.ports) == sorted(
+        (node.name, port.rail) for node in plan.nodes for port in node.ports
     )
-    assert all(len({port.name for port in leaf.ports}) == len(leaf.ports) for leaf in found)
-    assert len({leaf.asn for leaf in found}) == len(found)
-    assert not found[0].is_routed or len({leaf.router_id for leaf in found}) == len(found)
+    assert all(len({port.name for port in leaf.ports}) == len(leaf.ports) for leaf in leaves)
+    assert len({leaf.asn for leaf in leaves}) == len(leaves)
+    assert not leaves[0].is_routed or len({leaf.router_id for leaf in leaves}) == len(leaves)
 
 
 def test_numbered_uplinks_have_a_range_of_two_each() -> None:
-    found = made("nvue", planned(**UNITS), uplinks4=parse_range("10.254.0.0/24"))
-    links = [(uplink.address, uplink.spine) for leaf in found for uplink in leaf.uplinks]
+    leaves = derive_sound_leaves("nvue", plan_case(**UNITS), uplinks4=parse_range("10.254.0.0/24"))
+    links = [(uplink.address, uplink.spine) for leaf in leaves for uplink in leaf.uplinks]
     assert links[:3] == [
         ("10.254.0.0/31", "10.254.0.1"),
         ("10.254.0.2/31", "10.254.0.3"),
@@ -151,12 +153,12 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     if "uplinks4" in fields:
         fields = fields | {"uplinks4": parse_range(str(fields["uplinks4"]))}
-    assert [problem.code for problem in check_leaves(planned(case, **spec), wiring(NVUE, **fields))] == codes
+    assert [problem.code for problem in check_leaves(plan_case(case, **spec), build_wiring(NVUE, **fields))] == codes
 
 
 def test_too_few_ports_names_the_host_without_one() -> None:
-    found = check_leaves(planned(**UNITS), wiring(NVUE, ports=("swp1",)))
-    assert [problem.message for problem in found] == [
+    problems = check_leaves(plan_case(**UNITS), build_wiring(NVUE, ports=("swp1",)))
+    assert [problem.message for problem in problems] == [
         (
             "leaf-u0-r0 has ports for 1 hosts, gpu-1 (rail 0) would be on number 2; "
             "name more with --ports, or set nodesPerUnit lower"
@@ -165,11 +167,11 @@ def test_too_few_ports_names_the_host_without_one() -> None:
 
 
 def test_the_largest_mtu_of_a_host_fits_through_the_leaf() -> None:
-    assert made("nvue", planned(mtu=MTU_BYTES))[0].mtu_bytes == MTU_BYTES
+    assert derive_sound_leaves("nvue", plan_case(mtu=MTU_BYTES))[0].mtu_bytes == MTU_BYTES
 
 
 @pytest.mark.parametrize(
-    ("case", "spec", "fields", "said"),
+    ("case", "spec", "fields", "starts"),
     [
         pytest.param("flat", {}, {"uplinks": ()}, [], id="one leaf a rail, rails isolated"),
         pytest.param("node-subnet", {}, {"uplinks": ()}, ["no uplinks"], id="rails that reach each other"),
@@ -180,8 +182,8 @@ def test_the_largest_mtu_of_a_host_fits_through_the_leaf() -> None:
     ],
 )
 def test_what_somebody_should_know_is_said(
-    case: str, spec: dict[str, Any], fields: dict[str, object], said: list[str]
+    case: str, spec: dict[str, Any], fields: dict[str, object], starts: list[str]
 ) -> None:
-    found = list(iter_warnings(planned(case, **spec), wiring(NVUE, **fields)))
-    assert len(found) == len(said)
-    assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
+    warnings = list(iter_warnings(plan_case(case, **spec), build_wiring(NVUE, **fields)))
+    assert len(warnings) == len(starts)
+    assert all(text.startswith(start) for text, start in zip(warnings, starts, strict=True))

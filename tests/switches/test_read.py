@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.switches.leaves import made, planned
+from tests.switches.leaves import derive_sound_leaves, plan_case
 from trackbed.switches.dialect import detect_dialect, find_mismatches
 from trackbed.switches.port_config import UnreadableError
 
@@ -47,5 +47,5 @@ def test_what_is_no_configuration_is_refused(raw: bytes, message: str) -> None:
 )
 def test_odd_values_are_disagreements_and_no_crash(raw: bytes) -> None:
     dialect = detect_dialect(raw)
-    found = find_mismatches(made(dialect.name, planned())[0], dialect, dialect.parse(raw))
-    assert "address" in {one.code for one in found}
+    mismatches = find_mismatches(derive_sound_leaves(dialect.name, plan_case())[0], dialect, dialect.parse(raw))
+    assert "address" in {mismatch.code for mismatch in mismatches}

@@ -51,12 +51,12 @@ def test_all_leaves_are_printed_one_after_the_other(fabric: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("form", "suffix"), [("nvue", ".nv"), ("sonic", ".json")])
+@pytest.mark.parametrize(("name", "suffix"), [("nvue", ".nv"), ("sonic", ".json")])
 def test_a_folder_gets_a_file_for_each_leaf_and_each_agrees(
-    fabric: Path, tmp_path: Path, form: str, suffix: str
+    fabric: Path, tmp_path: Path, name: str, suffix: str
 ) -> None:
     folder = tmp_path / "leaves"
-    assert run(fabric, "--format", form, "-o", folder).stdout == f"wrote 4 files to {folder}\n"
+    assert run(fabric, "--format", name, "-o", folder).stdout == f"wrote 4 files to {folder}\n"
     assert sorted(path.name for path in folder.iterdir()) == [f"{name}{suffix}" for name in LEAVES]
     checks = [word for path in folder.iterdir() for word in ("--check", path)]
     result = run(fabric, *checks)
@@ -78,10 +78,10 @@ def test_disagreements_are_json_too(fabric: Path, tmp_path: Path) -> None:
     path = tmp_path / "leaf-u0-r0.json"
     path.write_text(json.dumps({"PORT": {"Ethernet0": {}, "Ethernet4": {}}}))
     result = run(fabric, "--check", path, "--json")
-    found = json.loads(result.stdout)
+    mismatches = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert [one["code"] for one in found] == ["address", "class", "cnp", "address"]
-    assert found[0] == {
+    assert [mismatch["code"] for mismatch in mismatches] == ["address", "class", "cnp", "address"]
+    assert mismatches[0] == {
         "code": "address",
         "where": "leaf-u0-r0 Ethernet0",
         "what": "the gateway of gpu-0",

@@ -1,4 +1,4 @@
-"""Ways to change a sound view: each gives a function from a view to one with something wrong."""
+"""Changes of a sound view: each function returns a function from a view to a faulty view."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ RAIL = "rail1"
 
 
 _NEAR = (rdma, vfs, names, addresses, neighbours, tables, routing)
-"""Steps that look at what these tests make of a host; the others' hosts are in tests of their own."""
+"""Steps that these tests' hosts are complete for; the other steps have their own tests."""
 
 
-def only_near_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let doctor walk the steps that this host is complete for."""
+def limit_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limit doctor to the steps that this host is complete for."""
     monkeypatch.setattr(diagnosis, "CHECKS", tuple(module.check for module in _NEAR))
 
 
-def host(
+def change_host(
     files: Mapping[str, str | None] | None = None,
     links: Mapping[str, str | None] | None = None,
     folders: Mapping[str, tuple[str, ...] | None] | None = None,
     outputs: Mapping[tuple[str, ...], Ran | None] | None = None,
 ) -> Fault:
-    """Change what the host says; None takes it away."""
+    """Change the host's snapshot; None removes an entry."""
 
     def change(view: NodeView) -> NodeView:
         was = view.host
@@ -59,8 +59,8 @@ def host(
     return change
 
 
-def unreadable(path: str) -> Fault:
-    """A file that is there and cannot be read."""
+def make_unreadable(path: str) -> Fault:
+    """Make a file unreadable."""
 
     def change(view: NodeView) -> NodeView:
         was = view.host
@@ -75,29 +75,29 @@ def _merged(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> dict[Any, Any]:
     return {key: value for key, value in {**old, **new}.items() if value is not None}
 
 
-def vf(number: int, **changes: Any) -> Fault:
-    """Change what netlink says of a VF."""
+def change_vf(number: int, **changes: Any) -> Fault:
+    """Change a VF's netlink attributes."""
 
     def change(view: NodeView) -> NodeView:
-        told = view.vfs[RAIL]
-        kept = tuple(replace(one, **changes) if one.index == number else one for one in told.vfs)
-        return replace(view, vfs={**view.vfs, RAIL: replace(told, vfs=kept)})
+        listing = view.vfs[RAIL]
+        kept = tuple(replace(entry, **changes) if entry.index == number else entry for entry in listing.vfs)
+        return replace(view, vfs={**view.vfs, RAIL: replace(listing, vfs=kept)})
 
     return change
 
 
-def port(**changes: Any) -> Fault:
+def change_port(**changes: Any) -> Fault:
     """Change the port's interface."""
 
     def change(view: NodeView) -> NodeView:
-        links = tuple(replace(one, **changes) if one.name == RAIL else one for one in view.state.links)
+        links = tuple(replace(link, **changes) if link.name == RAIL else link for link in view.state.links)
         return replace(view, state=replace(view.state, links=links))
 
     return change
 
 
-def planned(**changes: Any) -> Fault:
-    """Change what the plan says of all nodes."""
+def change_plan(**changes: Any) -> Fault:
+    """Change the plan's common settings."""
 
     def change(view: NodeView) -> NodeView:
         common = msgspec.structs.replace(view.node.common, **changes)
@@ -106,8 +106,8 @@ def planned(**changes: Any) -> Fault:
     return change
 
 
-def both(*faults: Fault) -> Fault:
-    """One change after the other."""
+def combine(*faults: Fault) -> Fault:
+    """Combine changes in order."""
 
     def change(view: NodeView) -> NodeView:
         for fault in faults:

@@ -185,7 +185,7 @@ def _tree(side: int) -> dict[int, str]:
 
 
 def _nic(pci: str, number: int) -> dict[str, str | bytes]:
-    told: dict[str, str | bytes] = {
+    attributes: dict[str, str | bytes] = {
         "vendor": "0x15b3\n",
         "device": "0x1021\n",
         "class": "0x020000\n",
@@ -208,7 +208,7 @@ def _nic(pci: str, number: int) -> dict[str, str | bytes]:
         f"hwmon/hwmon{number}/temp1_input": "61000\n",
         f"hwmon/hwmon{number}/temp1_crit": "105000\n",
     }
-    return {f"{DEVICES}/{pci}/{name}": text for name, text in told.items()}
+    return {f"{DEVICES}/{pci}/{name}": text for name, text in attributes.items()}
 
 
 def _gpu(pci: str) -> dict[str, str | bytes]:
@@ -225,16 +225,16 @@ def _port_above() -> dict[str, str | bytes]:
 
 
 def metal_view(host: Snapshot | None = None) -> NodeView:
-    """The first node as planned, with this server beneath."""
+    """Return a view of the first node as planned, on this server."""
     return replace(sound(NODE), host=metal() if host is None else host)
 
 
 Change = Callable[[Snapshot], Snapshot]
-"""How a fault is put into the snapshot."""
+"""A change of the snapshot."""
 
 
 def file(path: str, text: str | bytes | None) -> Change:
-    """Another content of a file; None takes it away."""
+    """Replace a file's content; None removes the file."""
 
     def change(host: Snapshot) -> Snapshot:
         kept = {place: content for place, content in host.files.items() if place != path}
@@ -246,7 +246,7 @@ def file(path: str, text: str | bytes | None) -> Change:
 
 
 def link(path: str, target: str | None) -> Change:
-    """Another target of a link; None takes it away."""
+    """Replace a link's target; None removes the link."""
 
     def change(host: Snapshot) -> Snapshot:
         kept = {place: to for place, to in host.links.items() if place != path}
@@ -256,7 +256,7 @@ def link(path: str, target: str | None) -> Change:
 
 
 def folder(path: str, names: tuple[str, ...] | None) -> Change:
-    """Other names in a folder; None takes it away."""
+    """Replace the names in a folder; None removes the folder."""
 
     def change(host: Snapshot) -> Snapshot:
         kept = {place: held for place, held in host.folders.items() if place != path}
@@ -266,7 +266,7 @@ def folder(path: str, names: tuple[str, ...] | None) -> Change:
 
 
 def output(argv: tuple[str, ...], text: str | None, status: int = 0) -> Change:
-    """What a program says; None: the host does not have it."""
+    """Replace a program's output; None removes the program."""
 
     def change(host: Snapshot) -> Snapshot:
         kept = {words: ran for words, ran in host.outputs.items() if words != argv}
@@ -275,17 +275,17 @@ def output(argv: tuple[str, ...], text: str | None, status: int = 0) -> Change:
     return change
 
 
-def kernel_said(line: str) -> Change:
-    """One more line in the kernel's log."""
+def append_log(line: str) -> Change:
+    """Append a line to the kernel's log."""
     return lambda host: output(("dmesg",), f"{host.said('dmesg')}[  512.000001] {line}\n")(host)
 
 
-def all_of(*changes: Change) -> Change:
-    """One change after the other."""
+def combine(*changes: Change) -> Change:
+    """Combine changes in order."""
 
     def change(host: Snapshot) -> Snapshot:
-        for one in changes:
-            host = one(host)
+        for change_host in changes:
+            host = change_host(host)
         return host
 
     return change
@@ -295,18 +295,18 @@ STEPS = ("bios", "cmdline", "firmware", "drivers")
 """The steps that this server has everything for."""
 
 
-def told(host: Snapshot, step: str = "") -> tuple[Finding, ...]:
-    """What doctor finds in these steps, or in one of them."""
-    found = diagnose([metal_view(host)]).findings
-    return tuple(finding for finding in found if finding.step == step or (not step and finding.step in STEPS))
+def list_findings(host: Snapshot, step: str = "") -> tuple[Finding, ...]:
+    """Return doctor's findings in these steps, or in one of them."""
+    findings = diagnose([metal_view(host)]).findings
+    return tuple(finding for finding in findings if finding.step == step or (not step and finding.step in STEPS))
 
 
-def named_first(host: Snapshot) -> str | None:
-    """The fault that doctor names first, of these steps."""
-    first = find_first(told(host))
+def find_first_fault(host: Snapshot) -> str | None:
+    """Return the fault that doctor names first in these steps."""
+    first = find_first(list_findings(host))
     return first.id if first else None
 
 
-def verdicts(host: Snapshot, fault_id: str) -> set[str]:
-    """The verdicts of one check, over all rails; empty where it says nothing."""
-    return {finding.verdict for finding in told(host) if finding.id == fault_id}
+def list_verdicts(host: Snapshot, fault_id: str) -> set[str]:
+    """Return the verdicts of one check over all rails; empty where it was skipped."""
+    return {finding.verdict for finding in list_findings(host) if finding.id == fault_id}

@@ -60,13 +60,13 @@ def sound_view(node: NodePlan) -> NodeView:
     view = sound(node)
     pci = {port.netdev: port.pci for port in node.ports}
     links = tuple(
-        replace(one, kind="", parent_device=pci[one.name], parent_bus="pci", mac=MACS[one.index - 10][:-2] + mark)
-        if one.name in pci
-        else one
-        for one in view.state.links
-        for mark in (f"{node.slot}{one.index - 10}",)
+        replace(link, kind="", parent_device=pci[link.name], parent_bus="pci", mac=MACS[link.index - 10][:-2] + mark)
+        if link.name in pci
+        else link
+        for link in view.state.links
+        for mark in (f"{node.slot}{link.index - 10}",)
     )
-    links = tuple(replace(one, permanent_mac=one.mac) if one.name in pci else one for one in links)
+    links = tuple(replace(link, permanent_mac=link.mac) if link.name in pci else link for link in links)
     return replace(view, state=replace(view.state, links=links), host=sound_host(node))
 
 

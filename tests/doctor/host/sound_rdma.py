@@ -67,15 +67,15 @@ def place(node: NodePlan, rail: int) -> str:
     return f"/sys/class/net/rail{rail}/device/infiniband/{device(node, rail)}/ports/1"
 
 
-def gid(own: Addressed) -> str:
+def gid(address: Addressed) -> str:
     """An address as sysfs writes a GID."""
-    return IPv6Address(0xFFFF << 32 | own.address if own.version == 4 else own.address).exploded
+    return IPv6Address(0xFFFF << 32 | address.address if address.version == 4 else address.address).exploded
 
 
 def sound_view(node: NodePlan) -> NodeView:
     """A node whose RDMA devices are as planned."""
     view = sound(node)
-    links = tuple(replace(one, kind="") if one.name.startswith("rail") else one for one in view.state.links)
+    links = tuple(replace(link, kind="") if link.name.startswith("rail") else link for link in view.state.links)
     return replace(view, state=replace(view.state, links=links), host=sound_host(node))
 
 
@@ -103,18 +103,18 @@ def sound_host(node: NodePlan) -> Snapshot:
         files[f"/sys/class/infiniband_verbs/uverbs{port.rail}/ibdev"] = f"{name}\n"
         files[f"/sys/class/infiniband_mad/umad{port.rail}/ibdev"] = f"{name}\n"
         files |= _port(node, port)
-    told = "".join(DEVINFO.format(name=device(node, port.rail)) for port in node.ports)
+    devinfo = "".join(DEVINFO.format(name=device(node, port.rail)) for port in node.ports)
     content = {path: text.encode() for path, text in files.items()}
-    return Snapshot(content, links, folders, {("ibv_devinfo",): Ran(0, told)})
+    return Snapshot(content, links, folders, {("ibv_devinfo",): Ran(0, devinfo)})
 
 
 def _port(node: NodePlan, port: PortPlan) -> dict[str, str]:
     here = place(node, port.rail)
     files = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "Ethernet"}
-    for number, own in enumerate(port.addressed):
+    for number, address in enumerate(port.addressed):
         for kind, index in (("IB/RoCE v1", 2 * number), ("RoCE v2", 2 * number + 1)):
             files |= {
-                f"gids/{index}": gid(own),
+                f"gids/{index}": gid(address),
                 f"gid_attrs/types/{index}": kind,
                 f"gid_attrs/ndevs/{index}": port.netdev,
             }

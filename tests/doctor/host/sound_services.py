@@ -67,7 +67,7 @@ SWAPS = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 
 
 def limits(files: str = "1048576", stack: str = "8388608", memlock: str = "unlimited") -> str:
-    """The limits of a process."""
+    """Return the limits file of a process."""
     return (
         "Limit                     Soft Limit           Hard Limit           Units     \n"
         f"Max stack size            {stack:<20} unlimited            bytes     \n"
@@ -77,7 +77,7 @@ def limits(files: str = "1048576", stack: str = "8388608", memlock: str = "unlim
 
 
 def services() -> Snapshot:
-    """The host as it should be."""
+    """Return the snapshot of a sound host."""
     files = {
         **{f"/proc/{number}/limits": limits() for number in (KUBELET, CONTAINERD, SLURMD)},
         f"/proc/{KUBELET}/comm": "kubelet\n",
@@ -124,24 +124,24 @@ def services() -> Snapshot:
 
 
 def services_view(host: Snapshot | None = None) -> NodeView:
-    """The first node as planned, with this host beneath."""
+    """Return a view of the first node as planned, on this host."""
     return replace(sound(NODE), host=services() if host is None else host)
 
 
-def changed(files: Mapping[str, str | None] | None = None) -> Snapshot:
-    """The sound host with other contents of some files; None takes one away."""
+def change_files(files: Mapping[str, str | None] | None = None) -> Snapshot:
+    """Return the sound host with changed files; None removes a file."""
     was = services()
     new = {**was.files, **{path: text.encode() for path, text in (files or {}).items() if text is not None}}
     gone = {path for path, text in (files or {}).items() if text is None}
     return replace(was, files={path: content for path, content in new.items() if path not in gone})
 
 
-def told(view: NodeView, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
-    """What doctor finds in these steps."""
+def list_findings(view: NodeView, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
+    """Return doctor's findings in these steps."""
     return tuple(finding for finding in diagnose([view]).findings if finding.step in steps)
 
 
-def first(view: NodeView, steps: tuple[str, ...] = STEPS) -> str | None:
-    """The fault that doctor names first, of these steps."""
-    found = find_first(told(view, steps))
-    return found.id if found else None
+def find_first_fault(view: NodeView, steps: tuple[str, ...] = STEPS) -> str | None:
+    """Return the fault that doctor names first in these steps."""
+    finding = find_first(list_findings(view, steps))
+    return finding.id if finding else None

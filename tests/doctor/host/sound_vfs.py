@@ -39,9 +39,9 @@ POD = "5c1f3a0e-2f8f-4c0b-9d0c-3c9a2f1f6a10"
 NAMESPACE = "cni-0d3f3f9c-5f4f-7d0a-6f0c-1f2e3d4c5b6a"
 
 
-def vfs_plan(more: str = "") -> Plan:
+def vfs_plan(lines: str = "") -> Plan:
     """Two nodes, two rails, two VFs a port."""
-    return compute_plan(load_fabric((FABRIC + more).encode(), "vfs.yaml").fabric, {})
+    return compute_plan(load_fabric((FABRIC + lines).encode(), "vfs.yaml").fabric, {})
 
 
 def vf_pci(rail: int, vf: int) -> str:
@@ -103,7 +103,7 @@ def _function(
 
 def sound_view(node: NodePlan) -> NodeView:
     """A node that is as planned, with its VFs."""
-    told = {
+    listings = {
         port.netdev: VfListing(
             2, tuple(Vf(n, mac(port.rail, n, node.slot), spoof_check=True, trust=False) for n in range(2))
         )
@@ -111,7 +111,7 @@ def sound_view(node: NodePlan) -> NodeView:
     }
     view = sound(node)
     links = tuple(
-        replace(one, mac=f"02:00:00:00:{node.slot:02x}:{one.index:02x}") if one.name.startswith("rail") else one
-        for one in view.state.links
+        replace(link, mac=f"02:00:00:00:{node.slot:02x}:{link.index:02x}") if link.name.startswith("rail") else link
+        for link in view.state.links
     )
-    return replace(view, state=replace(view.state, links=links), host=sound_host(node), vfs=told)
+    return replace(view, state=replace(view.state, links=links), host=sound_host(node), vfs=listings)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.doctor.host.changing import host
-from tests.doctor.host.sound_services import first, told
+from tests.doctor.host.changing import change_host
+from tests.doctor.host.sound_services import find_first_fault, list_findings
 from tests.doctor.sound import small_plan, sound
 from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -49,7 +49,7 @@ def _view() -> NodeView:
         "/proc/300/comm": "systemd-network\n",
     }
     for port in view.node.ports:
-        rules = "".join(f"[RoutingPolicyRule]\nFrom={str(own).partition('/')[0]}\n" for own in port.addressed)
+        rules = "".join(f"[RoutingPolicyRule]\nFrom={str(address).partition('/')[0]}\n" for address in port.addressed)
         files |= {SPEED.format(netdev=port.netdev): "400000\n", NETWORK.format(netdev=port.netdev): rules}
     return replace(view, host=Snapshot({path: content.encode() for path, content in files.items()}))
 
@@ -74,13 +74,13 @@ FAULTS: dict[str, tuple[str, Mapping[str, str | None]]] = {
 
 @pytest.mark.parametrize(("fault", "files"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_named_first(fault: str, files: Mapping[str, str | None]) -> None:
-    assert first(host(files=files)(_view()), STEPS) == fault
+    assert find_first_fault(change_host(files=files)(_view()), STEPS) == fault
 
 
 def test_a_sound_host_passes_all_of_them() -> None:
-    found = told(_view(), STEPS)
-    assert {finding.id for finding in found} >= IN_FILES == {fault for fault, _ in FAULTS.values()}
-    assert {finding.verdict for finding in found} == {"pass"}
+    findings = list_findings(_view(), STEPS)
+    assert {finding.id for finding in findings} >= IN_FILES == {fault for fault, _ in FAULTS.values()}
+    assert {finding.verdict for finding in findings} == {"pass"}
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_a_sound_host_passes_all_of_them() -> None:
     ],
 )
 def test_what_only_looks_broken_is_not(files: Mapping[str, str | None]) -> None:
-    assert first(host(files=files)(_view()), STEPS) is None
+    assert find_first_fault(change_host(files=files)(_view()), STEPS) is None
 
 
 def test_a_host_that_says_nothing_of_this_is_not_judged() -> None:
-    found = told(replace(_view(), host=Snapshot()), STEPS)
-    assert not {finding.id for finding in found} & IN_FILES
+    findings = list_findings(replace(_view(), host=Snapshot()), STEPS)
+    assert not {finding.id for finding in findings} & IN_FILES

@@ -17,16 +17,16 @@ from tests.doctor.host.sound_metal import (
     NIC,
     RESOURCE,
     Change,
-    all_of,
+    append_log,
     bridge_config,
+    combine,
     file,
+    find_first_fault,
     folder,
-    kernel_said,
+    list_findings,
+    list_verdicts,
     metal,
-    named_first,
     output,
-    told,
-    verdicts,
 )
 
 PCI, ABOVE_BUS = f"{DEVICES}/{NIC}", f"{BUSES}/0000:58/device"
@@ -36,13 +36,13 @@ LOCKED = "none [integrity] confidentiality\n"
 
 
 def _without(*names: str) -> Change:
-    return lambda host: folder(DEVICES, tuple(one for one in host.folders[DEVICES] if one not in names))(host)
+    return lambda host: folder(DEVICES, tuple(name for name in host.folders[DEVICES] if name not in names))(host)
 
 
 def _gone(pci: str) -> Change:
     """A function that left the bus: all its files are gone, too."""
     files = [file(path, None) for path in metal().files if path.startswith(f"{DEVICES}/{pci}/")]
-    return all_of(_without(pci), *files)
+    return combine(_without(pci), *files)
 
 
 FAULTS: list[tuple[str, str, Change]] = [
@@ -52,13 +52,13 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "bios-gpu-missing",
         "fallen off the bus",
-        kernel_said(f"NVRM: Xid (PCI:{GPU[:-2]}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."),
+        append_log(f"NVRM: Xid (PCI:{GPU[:-2]}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."),
     ),
     ("bios-iommu-table-missing", "VT-d is off", folder("/sys/firmware/acpi/tables", ("APIC", "DSDT", "FACP"))),
     (
         "bios-above-4g-off",
         "the kernel has no room",
-        kernel_said("pci_bus 0000:55: Some PCI device resources are unassigned, try booting with pci=realloc"),
+        append_log("pci_bus 0000:55: Some PCI device resources are unassigned, try booting with pci=realloc"),
     ),
     (
         "bios-above-4g-off",
@@ -69,7 +69,7 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "bios-slot-power-insufficient",
         "too few watts",
-        kernel_said(f"mlx5_core {NIC}: port_module:252: Detected insufficient power on the PCIe slot (25W)."),
+        append_log(f"mlx5_core {NIC}: port_module:252: Detected insufficient power on the PCIe slot (25W)."),
     ),
     ("bios-pcie-width-reduced", "half the lanes", file(f"{PCI}/current_link_width", "8\n")),
     ("bios-pcie-speed-reduced", "one generation less", file(f"{PCI}/current_link_speed", "16.0 GT/s PCIe\n")),
@@ -80,7 +80,7 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "bios-nic-not-beside-gpu",
         "the GPUs are swapped",
-        all_of(
+        combine(
             *(file(f"{DEVICES}/{gpu}/{name}", None) for gpu in GPUS for name in ("vendor", "class")),
             *(file(f"{DEVICES}/{pci}/vendor", "0x10de\n") for pci in ("0000:18:00.1", "0000:18:00.2")),
             *(file(f"{DEVICES}/{pci}/class", "0x030200\n") for pci in ("0000:18:00.1", "0000:18:00.2")),
@@ -105,29 +105,31 @@ FAULTS: list[tuple[str, str, Change]] = [
 @pytest.mark.parametrize(("fault_id", "change"), [pytest.param(f, c, id=f"{f}: {why}") for f, why, c in FAULTS])
 def test_a_fault_is_named_first(fault_id: str, change: Change) -> None:
     broken = change(metal())
-    assert named_first(broken) == fault_id
-    worst = [finding for finding in told(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}]
+    assert find_first_fault(broken) == fault_id
+    worst = [
+        finding for finding in list_findings(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}
+    ]
     assert worst[0].rail in {None, 1}
     assert worst[0].evidence
     assert "<" not in worst[0].fix
 
 
 def test_lockdown_counts_where_the_nic_is_to_be_set() -> None:
-    broken = all_of(file("/sys/kernel/security/lockdown", LOCKED), file(f"{PCI}/sriov_totalvfs", "4\n"))(metal())
-    (found,) = [finding for finding in told(broken) if finding.id == "bios-lockdown-blocks-firmware-tools"]
-    assert found.verdict == "warn"
-    assert "NUM_OF_VFS=8" in found.evidence
+    broken = combine(file("/sys/kernel/security/lockdown", LOCKED), file(f"{PCI}/sriov_totalvfs", "4\n"))(metal())
+    (lockdown,) = [finding for finding in list_findings(broken) if finding.id == "bios-lockdown-blocks-firmware-tools"]
+    assert lockdown.verdict == "warn"
+    assert "NUM_OF_VFS=8" in lockdown.evidence
 
 
 def test_a_sound_server_passes_every_check() -> None:
-    found = told(metal(), "bios")
-    assert {finding.verdict for finding in found} == {"pass"}
-    assert len({finding.id for finding in found}) == 14
+    findings = list_findings(metal(), "bios")
+    assert {finding.verdict for finding in findings} == {"pass"}
+    assert len({finding.id for finding in findings}) == 14
 
 
 def test_the_bridge_above_is_named_with_its_register() -> None:
     broken = file(f"{ABOVE_BUS}/config", bridge_config(0x1D))(metal())
-    evidence = [f.evidence for f in told(broken) if f.id == "bios-acs-redirect-on" and f.verdict == "fail"]
+    evidence = [f.evidence for f in list_findings(broken) if f.id == "bios-acs-redirect-on" and f.verdict == "fail"]
     assert evidence == [f"{ABOVE} ACSCtl 0x001d"]
 
 
@@ -136,20 +138,20 @@ def test_the_bridge_above_is_named_with_its_register() -> None:
     [
         pytest.param(
             "bios-acs-redirect-on",
-            all_of(*(file(p, c[:64]) for p, c in metal().files.items() if p.endswith("/config"))),
+            combine(*(file(p, c[:64]) for p, c in metal().files.items() if p.endswith("/config"))),
             id="config space of who is not root",
         ),
         pytest.param("bios-port-pci-absent", folder(DEVICES, None), id="no sysfs"),
         pytest.param("bios-iommu-table-missing", folder("/sys/firmware/acpi/tables", None), id="no ACPI folder"),
         pytest.param(
             "bios-above-4g-off",
-            all_of(file("/proc/iomem", "00000000-00000000 : PCI Bus 0000:15\n"), output(("dmesg",), "denied", 1)),
+            combine(file("/proc/iomem", "00000000-00000000 : PCI Bus 0000:15\n"), output(("dmesg",), "denied", 1)),
             id="neither log nor addresses",
         ),
     ],
 )
 def test_what_cannot_be_read_is_unknown(fault_id: str, change: Change) -> None:
-    assert verdicts(change(metal()), fault_id) == {"unknown"}
+    assert list_verdicts(change(metal()), fault_id) == {"unknown"}
 
 
 @pytest.mark.parametrize(
@@ -166,16 +168,16 @@ def test_what_cannot_be_read_is_unknown(fault_id: str, change: Change) -> None:
             file("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\n"),
             id="Arm has other tables",
         ),
-        pytest.param("bios-gpu-missing", all_of(*map(_gone, GPUS)), id="a host without GPUs"),
+        pytest.param("bios-gpu-missing", combine(*map(_gone, GPUS)), id="a host without GPUs"),
         pytest.param(
             "bios-cpu-governor-powersave",
-            all_of(*(file(path, None) for path in metal().files if path.endswith("scaling_governor"))),
+            combine(*(file(path, None) for path in metal().files if path.endswith("scaling_governor"))),
             id="no frequency scaling",
         ),
     ],
 )
 def test_a_check_says_nothing_where_it_has_no_meaning(fault_id: str, change: Change) -> None:
-    assert verdicts(change(metal()), fault_id) == set()
+    assert list_verdicts(change(metal()), fault_id) == set()
 
 
 @pytest.mark.parametrize(
@@ -196,10 +198,10 @@ def test_a_check_says_nothing_where_it_has_no_meaning(fault_id: str, change: Cha
     ],
 )
 def test_what_is_no_fault_passes(fault_id: str, change: Change) -> None:
-    assert verdicts(change(metal()), fault_id) == {"pass"}
+    assert list_verdicts(change(metal()), fault_id) == {"pass"}
 
 
 def test_a_late_log_says_since_when_it_is_silent() -> None:
     late = output(("dmesg",), f"[ 9000.000000] mlx5_core {NIC}: link up\n")(metal())
-    found = [f.evidence for f in told(late) if f.id == "bios-slot-power-insufficient"]
-    assert found[0] == "nothing logged since 9000 s after boot"
+    evidence = [f.evidence for f in list_findings(late) if f.id == "bios-slot-power-insufficient"]
+    assert evidence[0] == "nothing logged since 9000 s after boot"

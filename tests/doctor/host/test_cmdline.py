@@ -10,14 +10,14 @@ from tests.doctor.host.sound_metal import (
     NIC,
     RESOURCE,
     Change,
-    all_of,
+    append_log,
+    combine,
     file,
+    find_first_fault,
     folder,
-    kernel_said,
+    list_findings,
+    list_verdicts,
     metal,
-    named_first,
-    told,
-    verdicts,
 )
 
 PAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
@@ -35,15 +35,15 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "cmdline-hugepages-short",
         "the kernel says so",
-        all_of(
+        combine(
             file(PAGES, "0\n"),
-            kernel_said("HugeTLB: allocating 16 of page size 1.00 GiB failed.  Only allocated 0 hugepages."),
+            append_log("HugeTLB: allocating 16 of page size 1.00 GiB failed.  Only allocated 0 hugepages."),
         ),
     ),
     (
         "cmdline-hugepages-one-node",
         "all on node 0",
-        all_of(file(NODE_PAGES.format(0), "16\n"), file(NODE_PAGES.format(1), "0\n")),
+        combine(file(NODE_PAGES.format(0), "16\n"), file(NODE_PAGES.format(1), "0\n")),
     ),
     ("cmdline-isolcpus-under-pods", "too many", file("/sys/devices/system/cpu/isolated", "2-7,8-15\n")),
 ]
@@ -52,33 +52,35 @@ FAULTS: list[tuple[str, str, Change]] = [
 @pytest.mark.parametrize(("fault_id", "change"), [pytest.param(f, c, id=f"{f}: {why}") for f, why, c in FAULTS])
 def test_a_fault_is_named_first(fault_id: str, change: Change) -> None:
     broken = change(metal())
-    assert named_first(broken) == fault_id
-    worst = [finding for finding in told(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}]
+    assert find_first_fault(broken) == fault_id
+    worst = [
+        finding for finding in list_findings(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}
+    ]
     assert worst[0].rail in {None, 1}
     assert worst[0].evidence
 
 
 def test_a_sound_server_passes_every_check() -> None:
-    found = told(metal(), "cmdline")
-    assert {finding.verdict for finding in found} == {"pass"}
-    assert len({finding.id for finding in found}) == 6, "pci=realloc is judged where VFs lack memory only"
+    findings = list_findings(metal(), "cmdline")
+    assert {finding.verdict for finding in findings} == {"pass"}
+    assert len({finding.id for finding in findings}) == 6, "pci=realloc is judged where VFs lack memory only"
 
 
 def test_realloc_is_missed_once_vfs_lack_memory_and_the_firmware_is_blamed_first() -> None:
-    broken = all_of(NO_VF_MEMORY, file("/proc/cmdline", CMDLINE.replace("pci=realloc", "pci=nommconf")))(metal())
-    (found,) = [finding for finding in told(broken) if finding.id == "cmdline-pci-realloc-missing"]
-    assert (found.verdict, found.rail, found.because) == ("fail", 1, "bios-vf-bars-unassigned")
+    broken = combine(NO_VF_MEMORY, file("/proc/cmdline", CMDLINE.replace("pci=realloc", "pci=nommconf")))(metal())
+    (realloc,) = [finding for finding in list_findings(broken) if finding.id == "cmdline-pci-realloc-missing"]
+    assert (realloc.verdict, realloc.rail, realloc.because) == ("fail", 1, "bios-vf-bars-unassigned")
 
 
 def test_realloc_among_other_words_of_pci_counts() -> None:
-    kept = all_of(NO_VF_MEMORY, file("/proc/cmdline", CMDLINE.replace("pci=realloc", "pci=nocrs,realloc=on")))(metal())
-    assert verdicts(kept, "cmdline-pci-realloc-missing") == {"pass"}
+    kept = combine(NO_VF_MEMORY, file("/proc/cmdline", CMDLINE.replace("pci=realloc", "pci=nocrs,realloc=on")))(metal())
+    assert list_verdicts(kept, "cmdline-pci-realloc-missing") == {"pass"}
 
 
 def test_an_iommu_that_the_firmware_left_out_is_not_the_kernel_s_fault() -> None:
-    broken = all_of(folder("/sys/kernel/iommu_groups", ()), folder("/sys/firmware/acpi/tables", ("APIC",)))(metal())
-    assert verdicts(broken, "cmdline-iommu-off") == set()
-    assert named_first(broken) == "bios-iommu-table-missing"
+    broken = combine(folder("/sys/kernel/iommu_groups", ()), folder("/sys/firmware/acpi/tables", ("APIC",)))(metal())
+    assert list_verdicts(broken, "cmdline-iommu-off") == set()
+    assert find_first_fault(broken) == "bios-iommu-table-missing"
 
 
 @pytest.mark.parametrize(
@@ -89,9 +91,9 @@ def test_an_iommu_that_the_firmware_left_out_is_not_the_kernel_s_fault() -> None
     ],
 )
 def test_what_cannot_be_read_is_unknown(fault_id: str, path: str) -> None:
-    assert verdicts(file(path, None)(metal()), fault_id) == {"unknown"}
+    assert list_verdicts(file(path, None)(metal()), fault_id) == {"unknown"}
 
 
 def test_one_numa_node_has_all_pages() -> None:
-    one = all_of(file(NODE_PAGES.format(1), None), file(NODE_PAGES.format(0), "16\n"))(metal())
-    assert verdicts(one, "cmdline-hugepages-one-node") == set()
+    host = combine(file(NODE_PAGES.format(1), None), file(NODE_PAGES.format(0), "16\n"))(metal())
+    assert list_verdicts(host, "cmdline-hugepages-one-node") == set()

@@ -19,17 +19,17 @@ from tests.doctor.host.sound_metal import (
     NVIDIA,
     PORT,
     Change,
-    all_of,
+    append_log,
+    combine,
     file,
+    find_first_fault,
     folder,
-    kernel_said,
     link,
+    list_findings,
+    list_verdicts,
     metal,
     metal_view,
-    named_first,
     output,
-    told,
-    verdicts,
 )
 from trackbed.doctor.diagnosis import diagnose, find_first
 from trackbed.doctor.view import NodeView
@@ -40,7 +40,7 @@ WITHOUT_MLX5_IB = folder("/sys/module", LOADED)
 CLOSED = NVIDIA.replace("Open Kernel Module", "x86_64 Kernel Module")
 """The proprietary modules say so in the same place."""
 PEERMEM = file("/sys/module/nvidia_peermem/version", "570.86.15\n")
-SWITCHES = all_of(
+SWITCHES = combine(
     *(file(f"{DEVICES}/0000:{bus}:00.0/vendor", "0x10de\n") for bus in ("c1", "c2")),
     *(file(f"{DEVICES}/0000:{bus}:00.0/class", "0x068000\n") for bus in ("c1", "c2")),
     lambda host: folder(DEVICES, (*host.folders[DEVICES], "0000:c1:00.0", "0000:c2:00.0"))(host),
@@ -52,25 +52,25 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "driver-secure-boot-rejects-module",
         "not signed",
-        all_of(WITHOUT_MLX5_IB, kernel_said("Loading of unsigned module is rejected")),
+        combine(WITHOUT_MLX5_IB, append_log("Loading of unsigned module is rejected")),
     ),
     (
         "driver-secure-boot-rejects-module",
         "signed with an unknown key",
-        all_of(WITHOUT_MLX5_IB, kernel_said("Loading of module with unavailable key is rejected")),
+        combine(WITHOUT_MLX5_IB, append_log("Loading of module with unavailable key is rejected")),
     ),
     (
         "driver-secure-boot-rejects-module",
         "kept out by lockdown",
-        all_of(
+        combine(
             WITHOUT_MLX5_IB,
-            kernel_said("Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7"),
+            append_log("Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7"),
         ),
     ),
     (
         "driver-module-missing-for-kernel",
         "after a kernel update",
-        all_of(
+        combine(
             WITHOUT_MLX5_IB,
             output(MODINFO, f"{MODULES}modinfo: ERROR: Module mlx5_ib not found.\n", 1),
         ),
@@ -83,13 +83,13 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "driver-mixed-trees",
         "an unknown symbol",
-        kernel_said("mlx5_ib: Unknown symbol ib_umem_dmabuf_get (err -2)"),
+        append_log("mlx5_ib: Unknown symbol ib_umem_dmabuf_get (err -2)"),
     ),
     ("driver-not-bound", "no driver", link(f"{PCI}/driver", None)),
     (
         "driver-not-bound",
         "kept for a virtual machine",
-        all_of(
+        combine(
             link(f"{PCI}/driver", "../../../../bus/pci/drivers/vfio-pci"),
             file(f"{PCI}/driver_override", "vfio-pci\n"),
         ),
@@ -97,28 +97,28 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "driver-iommu-page-faults",
         "Intel",
-        kernel_said("DMAR: [DMA Read NO_PASID] Request device [58:00.0] fault addr 0xfd000000 [fault reason 0x06]"),
+        append_log("DMAR: [DMA Read NO_PASID] Request device [58:00.0] fault addr 0xfd000000 [fault reason 0x06]"),
     ),
     (
         "driver-iommu-page-faults",
         "AMD",
-        kernel_said(
+        append_log(
             f"mlx5_core {NIC}: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0021 device={NIC} address=0xfd000000]"
         ),
     ),
     (
         "driver-iommu-page-faults",
         "a GPU",
-        kernel_said(f"DMAR: [DMA Write NO_PASID] Request device [{GPU[5:]}] fault addr 0x0 [fault reason 0x05]"),
+        append_log(f"DMAR: [DMA Write NO_PASID] Request device [{GPU[5:]}] fault addr 0x0 [fault reason 0x05]"),
     ),
     ("driver-nvidia-library-mismatch", "updated on disk", file("/sys/module/nvidia/version", "565.57.01\n")),
-    ("driver-fabric-manager-down", "not started", all_of(SWITCHES, output(MANAGER, "inactive\n", 3))),
+    ("driver-fabric-manager-down", "not started", combine(SWITCHES, output(MANAGER, "inactive\n", 3))),
     (
         "driver-peermem-unknown-symbol",
         "the kernel's own RDMA core",
-        all_of(
+        combine(
             file("/proc/driver/nvidia/version", CLOSED),
-            kernel_said("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"),
+            append_log("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"),
         ),
     ),
     ("driver-gpudirect-path-missing", "neither of the two", file("/proc/driver/nvidia/version", CLOSED)),
@@ -126,7 +126,7 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "driver-irdma-blocks-ofed",
         "beside the driver container",
-        all_of(folder("/sys/module", (*LOADED, "mlx5_ib", "irdma")), folder("/run/mellanox/drivers", ("usr",))),
+        combine(folder("/sys/module", (*LOADED, "mlx5_ib", "irdma")), folder("/run/mellanox/drivers", ("usr",))),
     ),
 ]
 
@@ -134,8 +134,10 @@ FAULTS: list[tuple[str, str, Change]] = [
 @pytest.mark.parametrize(("fault_id", "change"), [pytest.param(f, c, id=f"{f}: {why}") for f, why, c in FAULTS])
 def test_a_fault_is_named_first(fault_id: str, change: Change) -> None:
     broken = change(metal())
-    assert named_first(broken) == fault_id
-    worst = [finding for finding in told(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}]
+    assert find_first_fault(broken) == fault_id
+    worst = [
+        finding for finding in list_findings(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}
+    ]
     assert worst[0].rail in {None, 1}
     assert worst[0].evidence
 
@@ -143,84 +145,84 @@ def test_a_fault_is_named_first(fault_id: str, change: Change) -> None:
 def _new_interface(view: NodeView) -> NodeView:
     """What a reload of the driver leaves: an interface that is down and bare; rules stay, they hang on nothing."""
     table = NODE.common.rails[PORT.rail].table
-    own = next(one for one in view.state.links if one.name == PORT.netdev)
-    new = replace(own, index=90, flags=0, carrier=False, carrier_up_count=0, carrier_down_count=0)
+    old = next(link for link in view.state.links if link.name == PORT.netdev)
+    new = replace(old, index=90, flags=0, carrier=False, carrier_up_count=0, carrier_down_count=0)
     state = replace(
         view.state,
-        links=(*(one for one in view.state.links if one is not own), new),
-        addresses=tuple(one for one in view.state.addresses if one.index != own.index),
-        routes=tuple(one for one in view.state.routes if one.table != table),
+        links=(*(link for link in view.state.links if link is not old), new),
+        addresses=tuple(address for address in view.state.addresses if address.index != old.index),
+        routes=tuple(route for route in view.state.routes if route.table != table),
     )
     host = file(f"{PCI}/sriov_numvfs", "0\n")(metal())
     return replace(view, state=state, host=host)
 
 
 def test_a_reload_of_the_driver_is_named_before_what_it_took_away() -> None:
-    found = diagnose([_new_interface(metal_view())]).findings
-    first = find_first(found)
+    findings = diagnose([_new_interface(metal_view())]).findings
+    first = find_first(findings)
     assert first is not None
     assert (first.id, first.rail) == ("driver-reload-lost-config", 1)
-    later = {finding.id: finding.because for finding in found if finding.rail == 1 and finding.verdict == "fail"}
+    later = {finding.id: finding.because for finding in findings if finding.rail == 1 and finding.verdict == "fail"}
     assert later["addr-missing"] == "driver-reload-lost-config"
 
 
 def test_an_interface_that_was_only_taken_down_was_not_reloaded() -> None:
     view = _new_interface(metal_view())
-    links = tuple(replace(one, carrier_up_count=2, carrier_down_count=2) for one in view.state.links)
-    found = diagnose([replace(view, state=replace(view.state, links=links))]).findings
-    assert {finding.verdict for finding in found if finding.id == "driver-reload-lost-config"} == {"pass"}
+    links = tuple(replace(link, carrier_up_count=2, carrier_down_count=2) for link in view.state.links)
+    findings = diagnose([replace(view, state=replace(view.state, links=links))]).findings
+    assert {finding.verdict for finding in findings if finding.id == "driver-reload-lost-config"} == {"pass"}
 
 
 def test_without_a_last_apply_nobody_can_say_whether_the_interface_is_new() -> None:
-    found = diagnose([replace(_new_interface(metal_view()), baseline=None)]).findings
-    assert not [finding for finding in found if finding.id == "driver-reload-lost-config"]
+    findings = diagnose([replace(_new_interface(metal_view()), baseline=None)]).findings
+    assert not [finding for finding in findings if finding.id == "driver-reload-lost-config"]
 
 
 def test_a_sound_server_passes_every_check() -> None:
-    sound = all_of(SWITCHES, output(MANAGER, "active\n"), folder("/run/mellanox/drivers", ("usr",)))(metal())
-    found = told(sound, "drivers")
-    assert {finding.verdict for finding in found} == {"pass"}
-    assert len({finding.id for finding in found}) == 10
+    sound = combine(SWITCHES, output(MANAGER, "active\n"), folder("/run/mellanox/drivers", ("usr",)))(metal())
+    findings = list_findings(sound, "drivers")
+    assert {finding.verdict for finding in findings} == {"pass"}
+    assert len({finding.id for finding in findings}) == 10
 
 
 def test_a_node_with_another_driver_version_than_its_peers_is_named() -> None:
     inbox = file("/sys/module/mlx5_core/version", None)(metal())
     peers = (metal_view(), metal_view())
-    (found,) = [
+    (version,) = [
         finding
         for finding in diagnose([replace(metal_view(inbox), peers=peers)]).findings
         if finding.id == "driver-version-unexpected"
     ]
-    assert found.verdict == "warn"
-    assert found.evidence == "mlx5_core of the kernel itself, 2 of 3 nodes: 24.10-1.1.4"
+    assert version.verdict == "warn"
+    assert version.evidence == "mlx5_core of the kernel itself, 2 of 3 nodes: 24.10-1.1.4"
 
 
 def test_peer_memory_is_enough_for_the_proprietary_modules() -> None:
-    peermem = all_of(file("/proc/driver/nvidia/version", CLOSED), PEERMEM)(metal())
-    assert verdicts(peermem, "driver-gpudirect-path-missing") == {"pass"}
-    assert verdicts(peermem, "driver-peermem-unknown-symbol") == {"pass"}
+    peermem = combine(file("/proc/driver/nvidia/version", CLOSED), PEERMEM)(metal())
+    assert list_verdicts(peermem, "driver-gpudirect-path-missing") == {"pass"}
+    assert list_verdicts(peermem, "driver-peermem-unknown-symbol") == {"pass"}
 
 
 def test_with_dma_buf_nobody_asks_for_peer_memory() -> None:
-    refused = kernel_said("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)")(metal())
-    assert verdicts(refused, "driver-peermem-unknown-symbol") == set()
-    assert verdicts(refused, "driver-gpudirect-path-missing") == {"pass"}
+    refused = append_log("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)")(metal())
+    assert list_verdicts(refused, "driver-peermem-unknown-symbol") == set()
+    assert list_verdicts(refused, "driver-gpudirect-path-missing") == {"pass"}
 
 
 def test_a_refusal_of_a_module_that_is_loaded_by_now_is_no_fault() -> None:
-    mended = kernel_said("Loading of unsigned module is rejected")(metal())
-    assert verdicts(mended, "driver-secure-boot-rejects-module") == {"pass"}
+    mended = append_log("Loading of unsigned module is rejected")(metal())
+    assert list_verdicts(mended, "driver-secure-boot-rejects-module") == {"pass"}
 
 
 @pytest.mark.parametrize(
     ("fault_id", "change"),
     [
         pytest.param(
-            "driver-module-missing-for-kernel", all_of(WITHOUT_MLX5_IB, output(MODINFO, None)), id="no modinfo"
+            "driver-module-missing-for-kernel", combine(WITHOUT_MLX5_IB, output(MODINFO, None)), id="no modinfo"
         ),
         pytest.param(
             "driver-secure-boot-rejects-module",
-            all_of(WITHOUT_MLX5_IB, output(("dmesg",), "not permitted", 1)),
+            combine(WITHOUT_MLX5_IB, output(("dmesg",), "not permitted", 1)),
             id="a module lacks, and the log is hidden",
         ),
         pytest.param("driver-iommu-page-faults", output(("dmesg",), None), id="no dmesg"),
@@ -228,18 +230,18 @@ def test_a_refusal_of_a_module_that_is_loaded_by_now_is_no_fault() -> None:
     ],
 )
 def test_what_cannot_be_asked_is_unknown(fault_id: str, change: Change) -> None:
-    assert verdicts(change(metal()), fault_id) == {"unknown"}
+    assert list_verdicts(change(metal()), fault_id) == {"unknown"}
 
 
 def test_a_server_of_another_vendor_without_gpus_is_asked_for_nothing_of_nvidia_s() -> None:
-    other = all_of(
+    other = combine(
         *(file(f"{DEVICES}/{nic}/vendor", "0x8086\n") for nic in NICS),
         *(link(f"{DEVICES}/{nic}/driver", "../../../../bus/pci/drivers/igb") for nic in NICS),
         file("/proc/driver/nvidia/version", None),
         output(("dmesg",), DMESG),
     )(metal())
     view = metal_view(other)
-    found = diagnose([replace(view, node=msgspec.structs.replace(NODE, nic=None))]).findings
-    kept = {finding.id for finding in found if finding.step == "drivers"}
+    findings = diagnose([replace(view, node=msgspec.structs.replace(NODE, nic=None))]).findings
+    kept = {finding.id for finding in findings if finding.step == "drivers"}
     assert kept == {"driver-not-bound", "driver-reload-lost-config", "driver-iommu-page-faults"}
-    assert {finding.verdict for finding in found if finding.step == "drivers"} == {"pass"}
+    assert {finding.verdict for finding in findings if finding.step == "drivers"} == {"pass"}

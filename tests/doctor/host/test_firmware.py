@@ -13,18 +13,18 @@ from tests.doctor.host.sound_metal import (
     NIC,
     NICS,
     Change,
-    all_of,
+    append_log,
+    combine,
     config,
     file,
-    kernel_said,
+    find_first_fault,
     link,
+    list_findings,
+    list_verdicts,
     metal,
     metal_view,
-    named_first,
     nic_config,
     output,
-    told,
-    verdicts,
 )
 from trackbed.doctor.diagnosis import diagnose
 
@@ -53,55 +53,55 @@ def _flash(vfs: int = 8, sriov: str = "True(1)", dpu: str = "DISABLED(1)") -> Ch
     return output(MLXCONFIG, QUERY.format(vfs=vfs, sriov=sriov, dpu=dpu))
 
 
-def _devlink(what: str, value: object) -> Change:
-    return output(("devlink", "-j", *what.split()), json.dumps(value))
+def _devlink(arguments: str, value: object) -> Change:
+    return output(("devlink", "-j", *arguments.split()), json.dumps(value))
 
 
 def _roce(*, on: bool) -> Change:
     values = [{"cmode": "driverinit", "value": on}]
-    told = {"param": {f"pci/{NIC}": [{"name": "enable_roce", "type": "generic", "values": values}]}}
-    return _devlink("dev param show", told)
+    document = {"param": {f"pci/{NIC}": [{"name": "enable_roce", "type": "generic", "values": values}]}}
+    return _devlink("dev param show", document)
 
 
 def _health(state: str) -> Change:
-    told = {"health": {f"pci/{NIC}": [{"reporter": "fw_fatal", "state": state, "error": 1, "recover": 0}]}}
-    return _devlink("health show", told)
+    document = {"health": {f"pci/{NIC}": [{"reporter": "fw_fatal", "state": state, "error": 1, "recover": 0}]}}
+    return _devlink("health show", document)
 
 
 FAULTS: list[tuple[str, str, Change]] = [
     (
         "fw-interface-revision-mismatch",
         "too far apart",
-        all_of(
+        combine(
             link(f"{PCI}/driver", None),
-            kernel_said(f"mlx5_core {NIC}: mlx5_cmd_check:1021: Driver cmdif rev(5) differs from firmware's(6)"),
+            append_log(f"mlx5_core {NIC}: mlx5_cmd_check:1021: Driver cmdif rev(5) differs from firmware's(6)"),
         ),
     ),
     (
         "fw-interface-revision-mismatch",
         "does not come up",
-        kernel_said(f"mlx5_core {NIC}: Firmware over 120000 MS in pre-initializing state, aborting"),
+        append_log(f"mlx5_core {NIC}: Firmware over 120000 MS in pre-initializing state, aborting"),
     ),
     (
         "fw-health-compromised",
         "the driver gave up",
-        kernel_said(f"mlx5_core {NIC}: poll_health:825:(pid 0): device's health compromised - reached miss count"),
+        append_log(f"mlx5_core {NIC}: poll_health:825:(pid 0): device's health compromised - reached miss count"),
     ),
     (
         "fw-health-compromised",
         "a syndrome",
-        kernel_said(f"mlx5_core {NIC}: print_health_info:433:(pid 0): synd 0x7: irisc not responding"),
+        append_log(f"mlx5_core {NIC}: print_health_info:433:(pid 0): synd 0x7: irisc not responding"),
     ),
     ("fw-health-compromised", "devlink knows", _health("error")),
     (
         "fw-command-timeout",
         "no answer",
-        kernel_said(
+        append_log(
             f"mlx5_core {NIC}: wait_func:1199:(pid 311): CREATE_MKEY(0x200) timeout. "
             "Will cause a leak of a command resource"
         ),
     ),
-    ("fw-bluefield-dpu-mode", "BlueField-3", all_of(file(f"{PCI}/device", "0xa2dc\n"), _flash(dpu="ENABLED(0)"))),
+    ("fw-bluefield-dpu-mode", "BlueField-3", combine(file(f"{PCI}/device", "0xa2dc\n"), _flash(dpu="ENABLED(0)"))),
     ("fw-link-type-wrong", "the interface", file(f"{PCI}/net/rail1/type", "32\n")),
     ("fw-link-type-wrong", "the RDMA device", file(f"{PCI}/infiniband/rail1/ports/1/link_layer", "InfiniBand\n")),
     ("fw-sriov-disabled", "no file", file(f"{PCI}/sriov_totalvfs", None)),
@@ -115,14 +115,14 @@ FAULTS: list[tuple[str, str, Change]] = [
     (
         "fw-over-temperature",
         "the driver says so",
-        kernel_said(f"mlx5_core {NIC}: temp_warn:166:(pid 0): High temperature on sensors with bit set 0x1 0x0"),
+        append_log(f"mlx5_core {NIC}: temp_warn:166:(pid 0): High temperature on sensors with bit set 0x1 0x0"),
     ),
     ("fw-max-read-request-small", "as at reset", file(f"{PCI}/config", nic_config("3029"))),
     ("fw-relaxed-ordering-off", "the bit is off", file(f"{PCI}/config", nic_config("2059"))),
     (
         "fw-ats-off-in-vm",
         "disabled",
-        all_of(
+        combine(
             file("/proc/cpuinfo", CPUINFO.replace("pdpe1gb", "pdpe1gb hypervisor")),
             file(f"{PCI}/config", nic_config(ats="0000")),
         ),
@@ -133,38 +133,40 @@ FAULTS: list[tuple[str, str, Change]] = [
 @pytest.mark.parametrize(("fault_id", "change"), [pytest.param(f, c, id=f"{f}: {why}") for f, why, c in FAULTS])
 def test_a_fault_is_named_first(fault_id: str, change: Change) -> None:
     broken = change(metal())
-    assert named_first(broken) == fault_id
-    worst = [finding for finding in told(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}]
+    assert find_first_fault(broken) == fault_id
+    worst = [
+        finding for finding in list_findings(broken) if finding.id == fault_id and finding.verdict in {"warn", "fail"}
+    ]
     assert [finding.rail for finding in worst] == [1]
     assert worst[0].evidence
 
 
 def test_a_sound_server_passes_every_check() -> None:
-    sound = all_of(_flash(), _roce(on=True), _health("healthy"))(metal())
-    found = told(sound, "firmware")
-    assert {finding.verdict for finding in found} == {"pass"}
-    assert len({finding.id for finding in found}) == 12, "no BlueField, no virtual machine"
+    sound = combine(_flash(), _roce(on=True), _health("healthy"))(metal())
+    findings = list_findings(sound, "firmware")
+    assert {finding.verdict for finding in findings} == {"pass"}
+    assert len({finding.id for finding in findings}) == 12, "no BlueField, no virtual machine"
 
 
 def test_a_server_without_tools_is_judged_by_sysfs_and_passes() -> None:
-    assert {finding.verdict for finding in told(metal(), "firmware")} == {"pass"}
+    assert {finding.verdict for finding in list_findings(metal(), "firmware")} == {"pass"}
 
 
 def test_a_virtual_machine_with_ats_passes_and_its_registers_are_not_judged() -> None:
     machine = file("/proc/cpuinfo", CPUINFO.replace("pdpe1gb", "pdpe1gb hypervisor"))(metal())
-    assert verdicts(machine, "fw-ats-off-in-vm") == {"pass"}
-    assert verdicts(machine, "fw-max-read-request-small") == set()
+    assert list_verdicts(machine, "fw-ats-off-in-vm") == {"pass"}
+    assert list_verdicts(machine, "fw-max-read-request-small") == set()
 
 
 def test_another_vendor_s_nic_is_not_judged_by_nvidia_s_rules() -> None:
-    change = all_of(
+    change = combine(
         *(file(f"{DEVICES}/{nic}/vendor", "0x8086\n") for nic in NICS),
         *(link(f"{DEVICES}/{nic}/driver", "../../../../bus/pci/drivers/ice") for nic in NICS),
         output(("dmesg",), "[    0.000000] Linux version 6.8.0\n"),
         file(f"{PCI}/config", nic_config("0000")),
     )
-    found = {finding.id for finding in told(change(metal()), "firmware")}
-    assert found == {
+    ids = {finding.id for finding in list_findings(change(metal()), "firmware")}
+    assert ids == {
         "fw-link-type-wrong",
         "fw-sriov-disabled",
         "fw-num-of-vfs-too-small",
@@ -174,35 +176,36 @@ def test_another_vendor_s_nic_is_not_judged_by_nvidia_s_rules() -> None:
 
 
 def test_versions_are_compared_with_other_nodes_too() -> None:
-    old = all_of(*(file(f"{DEVICES}/{nic}/infiniband/rail{n}/fw_ver", "28.36.1010\n") for n, nic in enumerate(NICS)))
+    old = combine(*(file(f"{DEVICES}/{nic}/infiniband/rail{n}/fw_ver", "28.36.1010\n") for n, nic in enumerate(NICS)))
     peers = tuple(metal_view() for _ in range(2))
-    found = diagnose([replace(metal_view(old(metal())), peers=peers)]).findings
-    mixed = [finding for finding in found if finding.id == "fw-version-mixed"]
+    findings = diagnose([replace(metal_view(old(metal())), peers=peers)]).findings
+    mixed = [finding for finding in findings if finding.id == "fw-version-mixed"]
     assert [finding.verdict for finding in mixed] == ["warn", "warn"]
     assert mixed[0].evidence == f"{NICS[0]}: 28.36.1010, 4 of 6 ports have 28.39.1002"
 
 
 def test_registers_that_only_root_may_read_are_unknown() -> None:
-    hidden = all_of(*(file(f"{DEVICES}/{nic}/config", config()[:64]) for nic in NICS))(metal())
-    assert verdicts(hidden, "fw-max-read-request-small") == {"unknown"}
-    assert verdicts(hidden, "fw-relaxed-ordering-off") == {"unknown"}
+    hidden = combine(*(file(f"{DEVICES}/{nic}/config", config()[:64]) for nic in NICS))(metal())
+    assert list_verdicts(hidden, "fw-max-read-request-small") == {"unknown"}
+    assert list_verdicts(hidden, "fw-relaxed-ordering-off") == {"unknown"}
 
 
 def test_a_log_that_nobody_may_read_is_told_once_for_each_fault() -> None:
     denied = output(("dmesg",), "dmesg: read kernel buffer failed: Operation not permitted\n", 1)(metal())
-    found = [finding for finding in told(denied, "firmware") if finding.verdict == "unknown"]
-    assert {(finding.id, finding.rail) for finding in found} == {
+    findings = [finding for finding in list_findings(denied, "firmware") if finding.verdict == "unknown"]
+    assert {(finding.id, finding.rail) for finding in findings} == {
         ("fw-interface-revision-mismatch", None),
         ("fw-health-compromised", None),
         ("fw-command-timeout", None),
     }
-    assert "Operation not permitted" in found[0].evidence
+    assert "Operation not permitted" in findings[0].evidence
 
 
-@pytest.mark.parametrize("said", ["", "[]", '{"param": 7}', '{"param": {"pci/0000:58:00.0": [{}]}}', "null", "x"])
-def test_strange_words_of_devlink_say_nothing(said: str) -> None:
-    strange = all_of(
-        output(("devlink", "-j", "dev", "param", "show"), said), output(("devlink", "-j", "health", "show"), said)
+@pytest.mark.parametrize("text", ["", "[]", '{"param": 7}', '{"param": {"pci/0000:58:00.0": [{}]}}', "null", "x"])
+def test_strange_words_of_devlink_say_nothing(text: str) -> None:
+    strange = combine(
+        output(("devlink", "-j", "dev", "param", "show"), text),
+        output(("devlink", "-j", "health", "show"), text),
     )(metal())
-    assert {finding.verdict for finding in told(strange, "firmware")} == {"pass"}
-    assert verdicts(strange, "fw-roce-disabled-by-devlink") == set()
+    assert {finding.verdict for finding in list_findings(strange, "firmware")} == {"pass"}
+    assert list_verdicts(strange, "fw-roce-disabled-by-devlink") == set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.doctor.host.sound_metal import BUSES, CPUINFO, DMESG, GPUS, NIC, all_of, file, link, metal, output
+from tests.doctor.host.sound_metal import BUSES, CPUINFO, DMESG, GPUS, NIC, combine, file, link, metal, output
 from trackbed.doctor import hardware
 
 
@@ -51,15 +51,15 @@ def test_the_newest_line_of_the_log_is_told_without_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "description"),
     [
         pytest.param(DMESG, "nothing logged since boot", id="whole"),
         pytest.param("[90000.123456] x\n", "nothing logged since 90000 s after boot", id="the first lines are lost"),
         pytest.param("", "nothing logged; the log was emptied", id="emptied"),
     ],
 )
-def test_how_far_back_a_log_goes_is_said(log: str, told: str) -> None:
-    assert hardware.describe_log_reach(log) == told
+def test_how_far_back_a_log_goes_is_said(log: str, description: str) -> None:
+    assert hardware.describe_log_reach(log) == description
 
 
 def test_why_the_log_cannot_be_read_is_said() -> None:
@@ -72,4 +72,4 @@ def test_why_the_log_cannot_be_read_is_said() -> None:
 def test_a_failed_probe_of_mlx5_is_still_mlx5_s() -> None:
     unbound = link(f"/sys/bus/pci/devices/{NIC}/driver", None)
     assert hardware.uses_mlx5(unbound(metal()), NIC)
-    assert not hardware.uses_mlx5(all_of(unbound, output(("dmesg",), ""))(metal()), NIC)
+    assert not hardware.uses_mlx5(combine(unbound, output(("dmesg",), ""))(metal()), NIC)

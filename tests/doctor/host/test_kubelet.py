@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.doctor.host.changing import both, host
+from tests.doctor.host.changing import change_host, combine
 from tests.doctor.host.sound_services import (
     ARGS,
     CONFIG,
@@ -17,10 +17,10 @@ from tests.doctor.host.sound_services import (
     MEMORY_STATE,
     PS,
     SWAPS,
-    first,
+    find_first_fault,
+    list_findings,
     services,
     services_view,
-    told,
 )
 from tests.doctor.sound import small_plan, sound
 from trackbed.host.runner import Ran
@@ -35,7 +35,7 @@ DRIVER = "/var/lib/kubelet/plugins/dra.net"
 
 
 def _config(old: str, new: str) -> Callable[[NodeView], NodeView]:
-    return host(files={CONFIG: KUBELET_CONFIG.replace(old, new)})
+    return change_host(files={CONFIG: KUBELET_CONFIG.replace(old, new)})
 
 
 def _clone(view: NodeView) -> NodeView:
@@ -44,62 +44,69 @@ def _clone(view: NodeView) -> NodeView:
 
 
 FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
-    "cgroup v1": ("kubelet-cgroup-v1", host(folders={"/sys/fs/cgroup": ("cpuset", "memory")})),
-    "swap": ("kubelet-swap-on", host(files={"/proc/swaps": f"{SWAPS}/swap.img file 8388604 0 -2\n"})),
+    "cgroup v1": ("kubelet-cgroup-v1", change_host(folders={"/sys/fs/cgroup": ("cpuset", "memory")})),
+    "swap": ("kubelet-swap-on", change_host(files={"/proc/swaps": f"{SWAPS}/swap.img file 8388604 0 -2\n"})),
     "no CPU reserved": (
         "kubelet-static-policy-without-reservation",
         _config("reservedSystemCPUs: 0-3", 'kubeReserved: {cpu: "0"}'),
     ),
-    "CPU state": ("kubelet-cpu-manager-state-conflict", host(files={CPU_STATE: '{"policyName":"none"}'})),
-    "memory state": ("kubelet-memory-manager-state-conflict", host(files={MEMORY_STATE: '{"policyName":"Static"}'})),
-    "no socket": ("kubelet-plugin-socket-missing", host(folders={"/var/lib/kubelet/pod-resources": ()})),
+    "CPU state": ("kubelet-cpu-manager-state-conflict", change_host(files={CPU_STATE: '{"policyName":"none"}'})),
+    "memory state": (
+        "kubelet-memory-manager-state-conflict",
+        change_host(files={MEMORY_STATE: '{"policyName":"Static"}'}),
+    ),
+    "no socket": ("kubelet-plugin-socket-missing", change_host(folders={"/var/lib/kubelet/pod-resources": ()})),
     "a DRA driver on an old kubelet": (
         "kubelet-dra-api-missing",
-        host(folders={DRIVER: ("dra.sock",)}, outputs={("kubelet", "--version"): Ran(0, "Kubernetes v1.31.2\n")}),
+        change_host(
+            folders={DRIVER: ("dra.sock",)}, outputs={("kubelet", "--version"): Ran(0, "Kubernetes v1.31.2\n")}
+        ),
     ),
     "a clone": ("kubelet-duplicate-node-name", _clone),
     "its address is a rail's": (
         "kubelet-node-address-on-rail",
-        host(outputs={PS: Ran(0, ARGS.replace("192.0.2.10", "10.0.0.1"))}),
+        change_host(outputs={PS: Ran(0, ARGS.replace("192.0.2.10", "10.0.0.1"))}),
     ),
     "huge pages came later": (
         "kubelet-hugepages-not-advertised",
-        host(files={"/sys/fs/cgroup/kubepods.slice/hugetlb.1GB.max": "0\n"}),
+        change_host(files={"/sys/fs/cgroup/kubepods.slice/hugetlb.1GB.max": "0\n"}),
     ),
     "another topology policy": (
         "kubelet-topology-policy-not-planned",
         _config("topologyManagerPolicy: restricted", "topologyManagerPolicy: best-effort"),
     ),
-    "clock": ("kubelet-clock-skew", host(outputs={CLOCK: Ran(0, "NTPSynchronized=no\n")})),
+    "clock": ("kubelet-clock-skew", change_host(outputs={CLOCK: Ran(0, "NTPSynchronized=no\n")})),
 }
 
 
 @pytest.mark.parametrize(("fault", "change"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_named_first(fault: str, change: Callable[[NodeView], NodeView]) -> None:
-    assert first(change(services_view()), KUBELET) == fault
+    assert find_first_fault(change(services_view()), KUBELET) == fault
 
 
 def test_a_sound_host_passes() -> None:
-    assert {finding.verdict for finding in told(services_view(), KUBELET)} == {"pass"}
+    assert {finding.verdict for finding in list_findings(services_view(), KUBELET)} == {"pass"}
 
 
 def test_the_first_cpu_alone_is_a_reservation() -> None:
     change = _config("reservedSystemCPUs: 0-3", 'reservedSystemCPUs: "0"')
-    assert first(change(services_view()), KUBELET) is None
+    assert find_first_fault(change(services_view()), KUBELET) is None
 
 
 def test_one_numa_node_for_rails_on_two_is_told() -> None:
     change = _config("topologyManagerPolicy: restricted", "topologyManagerPolicy: single-numa-node")
-    wrong = {finding.id for finding in told(change(services_view()), KUBELET) if finding.verdict == "warn"}
+    wrong = {finding.id for finding in list_findings(change(services_view()), KUBELET) if finding.verdict == "warn"}
     assert "kubelet-topology-affinity-error" in wrong
 
 
 def test_a_drop_in_counts_where_kubelet_reads_it() -> None:
-    drop_in = host(files={"/etc/kubernetes/kubelet.conf.d/95-site.conf": "topologyManagerPolicy: none\n"})
-    reading = host(outputs={PS: Ran(0, f"{ARGS} --config-dir=/etc/kubernetes/kubelet.conf.d\n")})
-    assert first(drop_in(services_view()), KUBELET) is None
-    assert first(both(drop_in, reading)(services_view()), KUBELET) == "kubelet-topology-policy-not-planned"
+    drop_in = change_host(files={"/etc/kubernetes/kubelet.conf.d/95-site.conf": "topologyManagerPolicy: none\n"})
+    reading = change_host(outputs={PS: Ran(0, f"{ARGS} --config-dir=/etc/kubernetes/kubelet.conf.d\n")})
+    assert find_first_fault(drop_in(services_view()), KUBELET) is None
+    assert (
+        find_first_fault(combine(drop_in, reading)(services_view()), KUBELET) == "kubelet-topology-policy-not-planned"
+    )
 
 
 def test_a_host_without_kubelet_is_not_judged() -> None:
-    assert told(services_view(Snapshot()), KUBELET) == ()
+    assert list_findings(services_view(Snapshot()), KUBELET) == ()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.doctor.host.sound_services import CONTAINERD, SLURMD, changed, first, limits, services_view, told
+from tests.doctor.host.sound_services import (
+    CONTAINERD,
+    SLURMD,
+    change_files,
+    find_first_fault,
+    limits,
+    list_findings,
+    services_view,
+)
 from trackbed.host.snapshot.snapshot import Snapshot
 
 LIMITS = ("limits",)
@@ -30,19 +38,19 @@ FAULTS: dict[str, tuple[str, dict[str, str | None]]] = {
 
 @pytest.mark.parametrize(("fault", "files"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_named_first(fault: str, files: dict[str, str | None]) -> None:
-    assert first(services_view(changed(files)), LIMITS) == fault
+    assert find_first_fault(services_view(change_files(files)), LIMITS) == fault
 
 
 def test_a_sound_host_passes_all_of_them() -> None:
-    found = told(services_view(), LIMITS)
-    assert {finding.id for finding in found} == {fault for fault, _ in FAULTS.values()}
-    assert {finding.verdict for finding in found} == {"pass"}
+    findings = list_findings(services_view(), LIMITS)
+    assert {finding.id for finding in findings} == {fault for fault, _ in FAULTS.values()}
+    assert {finding.verdict for finding in findings} == {"pass"}
 
 
 def test_a_host_without_containers_and_jobs_has_nothing_to_judge() -> None:
-    assert told(services_view(Snapshot()), LIMITS) == ()
+    assert list_findings(services_view(Snapshot()), LIMITS) == ()
 
 
 def test_a_low_limit_that_a_later_file_lifts_is_sound() -> None:
     files: dict[str, str | None] = {"/etc/security/limits.conf": "* soft memlock 64\n* hard memlock 64\n"}
-    assert first(services_view(changed(files)), LIMITS) is None
+    assert find_first_fault(services_view(change_files(files)), LIMITS) is None

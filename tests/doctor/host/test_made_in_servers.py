@@ -19,4 +19,4 @@ if TYPE_CHECKING:
 def test_each_fault_is_one_of_its_step_and_made_once(module: ModuleType, step: str) -> None:
     ids = [fault.id for fault in module.FAULTS]
     assert len(ids) == len(set(ids))
-    assert {load_catalogue()[one].step for one in ids} == {step}
+    assert {load_catalogue()[fault_id].step for fault_id in ids} == {step}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests.doctor.host.changing import both, host, only_near_steps, port
+from tests.doctor.host.changing import change_host, change_port, combine, limit_steps
 from tests.doctor.host.sound_names import (
     CLOUD_INIT,
     CLOUD_INIT_FILE,
@@ -39,7 +39,7 @@ OTHER = "b8:ce:f6:00:00:77"
 def _exchanged(view: NodeView) -> NodeView:
     """rail0 and rail1 have each other's hardware."""
     names_of = {"rail0": "rail1", "rail1": "rail0"}
-    links = tuple(replace(one, name=names_of.get(one.name, one.name)) for one in view.state.links)
+    links = tuple(replace(link, name=names_of.get(link.name, link.name)) for link in view.state.links)
     return replace(view, state=replace(view.state, links=links))
 
 
@@ -47,8 +47,8 @@ def _more(name: str, kind: str = "", altnames: tuple[str, ...] = ()) -> Fault:
     """One more interface."""
 
     def change(view: NodeView) -> NodeView:
-        one = replace(link(70, name, "02:00:00:00:00:70"), kind=kind, altnames=altnames)
-        return replace(view, state=replace(view.state, links=(*view.state.links, one)))
+        extra = replace(link(70, name, "02:00:00:00:00:70"), kind=kind, altnames=altnames)
+        return replace(view, state=replace(view.state, links=(*view.state.links, extra)))
 
     return change
 
@@ -57,7 +57,7 @@ def _recorded(mac: str) -> Fault:
     """The plan knows the port's MAC address."""
 
     def change(view: NodeView) -> NodeView:
-        ports = tuple(msgspec.structs.replace(one, mac=mac) if one.rail == 1 else one for one in view.node.ports)
+        ports = tuple(msgspec.structs.replace(port, mac=mac) if port.rail == 1 else port for port in view.node.ports)
         return replace(view, node=msgspec.structs.replace(view.node, ports=ports))
 
     return change
@@ -67,7 +67,9 @@ def _peers(*changes: Fault) -> Fault:
     """Other nodes of the same kind, each changed."""
 
     def change(view: NodeView) -> NodeView:
-        others = [both(one)(sound_view(node)) for one, node in zip(changes, PLAN.nodes[1:], strict=False)]
+        others = [
+            combine(change_view)(sound_view(node)) for change_view, node in zip(changes, PLAN.nodes[1:], strict=False)
+        ]
         return replace(view, peers=tuple(others))
 
     return change
@@ -78,14 +80,14 @@ def _as_it_is(view: NodeView) -> NodeView:
 
 
 def _rdma(name: str | None) -> Fault:
-    return host(folders={"/sys/class/net/rail1/device/infiniband": (name,) if name else ()})
+    return change_host(folders={"/sys/class/net/rail1/device/infiniband": (name,) if name else ()})
 
 
 NETPLAN = "/etc/netplan/01-rails.yaml"
 SET_NAME = """network: {version: 2, ethernets: {
   r1: {match: {macaddress: "b8:ce:f6:00:00:01"}, set-name: rail1}}}"""
 IN_CLOUD_INIT = CLOUD_INIT_FILE.replace("eno1", "rail1")
-SHIFTED = host(
+SHIFTED = change_host(
     links={
         "/sys/class/net/rail0/device": "../../../0000:3b:00.0",
         "/sys/class/net/rail1/device": "../../../0000:18:00.0",
@@ -93,33 +95,33 @@ SHIFTED = host(
 )
 
 FAULTS: list[tuple[str, Fault]] = [
-    ("names-netdev-missing", port(name="enp59s0np0")),
-    ("names-netdev-missing", port(name="mgmt9", parent_device="0000:99:00.0")),
+    ("names-netdev-missing", change_port(name="enp59s0np0")),
+    ("names-netdev-missing", change_port(name="mgmt9", parent_device="0000:99:00.0")),
     ("names-on-wrong-device", _exchanged),
-    ("names-rename-conflict", port(name="rename11")),
-    ("names-rename-conflict", both(port(name="eth5"), _more("rail1", "dummy"))),
-    ("names-rename-conflict", both(port(name="eth5"), _more("eth6", altnames=("rail1",)))),
-    ("names-two-naming-sources", host({RULE: RULE_FILE})),
-    ("names-two-naming-sources", host({NETPLAN: SET_NAME})),
+    ("names-rename-conflict", change_port(name="rename11")),
+    ("names-rename-conflict", combine(change_port(name="eth5"), _more("rail1", "dummy"))),
+    ("names-rename-conflict", combine(change_port(name="eth5"), _more("eth6", altnames=("rail1",)))),
+    ("names-two-naming-sources", change_host({RULE: RULE_FILE})),
+    ("names-two-naming-sources", change_host({NETPLAN: SET_NAME})),
     ("names-card-swapped", _recorded(OTHER)),
     ("names-rdma-device-unexpected", _rdma("rocep59s0")),
-    ("names-rail-order-differs", both(_peers(_as_it_is, _as_it_is), SHIFTED)),
-    ("names-cloud-init-rewrites-network", host({CLOUD_INIT: IN_CLOUD_INIT})),
+    ("names-rail-order-differs", combine(_peers(_as_it_is, _as_it_is), SHIFTED)),
+    ("names-cloud-init-rewrites-network", change_host({CLOUD_INIT: IN_CLOUD_INIT})),
     (
         "names-networkmanager-manages-rails",
-        host(outputs={NMCLI: Ran(0, "eno1:connected\nrail1:connected\nlo:unmanaged\n")}),
+        change_host(outputs={NMCLI: Ran(0, "eno1:connected\nrail1:connected\nlo:unmanaged\n")}),
     ),
 ]
 
 
 @pytest.fixture(autouse=True)
 def _near(monkeypatch: pytest.MonkeyPatch) -> None:
-    only_near_steps(monkeypatch)
+    limit_steps(monkeypatch)
 
 
 def test_a_sound_host_has_no_finding_but_pass() -> None:
-    found = [one for one in names.check(sound_view(NODE)) if one.verdict != "pass"]
-    assert found == []
+    findings = [finding for finding in names.check(sound_view(NODE)) if finding.verdict != "pass"]
+    assert findings == []
     assert diagnose([sound_view(NODE)]).status == 0
 
 
@@ -140,71 +142,81 @@ def test_every_fault_of_the_step_that_a_host_can_have_is_made_here() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        host({RULE: RULE_FILE, LINK: None}),
-        host({RULE: f"#{RULE_FILE.splitlines()[1]}\n"}),
-        host({"/run/systemd/network/10-netplan-rail1.link": LINK_FILE}),
-        host({LINK: "[Match\n", RULE: RULE_FILE}),
-        host({"/etc/udev/rules.d/59-rdma.rules": 'SUBSYSTEM=="infiniband", KERNELS=="0000:3b:00.0", NAME="x"\n'}),
-        host({NETPLAN: "network: [}"}),
-        host({NETPLAN: "network: {ethernets: {rail1: {mtu: 9000}}}"}),
+        change_host({RULE: RULE_FILE, LINK: None}),
+        change_host({RULE: f"#{RULE_FILE.splitlines()[1]}\n"}),
+        change_host({"/run/systemd/network/10-netplan-rail1.link": LINK_FILE}),
+        change_host({LINK: "[Match\n", RULE: RULE_FILE}),
+        change_host(
+            {"/etc/udev/rules.d/59-rdma.rules": 'SUBSYSTEM=="infiniband", KERNELS=="0000:3b:00.0", NAME="x"\n'}
+        ),
+        change_host({NETPLAN: "network: [}"}),
+        change_host({NETPLAN: "network: {ethernets: {rail1: {mtu: 9000}}}"}),
     ],
     ids=["rule-alone", "comment", "netplans-own", "broken-link-file", "rdma-rule", "broken-netplan", "no-set-name"],
 )
 def test_one_source_of_names_is_no_fault(change: Fault) -> None:
-    found = {one.verdict for one in names.check(change(sound_view(NODE))) if one.id == "names-two-naming-sources"}
-    assert found <= {"pass"}
+    findings = {
+        finding.verdict for finding in names.check(change(sound_view(NODE))) if finding.id == "names-two-naming-sources"
+    }
+    assert findings <= {"pass"}
 
 
 def test_what_cloud_init_says_does_not_count_where_it_is_turned_off() -> None:
     off = {"/etc/cloud/cloud.cfg.d/99-disable.cfg": "network: {config: disabled}\n"}
-    found = list(names.check(host({CLOUD_INIT: IN_CLOUD_INIT, **off})(sound_view(NODE))))
-    assert {one.verdict for one in found if one.id.startswith("names-cloud-init")} == {"pass"}
+    findings = list(names.check(change_host({CLOUD_INIT: IN_CLOUD_INIT, **off})(sound_view(NODE))))
+    assert {finding.verdict for finding in findings if finding.id.startswith("names-cloud-init")} == {"pass"}
 
 
 def test_a_longer_name_in_cloud_inits_file_is_not_the_port() -> None:
     longer = CLOUD_INIT_FILE.replace("eno1", "rail10")
-    found = list(names.check(host({CLOUD_INIT: longer})(sound_view(NODE))))
-    assert {one.verdict for one in found if one.id.startswith("names-cloud-init")} == {"pass"}
+    findings = list(names.check(change_host({CLOUD_INIT: longer})(sound_view(NODE))))
+    assert {finding.verdict for finding in findings if finding.id.startswith("names-cloud-init")} == {"pass"}
 
 
 def test_networkmanager_may_have_ports_that_trackbed_gave_it() -> None:
     ours = {"/etc/NetworkManager/system-connections": ("trackbed-rail0.nmconnection", "trackbed-rail1.nmconnection")}
-    change = host(folders=ours, outputs={NMCLI: Ran(0, "rail0:connected\nrail1:connected\n")})
-    assert {one.verdict for one in names.check(change(sound_view(NODE))) if "networkmanager" in one.id} == {"pass"}
+    change = change_host(folders=ours, outputs={NMCLI: Ran(0, "rail0:connected\nrail1:connected\n")})
+    assert {finding.verdict for finding in names.check(change(sound_view(NODE))) if "networkmanager" in finding.id} == {
+        "pass"
+    }
 
 
 def test_networkmanager_that_does_not_run_manages_nothing() -> None:
     stopped = Ran(8, "Error: NetworkManager is not running.")
-    found = list(names.check(host(outputs={NMCLI: stopped})(sound_view(NODE))))
-    assert not [one for one in found if "networkmanager" in one.id]
+    findings = list(names.check(change_host(outputs={NMCLI: stopped})(sound_view(NODE))))
+    assert not [finding for finding in findings if "networkmanager" in finding.id]
 
 
 def test_a_port_that_a_virtual_machine_has_is_unknown() -> None:
-    away = both(
-        port(name="mgmt9", parent_device="0000:99:00.0"),
-        host(links={"/sys/bus/pci/devices/0000:3b:00.0/driver": "../../../../bus/pci/drivers/vfio-pci"}),
+    away = combine(
+        change_port(name="mgmt9", parent_device="0000:99:00.0"),
+        change_host(links={"/sys/bus/pci/devices/0000:3b:00.0/driver": "../../../../bus/pci/drivers/vfio-pci"}),
     )
-    found = {
-        one.verdict for one in names.check(away(sound_view(NODE))) if (one.id, one.rail) == ("names-netdev-missing", 1)
+    verdicts = {
+        finding.verdict
+        for finding in names.check(away(sound_view(NODE)))
+        if (finding.id, finding.rail) == ("names-netdev-missing", 1)
     }
-    assert found == {"unknown"}
+    assert verdicts == {"unknown"}
 
 
 def test_the_odd_one_of_three_nodes_is_told_where_it_differs() -> None:
-    change = both(_peers(_as_it_is, _as_it_is), SHIFTED)
-    found = [one for one in names.check(change(sound_view(NODE))) if one.id == "names-rail-order-differs"]
-    assert [one.verdict for one in found] == ["fail"]
-    assert f"rail 0: {rdma(NODE, 0)}, port 1 by PCI, on n1 {rdma(NODE, 0)}, port 0 by PCI" in found[0].evidence
+    change = combine(_peers(_as_it_is, _as_it_is), SHIFTED)
+    findings = [
+        finding for finding in names.check(change(sound_view(NODE))) if finding.id == "names-rail-order-differs"
+    ]
+    assert [finding.verdict for finding in findings] == ["fail"]
+    assert f"rail 0: {rdma(NODE, 0)}, port 1 by PCI, on n1 {rdma(NODE, 0)}, port 0 by PCI" in findings[0].evidence
 
 
 def test_the_two_that_agree_are_not_blamed_for_the_third() -> None:
     view = _peers(SHIFTED, _as_it_is)(sound_view(NODE))
-    assert {one.verdict for one in names.check(view) if one.id == "names-rail-order-differs"} == {"pass"}
+    assert {finding.verdict for finding in names.check(view) if finding.id == "names-rail-order-differs"} == {"pass"}
 
 
 def test_a_representor_does_not_take_the_place_of_its_port() -> None:
     def change(view: NodeView) -> NodeView:
-        one = replace(link(5, "rail1_0", "02:00:00:00:00:70"), kind="", parent_device="0000:3b:00.0")
-        return replace(view, state=replace(view.state, links=(one, *view.state.links)))
+        representor = replace(link(5, "rail1_0", "02:00:00:00:00:70"), kind="", parent_device="0000:3b:00.0")
+        return replace(view, state=replace(view.state, links=(representor, *view.state.links)))
 
-    assert [one.id for one in names.check(change(sound_view(NODE))) if one.verdict != "pass"] == []
+    assert [finding.id for finding in names.check(change(sound_view(NODE))) if finding.verdict != "pass"] == []

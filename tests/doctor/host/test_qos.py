@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.doctor.host.changing import both, host, planned
-from tests.doctor.host.sound_services import first, told
+from tests.doctor.host.changing import change_host, change_plan, combine
+from tests.doctor.host.sound_services import find_first_fault, list_findings
 from tests.doctor.sound import small_plan, sound
 from trackbed.host.kinds.file import BOOT_SCRIPT as SCRIPT
 from trackbed.host.kinds.file import BOOT_WANTED as WANTED
@@ -76,13 +76,13 @@ def _view() -> NodeView:
     view = sound(small_plan().nodes[0])
     names = [port.netdev for port in view.node.ports]
     files = {SCRIPT: "#!/bin/sh\n", WANTED: "[Unit]\n"} | {k: v for name in names for k, v in _files(name).items()}
-    said: dict[tuple[str, ...], Ran] = {
+    outputs: dict[tuple[str, ...], Ran] = {
         ("ethtool", option, name): Ran(0, text)
         for name in names
         for option, text in (("-a", PAUSE.format(rx="off", tx="off")), ("-S", STATISTICS.format(drops=3, storms=0)))
     }
     folders = {f"/sys/class/net/{name}/device/infiniband": (name,) for name in names}
-    snapshot = Snapshot({path: text.encode() for path, text in files.items()}, {}, folders, said)
+    snapshot = Snapshot({path: text.encode() for path, text in files.items()}, {}, folders, outputs)
     return replace(view, host=snapshot, dcb=dict.fromkeys(names, BRIDGING))
 
 
@@ -95,28 +95,28 @@ def _classes(*classes: int) -> Callable[[NodeView], NodeView]:
 
 
 def _file(path: str, text: str | None) -> Callable[[NodeView], NodeView]:
-    return host(files={path: text})
+    return change_host(files={path: text})
 
 
 def _ran(option: str, text: str) -> Callable[[NodeView], NodeView]:
-    return host(outputs={("ethtool", option, RAIL): Ran(0, text)})
+    return change_host(outputs={("ethtool", option, RAIL): Ran(0, text)})
 
 
 def _counted(**counts: int) -> Callable[[NodeView], NodeView]:
     """A driver without the files of ECN, that counts."""
     files: dict[str, str | None] = {f"{NET}/ecn/{side}/enable/3": None for side in ("roce_np", "roce_rp")}
-    return host(files=files | {f"{COUNTS}/{name}": f"{value}\n" for name, value in counts.items()})
+    return change_host(files=files | {f"{COUNTS}/{name}": f"{value}\n" for name, value in counts.items()})
 
 
 FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
     "trust is pcp": ("qos-trust-not-dscp", _file(f"{NET}/qos/trust", "pcp\n")),
     "no DSCP is named, and no file of trust": (
         "qos-trust-not-dscp",
-        both(_file(f"{NET}/qos/trust", None), _bridging(apps=())),
+        combine(_file(f"{NET}/qos/trust", None), _bridging(apps=())),
     ),
     "the port sorts by PCP": (
         "qos-trust-not-dscp",
-        both(_file(f"{NET}/qos/trust", None), _bridging(trust=(255,))),
+        combine(_file(f"{NET}/qos/trust", None), _bridging(trust=(255,))),
     ),
     "PFC is off": ("qos-pfc-off", _bridging(pfc=Pfc(8, frozenset()))),
     "PFC on another too": ("qos-pfc-extra-or-wrong-priority", _bridging(pfc=Pfc(8, frozenset({3, 4})))),
@@ -151,19 +151,19 @@ FAULTS: dict[str, tuple[str, Callable[[NodeView], NodeView]]] = {
 
 @pytest.mark.parametrize(("fault", "change"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_named_first(fault: str, change: Callable[[NodeView], NodeView]) -> None:
-    assert first(change(_view()), QOS) == fault
+    assert find_first_fault(change(_view()), QOS) == fault
 
 
 def test_a_sound_host_passes_all_of_them() -> None:
-    found = told(_view(), QOS)
-    assert {finding.id for finding in found} == {fault for fault, _ in FAULTS.values()}
-    assert {finding.verdict for finding in found} == {"pass"}
+    findings = list_findings(_view(), QOS)
+    assert {finding.id for finding in findings} == {fault for fault, _ in FAULTS.values()}
+    assert {finding.verdict for finding in findings} == {"pass"}
 
 
 def test_ports_without_bridging_and_without_files_of_a_driver_have_nothing_to_judge() -> None:
     pauses = Snapshot(outputs={("ethtool", "-a", RAIL): Ran(0, PAUSE.format(rx="on", tx="on"))})
-    assert told(replace(_view(), host=pauses, dcb={}), QOS) == ()
+    assert list_findings(replace(_view(), host=pauses, dcb={}), QOS) == ()
 
 
 def test_infiniband_has_no_classes_of_ethernet() -> None:
-    assert told(planned(link_type="infiniband")(_view()), QOS) == ()
+    assert list_findings(change_plan(link_type="infiniband")(_view()), QOS) == ()

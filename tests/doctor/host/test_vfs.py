@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.doctor.host.changing import both, host, only_near_steps, planned, port, vf
+from tests.doctor.host.changing import change_host, change_plan, change_port, change_vf, combine, limit_steps
 from tests.doctor.host.sound_vfs import CHECKPOINT, mac, place, sound_view, vf_pci, vfs_plan
 from tests.doctor.sound import link
 from trackbed.doctor.catalogue import load_catalogue
@@ -25,7 +25,7 @@ DEVICE = "/sys/class/net/rail1/device"
 
 
 def _bond(view: NodeView) -> NodeView:
-    view = port(master=60)(view)
+    view = change_port(master=60)(view)
     bond = replace(link(60, "bond0", "02:00:00:00:00:0b"), kind="bond")
     return replace(view, state=replace(view.state, links=(*view.state.links, bond)))
 
@@ -33,14 +33,16 @@ def _bond(view: NodeView) -> NodeView:
 def _gone(number: int) -> Fault:
     """A VF that is not there any more, as sysfs shows the port then."""
     here = place(1, number)
-    return host(links={here: None, f"{here}/driver": None}, folders={f"{here}/net": None, f"{here}/infiniband": None})
+    return change_host(
+        links={here: None, f"{here}/driver": None}, folders={f"{here}/net": None, f"{here}/infiniband": None}
+    )
 
 
 def _without(count: str) -> Fault:
-    return both(_gone(0), _gone(1), host({f"{DEVICE}/sriov_numvfs": count}))
+    return combine(_gone(0), _gone(1), change_host({f"{DEVICE}/sriov_numvfs": count}))
 
 
-NOT_HELD = host(
+NOT_HELD = change_host(
     {CHECKPOINT: '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}'}, folders={"/run/netns": ()}
 )
 NO_ROOM = "[    9.127] mlx5_core 0000:3b:00.0: can't enable 2 VFs (bus 3c out of range of [bus 3b])\n"
@@ -48,42 +50,42 @@ REPRESENTOR = f"{DEVICE}/net/rail1_0/phys_port_name"
 
 FAULTS: list[tuple[str, Fault]] = [
     ("vfs-pf-enslaved", _bond),
-    ("vfs-eswitch-mode-wrong", host({REPRESENTOR: "pf0vf0"}, folders={f"{DEVICE}/net": ("rail1", "rail1_0")})),
-    ("vfs-bus-numbers-exhausted", both(NOT_HELD, _without("0"), host(outputs={("dmesg",): Ran(0, NO_ROOM)}))),
+    ("vfs-eswitch-mode-wrong", change_host({REPRESENTOR: "pf0vf0"}, folders={f"{DEVICE}/net": ("rail1", "rail1_0")})),
+    ("vfs-bus-numbers-exhausted", combine(NOT_HELD, _without("0"), change_host(outputs={("dmesg",): Ran(0, NO_ROOM)}))),
     ("vfs-removed-under-pods", _without("0")),
-    ("vfs-removed-under-pods", both(_without("0"), host(folders={"/run/netns": ()}))),
-    ("vfs-count-change-busy", both(NOT_HELD, _gone(1), host({f"{DEVICE}/sriov_numvfs": "1"}))),
-    ("vfs-lost-after-reboot", both(NOT_HELD, _without("0"), host({"/etc/trackbed/boot.sh": None}))),
-    ("vfs-count-wrong", both(NOT_HELD, _without("0"))),
-    ("vfs-count-wrong", both(NOT_HELD, _gone(1))),
-    ("vfs-driver-missing", host(links={f"{place(1, 0)}/driver": None}, folders={f"{place(1, 0)}/net": None})),
-    ("vfs-bound-to-vfio", host(links={f"{place(1, 0)}/driver": "../../../../bus/pci/drivers/vfio-pci"})),
+    ("vfs-removed-under-pods", combine(_without("0"), change_host(folders={"/run/netns": ()}))),
+    ("vfs-count-change-busy", combine(NOT_HELD, _gone(1), change_host({f"{DEVICE}/sriov_numvfs": "1"}))),
+    ("vfs-lost-after-reboot", combine(NOT_HELD, _without("0"), change_host({"/etc/trackbed/boot.sh": None}))),
+    ("vfs-count-wrong", combine(NOT_HELD, _without("0"))),
+    ("vfs-count-wrong", combine(NOT_HELD, _gone(1))),
+    ("vfs-driver-missing", change_host(links={f"{place(1, 0)}/driver": None}, folders={f"{place(1, 0)}/net": None})),
+    ("vfs-bound-to-vfio", change_host(links={f"{place(1, 0)}/driver": "../../../../bus/pci/drivers/vfio-pci"})),
     ("vfs-leaked-in-namespace", NOT_HELD),
-    ("vfs-pf-down", port(flags=0, carrier=False)),
-    ("vfs-link-state-disabled", vf(1, link_state="disable")),
-    ("vfs-link-state-disabled", planned(link_type="infiniband")),
-    ("vfs-mac-zero", vf(0, mac="00:00:00:00:00:00")),
-    ("vfs-admin-mac-not-effective", host({f"{place(1, 0)}/net/rail1v0/address": "02:aa:00:00:00:01"})),
-    ("vfs-node-guid-zero", host({f"{place(1, 0)}/infiniband/mlx5_4/node_guid": "0000:0000:0000:0000"})),
-    ("vfs-guid-duplicate", host({"/sys/class/infiniband/mlx5_0/node_guid": "b8ce:f603:0000:0001"})),
-    ("vfs-mac-duplicate", vf(1, mac=mac(1, 0))),
-    ("vfs-mtu-above-pf", host({f"{place(1, 0)}/net/rail1v0/mtu": "9216"})),
-    ("vfs-mtu-not-planned", host({f"{place(1, 0)}/net/rail1v0/mtu": "1500"})),
-    ("vfs-vlan-not-planned", vf(1, vlan=100)),
-    ("vfs-spoofcheck-or-trust", vf(1, trust=True)),
-    ("vfs-spoofcheck-or-trust", planned(vf_trust=True)),
-    ("vfs-rate-limited", vf(1, max_tx_rate=10000)),
+    ("vfs-pf-down", change_port(flags=0, carrier=False)),
+    ("vfs-link-state-disabled", change_vf(1, link_state="disable")),
+    ("vfs-link-state-disabled", change_plan(link_type="infiniband")),
+    ("vfs-mac-zero", change_vf(0, mac="00:00:00:00:00:00")),
+    ("vfs-admin-mac-not-effective", change_host({f"{place(1, 0)}/net/rail1v0/address": "02:aa:00:00:00:01"})),
+    ("vfs-node-guid-zero", change_host({f"{place(1, 0)}/infiniband/mlx5_4/node_guid": "0000:0000:0000:0000"})),
+    ("vfs-guid-duplicate", change_host({"/sys/class/infiniband/mlx5_0/node_guid": "b8ce:f603:0000:0001"})),
+    ("vfs-mac-duplicate", change_vf(1, mac=mac(1, 0))),
+    ("vfs-mtu-above-pf", change_host({f"{place(1, 0)}/net/rail1v0/mtu": "9216"})),
+    ("vfs-mtu-not-planned", change_host({f"{place(1, 0)}/net/rail1v0/mtu": "1500"})),
+    ("vfs-vlan-not-planned", change_vf(1, vlan=100)),
+    ("vfs-spoofcheck-or-trust", change_vf(1, trust=True)),
+    ("vfs-spoofcheck-or-trust", change_plan(vf_trust=True)),
+    ("vfs-rate-limited", change_vf(1, max_tx_rate=10000)),
 ]
 
 
 @pytest.fixture(autouse=True)
 def _near(monkeypatch: pytest.MonkeyPatch) -> None:
-    only_near_steps(monkeypatch)
+    limit_steps(monkeypatch)
 
 
 def test_a_sound_host_has_no_finding_but_pass() -> None:
-    found = [one for one in vfs.check(sound_view(NODE)) if one.verdict != "pass"]
-    assert found == []
+    findings = [finding for finding in vfs.check(sound_view(NODE)) if finding.verdict != "pass"]
+    assert findings == []
     assert diagnose([sound_view(NODE)]).status == 0
 
 
@@ -101,8 +103,12 @@ def test_every_fault_of_the_step_is_made_here() -> None:
 
 
 def test_more_than_sixteen_vfs_on_infiniband_are_too_many() -> None:
-    change = both(planned(link_type="infiniband", vfs=17), host({f"{DEVICE}/sriov_numvfs": "17"}))
-    verdicts = {one.rail: one.verdict for one in vfs.check(change(sound_view(NODE))) if one.id.endswith("infiniband")}
+    change = combine(change_plan(link_type="infiniband", vfs=17), change_host({f"{DEVICE}/sriov_numvfs": "17"}))
+    verdicts = {
+        finding.rail: finding.verdict
+        for finding in vfs.check(change(sound_view(NODE)))
+        if finding.id.endswith("infiniband")
+    }
     assert verdicts == {0: "pass", 1: "warn"}
 
 
@@ -126,31 +132,36 @@ def test_a_mac_of_another_nodes_vf_is_found() -> None:
 @pytest.mark.parametrize(
     ("fault", "change"),
     [
-        ("vfs-leaked-in-namespace", host({CHECKPOINT: None})),
-        ("vfs-bus-numbers-exhausted", both(_without("0"), host(outputs={("dmesg",): Ran(1, "dmesg: not permitted")}))),
+        ("vfs-leaked-in-namespace", change_host({CHECKPOINT: None})),
+        (
+            "vfs-bus-numbers-exhausted",
+            combine(_without("0"), change_host(outputs={("dmesg",): Ran(1, "dmesg: not permitted")})),
+        ),
     ],
     ids=["no-checkpoint", "no-dmesg"],
 )
 def test_what_nobody_can_read_is_unknown(fault: str, change: Fault) -> None:
-    verdicts = {one.verdict for one in vfs.check(change(sound_view(NODE))) if one.id == fault and one.rail == 1}
+    verdicts = {
+        finding.verdict for finding in vfs.check(change(sound_view(NODE))) if finding.id == fault and finding.rail == 1
+    }
     assert verdicts == {"unknown"}
 
 
 def test_a_driver_that_makes_its_own_mac_needs_none_given() -> None:
-    igb = host(links={f"{place(1, 0)}/driver": "../../../../bus/pci/drivers/igbvf"})
-    view = both(igb, vf(0, mac="00:00:00:00:00:00"))(sound_view(NODE))
-    assert {one.id for one in vfs.check(view) if one.verdict != "pass"} == set()
+    igb = change_host(links={f"{place(1, 0)}/driver": "../../../../bus/pci/drivers/igbvf"})
+    view = combine(igb, change_vf(0, mac="00:00:00:00:00:00"))(sound_view(NODE))
+    assert {finding.id for finding in vfs.check(view) if finding.verdict != "pass"} == set()
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"Data":{"PodDeviceEntries":[1,{"PodUID":3,"DeviceIDs":"x"}]}}'])
 def test_a_strange_checkpoint_is_no_crash(content: str) -> None:
-    found = list(vfs.check(host({CHECKPOINT: content})(sound_view(NODE))))
-    assert found
+    findings = list(vfs.check(change_host({CHECKPOINT: content})(sound_view(NODE))))
+    assert findings
 
 
 def test_a_host_whose_ports_offer_no_vfs_is_the_firmwares_affair() -> None:
     gone: dict[str, str | None] = {f"/sys/class/net/rail{rail}/device/sriov_numvfs": None for rail in (0, 1)}
-    ids = {one.id for one in vfs.check(host(gone)(sound_view(NODE)))}
+    ids = {finding.id for finding in vfs.check(change_host(gone)(sound_view(NODE)))}
     assert not ids & {"vfs-count-wrong", "vfs-lost-after-reboot", "vfs-removed-under-pods"}
 
 

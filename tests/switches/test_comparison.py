@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.switches.leaves import ADDRESSING, made, planned, wiring
+from tests.switches.leaves import ADDRESSING, build_wiring, derive_sound_leaves, plan_case
 from trackbed.fabric.model.ranges import parse_range
 from trackbed.fabric.plan.plan import Plan
 from trackbed.switches.dialect import DIALECTS, detect_dialect, find_mismatches
@@ -20,22 +20,22 @@ from trackbed.switches.sonic_read import parse
 Change = Callable[[dict[str, Any]], object]
 
 
-def differences(form: str, one: Plan, text: str, **fields: Any) -> list[str]:
+def differences(name: str, plan: Plan, text: str, **fields: Any) -> list[str]:
     """Codes of what differs between the first leaf of a plan and a configuration."""
-    dialect = DIALECTS[form]
-    found = find_mismatches(made(form, one, **fields)[0], dialect, dialect.parse(text.encode()))
-    return [difference.code for difference in found]
+    dialect = DIALECTS[name]
+    mismatches = find_mismatches(derive_sound_leaves(name, plan, **fields)[0], dialect, dialect.parse(text.encode()))
+    return [mismatch.code for mismatch in mismatches]
 
 
-@pytest.mark.parametrize("form", DIALECTS)
+@pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("case", ADDRESSING)
-def test_what_is_rendered_agrees_with_the_hosts(case: str, form: str) -> None:
-    one = planned(case, nodes=[{"hosts": "gpu-[0-4]"}], nodesPerUnit=2)
-    for leaf in made(form, one):
-        text = DIALECTS[form].render(leaf).encode()
-        assert detect_dialect(text).name == form
-        assert DIALECTS[form].read_hostname(DIALECTS[form].parse(text)) == leaf.name
-        assert find_mismatches(leaf, DIALECTS[form], DIALECTS[form].parse(text)) == []
+def test_what_is_rendered_agrees_with_the_hosts(case: str, name: str) -> None:
+    plan = plan_case(case, nodes=[{"hosts": "gpu-[0-4]"}], nodesPerUnit=2)
+    for leaf in derive_sound_leaves(name, plan):
+        text = DIALECTS[name].render(leaf).encode()
+        assert detect_dialect(text).name == name
+        assert DIALECTS[name].read_hostname(DIALECTS[name].parse(text)) == leaf.name
+        assert find_mismatches(leaf, DIALECTS[name], DIALECTS[name].parse(text)) == []
 
 
 @st.composite
@@ -46,20 +46,20 @@ def qos(draw: st.DrawFn) -> dict[str, object]:
     return {"dscp": dscp, "cnpDscp": cnp, "priority": draw(st.integers(0, 7)), "pfc": pfc, "ecn": ecn}
 
 
-@pytest.mark.parametrize("form", DIALECTS)
+@pytest.mark.parametrize("name", DIALECTS)
 @settings(max_examples=150, deadline=None)
-@given(asked=qos())
-def test_any_traffic_classes_agree(form: str, asked: dict[str, object]) -> None:
-    one = planned(qos=asked)
-    assert differences(form, one, DIALECTS[form].render(made(form, one)[0])) == []
+@given(classes=qos())
+def test_any_traffic_classes_agree(name: str, classes: dict[str, object]) -> None:
+    plan = plan_case(qos=classes)
+    assert differences(name, plan, DIALECTS[name].render(derive_sound_leaves(name, plan)[0])) == []
 
 
-@pytest.mark.parametrize("form", DIALECTS)
-def test_numbered_uplinks_agree(form: str) -> None:
+@pytest.mark.parametrize("name", DIALECTS)
+def test_numbered_uplinks_agree(name: str) -> None:
     given_range = parse_range("10.254.0.0/24")
-    text = DIALECTS[form].render(made(form, planned(), uplinks4=given_range)[0])
-    assert differences(form, planned(), text, uplinks4=given_range) == []
-    assert differences(form, planned(), text.replace("10.254.0.0/31", "10.254.0.8/31"), uplinks4=given_range) == [
+    text = DIALECTS[name].render(derive_sound_leaves(name, plan_case(), uplinks4=given_range)[0])
+    assert differences(name, plan_case(), text, uplinks4=given_range) == []
+    assert differences(name, plan_case(), text.replace("10.254.0.0/31", "10.254.0.8/31"), uplinks4=given_range) == [
         "address"
     ]
 
@@ -86,9 +86,9 @@ def test_numbered_uplinks_agree(form: str) -> None:
     ],
 )
 def test_one_command_that_differs_is_found(case: str, old: str, new: str, codes: list[str]) -> None:
-    text = DIALECTS["nvue"].render(made("nvue", planned(case))[0])
+    text = DIALECTS["nvue"].render(derive_sound_leaves("nvue", plan_case(case))[0])
     assert text.count(old) == 1
-    assert differences("nvue", planned(case), text.replace(old, new)) == codes
+    assert differences("nvue", plan_case(case), text.replace(old, new)) == codes
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_one_command_that_differs_is_found(case: str, old: str, new: str, codes:
     ],
 )
 def test_one_command_more_is_found(added: str, codes: list[str]) -> None:
-    text = DIALECTS["nvue"].render(made("nvue", planned())[0])
-    assert differences("nvue", planned(), f"{text}nv set {added}\n") == codes
+    text = DIALECTS["nvue"].render(derive_sound_leaves("nvue", plan_case())[0])
+    assert differences("nvue", plan_case(), f"{text}nv set {added}\n") == codes
 
 
 NVUE_YAML = """\
@@ -130,9 +130,9 @@ NVUE_YAML = """\
 
 
 def test_the_yaml_that_nvue_shows_is_read() -> None:
-    assert differences("nvue", planned(), NVUE_YAML) == []
-    assert differences("nvue", planned(), NVUE_YAML.replace("mtu: 9216", "mtu: 1500")) == ["mtu"]
-    assert differences("nvue", planned(), NVUE_YAML.replace("state: enabled", "enable: off")) == ["class", "cnp"]
+    assert differences("nvue", plan_case(), NVUE_YAML) == []
+    assert differences("nvue", plan_case(), NVUE_YAML.replace("mtu: 9216", "mtu: 1500")) == ["mtu"]
+    assert differences("nvue", plan_case(), NVUE_YAML.replace("state: enabled", "enable: off")) == ["class", "cnp"]
 
 
 def stock(ports: list[str]) -> dict[str, Any]:
@@ -153,9 +153,11 @@ PORTS = ["Ethernet0", "Ethernet4", "Ethernet248", "Ethernet252"]
 
 
 def test_the_usual_dscp_falls_into_a_lossy_class_of_stock_sonic() -> None:
-    found = find_mismatches(made("sonic", planned())[0], DIALECTS["sonic"], parse(json.dumps(stock(PORTS)).encode()))
+    mismatches = find_mismatches(
+        derive_sound_leaves("sonic", plan_case())[0], DIALECTS["sonic"], parse(json.dumps(stock(PORTS)).encode())
+    )
     ports = "leaf-u0-r0 Ethernet0, Ethernet4, Ethernet248 and 1 more"
-    assert [str(one) for one in found] == [
+    assert [str(mismatch) for mismatch in mismatches] == [
         (
             f"{ports}: RDMA's DSCP 26: hosts pause priority 3, switch puts it in lossy priority 0; give DSCP_TO_TC_MAP "
             "26 a class whose priority group is 3; stock maps do so for 3 and 4 only [class]"
@@ -176,14 +178,14 @@ def test_the_usual_dscp_falls_into_a_lossy_class_of_stock_sonic() -> None:
     ],
 )
 def test_stock_sonic_by_dscp(dscp: int, codes: list[str]) -> None:
-    assert differences("sonic", planned(qos={"dscp": dscp}), json.dumps(stock(PORTS))) == codes
+    assert differences("sonic", plan_case(qos={"dscp": dscp}), json.dumps(stock(PORTS))) == codes
 
 
 def test_references_of_older_releases_are_read() -> None:
     written = json.dumps(stock(PORTS)).replace(
         '"dscp_to_tc_map": "AZURE"', '"dscp_to_tc_map": "[DSCP_TO_TC_MAP|AZURE]"'
     )
-    assert differences("sonic", planned(qos={"dscp": 3}), written) == ["cnp"]
+    assert differences("sonic", plan_case(qos={"dscp": 3}), written) == ["cnp"]
 
 
 def put(value: object, *keys: str) -> Change:
@@ -226,26 +228,26 @@ def put(value: object, *keys: str) -> Change:
     ],
 )
 def test_one_value_that_differs_is_found(case: str, change: Change, codes: list[str]) -> None:
-    tables = json.loads(DIALECTS["sonic"].render(made("sonic", planned(case))[0]))
+    tables = json.loads(DIALECTS["sonic"].render(derive_sound_leaves("sonic", plan_case(case))[0]))
     change(tables)
-    assert differences("sonic", planned(case), json.dumps(tables)) == codes
+    assert differences("sonic", plan_case(case), json.dumps(tables)) == codes
 
 
 def test_a_rail_may_have_another_vlan_than_ours() -> None:
-    text = DIALECTS["sonic"].render(made("sonic", planned("shared-subnet"))[0])
-    assert differences("sonic", planned("shared-subnet"), text.replace("Vlan100", "Vlan77")) == []
+    text = DIALECTS["sonic"].render(derive_sound_leaves("sonic", plan_case("shared-subnet"))[0])
+    assert differences("sonic", plan_case("shared-subnet"), text.replace("Vlan100", "Vlan77")) == []
 
 
 def test_an_address_may_be_spelt_otherwise() -> None:
-    text = DIALECTS["nvue"].render(made("nvue", planned("dual-stack"))[0])
+    text = DIALECTS["nvue"].render(derive_sound_leaves("nvue", plan_case("dual-stack"))[0])
     assert "fd00:10::1/64" in text
-    assert differences("nvue", planned("dual-stack"), text.replace("fd00:10::1/64", "FD00:0010:0::1/64")) == []
+    assert differences("nvue", plan_case("dual-stack"), text.replace("fd00:10::1/64", "FD00:0010:0::1/64")) == []
 
 
 def test_a_whole_fabric_agrees_with_itself() -> None:
-    one = planned(nodes=[{"hosts": "gpu-[0-299]"}], rails=8)
-    given_wiring = wiring(DIALECTS["sonic"])
-    assert check_leaves(one, given_wiring) == []
-    for leaf in derive_leaves(one, given_wiring):
+    plan = plan_case(nodes=[{"hosts": "gpu-[0-299]"}], rails=8)
+    wiring = build_wiring(DIALECTS["sonic"])
+    assert check_leaves(plan, wiring) == []
+    for leaf in derive_leaves(plan, wiring):
         tree = DIALECTS["sonic"].parse(DIALECTS["sonic"].render(leaf).encode())
         assert find_mismatches(leaf, DIALECTS["sonic"], tree) == []
