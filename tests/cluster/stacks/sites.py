@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trackbed.cluster.stacks import MODULES
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
@@ -17,11 +18,9 @@ VFS = {"vfs": {"count": 8}}
 INFINIBAND = {"linkType": "infiniband"}
 CX7 = "15b3:1021"
 
-SITES: dict[str, dict[str, Any]] = {
-    "native": {"addressing": SHARED},
+_SPECIAL: dict[str, dict[str, Any]] = {
     "network-operator-sriov": {"addressing": SHARED, **VFS},
     "network-operator-hostdevice": {"addressing": POINT_TO_POINT},
-    "network-operator-macvlan": {"addressing": SHARED},
     "network-operator-ipoib": {"addressing": SHARED | {"gateway": "none"}, **INFINIBAND},
     "network-operator-ib-sriov": {"addressing": NONE, **VFS, **INFINIBAND, "kubernetes": {"pkey": "0x8001"}},
     "spectrum-x": {"addressing": POINT_TO_POINT, "vfs": {"count": 1}},
@@ -38,7 +37,9 @@ SITES: dict[str, dict[str, Any]] = {
     "gke": {"addressing": NONE},
     "oci": {"addressing": NONE},
 }
-"""Stack -> what its Fabric says besides nodes and rails."""
+
+SITES: dict[str, dict[str, Any]] = {name: _SPECIAL.get(name, {"addressing": SHARED}) for name in MODULES}
+"""Stack -> what its Fabric says besides nodes and rails; shared-subnet addressing unless the stack needs another."""
 
 NO_DUAL = frozenset(name for name, site in SITES.items() if site["addressing"] == NONE)
 """Stacks without addresses of their own, so without two IP versions."""
