@@ -65,7 +65,16 @@ def patch(file: str, fabric_file: str, stack_name: str, in_place: bool) -> None:
         click.echo(held.text(), nl=False)
 
 
-@command.command("new")
+class _HelpWithKinds(click.Command):
+    """A command whose help names the kinds of jobs; they are loaded only for it."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help with the kinds in it."""
+        self.help = (self.help or "").format(kinds=", ".join(_kinds()))
+        super().format_help_text(ctx, formatter)
+
+
+@command.command("new", cls=_HelpWithKinds)
 @click.argument("kind", shell_complete=lambda *_: _kinds())
 @fabric_option
 @_stack_option
@@ -88,8 +97,7 @@ def new(
 ) -> None:
     """Write a job of a KIND that measures an all-reduce over all rails; `kueue` writes a queue for such jobs.
 
-    KIND: pod, deployment, daemonset, statefulset, job, cronjob, pytorchjob, mpijob, trainjob, trainingruntime,
-    clustertrainingruntime, jobset, leaderworkerset, volcanojob, raycluster, rayjob, kueue.
+    KIND: {kinds}.
 
     \b
     Examples:
