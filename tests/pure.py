@@ -61,8 +61,8 @@ class _PureHalf:
             report.keywords = {**report.keywords, "not_pure": 1}
         return report
 
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        return ("not pure", "-", "NOT PURE") if "not_pure" in report.keywords else None
+    def pytest_report_teststatus(self, report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+        return ("not pure", "-", "NOT PURE") if "not_pure" in getattr(report, "keywords", ()) else None
 
 
 def _is_marked(item: pytest.Item) -> bool:

@@ -12,22 +12,6 @@ works now and then, or not as meant; a note never changes the exit status. Rules
 (`--crds`). *fix* means that `--fix` mends it.
 """
 
-_TITLES = {
-    "schema": "Schemas",
-    "documents": "Objects",
-    "ranges": "Ranges, gateways, routes",
-    "nvipam": "Pools of nv-ipam",
-    "whereabouts": "Whereabouts",
-    "names": "Names that must meet",
-    "attach": "How pods name their networks",
-    "cni": "CNI configurations",
-    "sriov": "SR-IOV and Network Operator",
-    "spiderpool": "SpiderMultusConfig",
-    "pods": "Containers",
-    "nccl": "NCCL and MPI",
-    "quota": "Kueue",
-}
-
 
 def render_lint_page() -> str:
     """Render the whole page: a table of all rules, then a section for each."""
@@ -46,7 +30,7 @@ def _iter_table() -> Iterator[str]:
 
 
 def _iter_section(rule: Rule) -> Iterator[str]:
-    yield f"## {rule.id}\n\n{_TITLES[rule.family]}, {rule.severity}: {rule.title}.\n"
+    yield f"## {rule.id}\n\n{FAMILIES[rule.family].title}, {rule.severity}: {rule.title}.\n"
     yield f"{rule.why}\n\n**Fix.** {rule.fix}\n"
     nodes = f" (with `--nodes {rule.nodes}`)" if rule.nodes else ""
     yield f"Found in{nodes}:\n\n```yaml\n{rule.bad}```\n"

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from typing import NamedTuple
 
 from trackbed.lint.corpus import Corpus
 from trackbed.lint.finding import Hit
 
 Check = Callable[[Corpus], Iterator[Hit]]
 
-FAMILIES: dict[str, tuple[str, ...]] = {
-    "schema": (),  # `schemas.check` finds these
-    "documents": ("documents",),
-    "ranges": ("ranges", "overlaps"),
-    "nvipam": ("nvipam", "exclusions"),
-    "whereabouts": ("whereabouts",),
-    "names": ("names",),
-    "attach": ("attach",),
-    "cni": ("cni",),
-    "sriov": ("sriov",),
-    "spiderpool": ("spiderpool",),
-    "pods": ("pods",),
-    "nccl": ("nccl",),
-    "quota": ("quota",),
+
+class Family(NamedTuple):
+    """Rules that belong together."""
+
+    title: str
+    """In the reference."""
+    modules: tuple[str, ...]
+    """Modules beside this one, each with `CHECKS`."""
+
+
+FAMILIES: dict[str, Family] = {
+    "schema": Family("Schemas", ()),  # `schemas.check` finds these
+    "documents": Family("Objects", ("documents",)),
+    "ranges": Family("Ranges, gateways, routes", ("ranges", "overlaps")),
+    "nvipam": Family("Pools of nv-ipam", ("nvipam", "exclusions")),
+    "whereabouts": Family("Whereabouts", ("whereabouts",)),
+    "names": Family("Names that must meet", ("names",)),
+    "attach": Family("How pods name their networks", ("attach",)),
+    "cni": Family("CNI configurations", ("cni",)),
+    "sriov": Family("SR-IOV and Network Operator", ("sriov",)),
+    "spiderpool": Family("SpiderMultusConfig", ("spiderpool",)),
+    "pods": Family("Containers", ("pods",)),
+    "nccl": Family("NCCL and MPI", ("nccl",)),
+    "quota": Family("Kueue", ("quota",)),
 }
-"""Name of a family -> its modules here, each with `CHECKS`; in the order of the reference."""
+"""Name of a family, which is that of its file in `rulebook/` -> the family; in the order of the reference."""
 
 
 def _load_checks(module: str) -> tuple[Check, ...]:
@@ -33,5 +44,5 @@ def _load_checks(module: str) -> tuple[Check, ...]:
     return checks
 
 
-CHECKS = tuple(check for modules in FAMILIES.values() for module in modules for check in _load_checks(module))
+CHECKS = tuple(check for family in FAMILIES.values() for module in family.modules for check in _load_checks(module))
 """Every check; one may find breaches of several rules of its family."""
