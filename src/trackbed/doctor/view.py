@@ -83,7 +83,7 @@ class AttachRefusal:
 
 @dataclass(frozen=True, slots=True)
 class SwitchView:
-    """One leaf: its addresses as ints."""
+    """A leaf with its addresses, as ints."""
 
     name: str
     addresses: frozenset[int]
@@ -114,7 +114,7 @@ class NodeView:
     management_paths: Mapping[int, str] = field(default_factory=dict)
     """Management address -> name of the interface that the kernel routes it through."""
     host: Snapshot | None = None
-    """None where the files are not those of the node's own host: a network namespace of the lab, a container."""
+    """Snapshot of the host; None where the node shares it, as a network namespace of the lab or a container does."""
     vfs: Mapping[str, VfListing] = field(default_factory=dict)
     """Interface -> its VFs; no entry where the driver reports none."""
     dcb: Mapping[str, Dcb] = field(default_factory=dict)

@@ -10,7 +10,7 @@ _MAX_DIGITS = 9
 
 
 class UnreadableError(ValueError):
-    """A configuration that cannot be read; the message says why."""
+    """A configuration that cannot be read; the message has the reason."""
 
 
 class Treatment(msgspec.Struct, frozen=True):

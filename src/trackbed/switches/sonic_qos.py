@@ -41,7 +41,7 @@ STOCK_LOSSLESS = (3, 4)
 
 def get_cnp_class(qos: QosPlan) -> int:
     """Return the class of congestion notifications: 6 as in stock, or 7 where RDMA has 6."""
-    return 6 if qos.priority != 6 else 7  # noqa: PLR2004 - what the docstring says
+    return 6 if qos.priority != 6 else 7  # noqa: PLR2004 - the classes of the docstring
 
 
 def build_maps(qos: QosPlan) -> dict[str, dict[int, int]]:
