@@ -62,7 +62,10 @@ class Cluster:
 @contextlib.contextmanager
 def cluster(folder: Path, programs: Path) -> Iterator[Cluster]:
     """Run etcd and an API server that knows networks, in this network namespace; they end with the block."""
-    with control_plane.running(folder, programs, whole=False) as kubeconfig, connect(str(kubeconfig)) as client:
+    with (
+        control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
+        connect(str(kubeconfig)) as client,
+    ):
         crds.install(client, [_definition()])
         client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         account = {"name": "default", "namespace": NAMESPACE}  # no controller manager runs that would make it

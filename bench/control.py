@@ -46,11 +46,11 @@ _REQUESTS_TOTAL = re.compile(r"^apiserver_request_total\{[^}]*\} ([0-9.e+]+)$", 
 
 def control() -> Iterator[Figure]:
     """Figures of both."""
-    programs = build.binaries(CONTROL_PLANE, print)
+    programs = build.build_programs(CONTROL_PLANE, print)
     for measure in (_rolled, _settled):
         with (
             tempfile.TemporaryDirectory() as folder,
-            control_plane.running(Path(folder), programs, whole=False) as kubeconfig,
+            control_plane.run_control_plane(Path(folder), programs, controllers=False) as kubeconfig,
         ):
             with blocking.connect(str(kubeconfig)) as client:
                 installed(client)

@@ -47,7 +47,7 @@ def peers() -> Peers:
         return replace(found, without=found.reason)
     try:
         unpacked = multus.program(cache())
-        programs = build.binaries(CONTROL_PLANE, lambda line: print(line, file=sys.stderr, flush=True))
+        programs = build.build_programs(CONTROL_PLANE, lambda line: print(line, file=sys.stderr, flush=True))
     except (OSError, lzma.LZMAError, build.BuildError) as error:
         return replace(found, without=str(error))
     return replace(found, multus=unpacked, programs=programs)

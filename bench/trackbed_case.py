@@ -82,7 +82,7 @@ def executables(folder: Path) -> tuple[Path, Path]:
 
 @functools.cache
 def _built() -> Path:
-    return build.binaries(SHIM, print) / SHIM[0].name if shutil.which("go") else BUILT
+    return build.build_programs(SHIM, print) / SHIM[0].name if shutil.which("go") else BUILT
 
 
 def start_agent(node: Node, wanted: Wanted) -> Agent:

@@ -37,15 +37,17 @@ def crds_folder() -> Path:
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of an API server without CRDs of others; it dies with pytest."""
-    programs = build.binaries(CONTROL_PLANE, print)
-    with control_plane.running(tmp_path_factory.mktemp("control-plane"), programs, whole=False) as kubeconfig:
+    programs = build.build_programs(CONTROL_PLANE, print)
+    with control_plane.run_control_plane(
+        tmp_path_factory.mktemp("control-plane"), programs, controllers=False
+    ) as kubeconfig:
         yield kubeconfig
 
 
 @pytest.fixture(scope="session")
 def helm() -> str:
     """The program helm, built once."""
-    return str(build.binaries(HELM, print) / "helm")
+    return str(build.build_programs(HELM, print) / "helm")
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def test_the_wheel_that_it_builds_has_the_executable(tmp_path: Path) -> None:
     for *names, _ in OURS[1:]:  # the first one is of the stage that builds the executable
         for name in names:
             copied(ROOT / name, source / name)
-    shutil.copy(build.binaries(SHIM, print) / "trackbed", source / PLACE)
+    shutil.copy(build.build_programs(SHIM, print) / "trackbed", source / PLACE)
     argv = [f"{sys.prefix}/bin/hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(argv, cwd=source, check=True, capture_output=True, timeout=120)
     [wheel] = tmp_path.glob("*.whl")

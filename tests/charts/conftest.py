@@ -18,8 +18,8 @@ from tests.cluster.webhook.live import make_namespace
 @pytest.fixture(scope="session")
 def chart_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of an API server with namespaces and nothing else."""
-    programs = build.binaries(CONTROL_PLANE, print)
-    with control_plane.running(tmp_path_factory.mktemp("chart"), programs, whole=False) as kubeconfig:
+    programs = build.build_programs(CONTROL_PLANE, print)
+    with control_plane.run_control_plane(tmp_path_factory.mktemp("chart"), programs, controllers=False) as kubeconfig:
         with connect(str(kubeconfig)) as client:
             for name in (NAMESPACE, "default"):
                 make_namespace(client, name)

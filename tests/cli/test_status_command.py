@@ -34,7 +34,9 @@ RAILS = {"trackbed.dev/rail0": "8", "trackbed.dev/rail1": "8"}
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Path]:
-    with control_plane.running(tmp_path / "server", build.binaries(CONTROL_PLANE, print), whole=False) as kubeconfig:
+    with control_plane.run_control_plane(
+        tmp_path / "server", build.build_programs(CONTROL_PLANE, print), controllers=False
+    ) as kubeconfig:
         yield kubeconfig
 
 

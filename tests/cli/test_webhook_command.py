@@ -166,9 +166,9 @@ def test_a_folder_without_certificates_is_told(api_server: Path, client: Blockin
 
 def test_reviews_go_on_while_the_api_server_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "control-plane"
-    programs = build.binaries(CONTROL_PLANE, print)
+    programs = build.build_programs(CONTROL_PLANE, print)
     with (
-        control_plane.running(folder, programs, whole=False) as kubeconfig,
+        control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
         connect(str(kubeconfig)) as client,
     ):
         make_namespace(client, "trackbed-system")
@@ -178,7 +178,7 @@ def test_reviews_go_on_while_the_api_server_is_away(tmp_path: Path) -> None:
             [*_, webhook] = client.get(API, KINDS[0], "trackbed")["webhooks"]
             where = urlsplit(webhook["clientConfig"]["url"])
             trust = ssl.create_default_context(cadata=b64decode(webhook["clientConfig"]["caBundle"]).decode())
-            stop_processes([one for one in control_plane.processes(folder) if one.name == "kube-apiserver"])
+            stop_processes([one for one in control_plane.load_processes(folder) if one.name == "kube-apiserver"])
             assert where.port is not None
             asked = http.client.HTTPSConnection("127.0.0.1", where.port, timeout=20, context=trust)
             asked.request("POST", "/pods", review(pod(annotations={"trackbed.dev/rails": "all"})))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from trackbed_lab.kubernetes import images
-from trackbed_lab.kubernetes.images import Image
+from trackbed_lab.kubernetes.images import ImageSpec
 from trackbed_lab.vm.parts import PartsError
 
 
@@ -46,8 +46,10 @@ def unpacked(archive: bytes, folder: Path) -> dict[str, object]:
 
 def test_an_image_has_its_files_links_and_what_is_started(tmp_path: Path) -> None:
     (tmp_path / "program").write_text("#!/bin/sh\n")
-    image = Image("lab/x:1", {"usr/bin/x": tmp_path / "program"}, {"etc/y": "z"}, {"bin": "usr/bin"}, ("/bin/x",), "7")
-    config = unpacked(images.archive(image), tmp_path / "root")
+    image = ImageSpec(
+        "lab/x:1", {"usr/bin/x": tmp_path / "program"}, {"etc/y": "z"}, {"bin": "usr/bin"}, ("/bin/x",), "7"
+    )
+    config = unpacked(images.pack_image(image), tmp_path / "root")
     assert config["config"] == {"Entrypoint": ["/bin/x"], "Env": ["PATH=/usr/sbin:/usr/bin"], "User": "7"}
     assert config["name"] == "lab/x:1"
     assert (tmp_path / "root/bin/x").read_text() == "#!/bin/sh\n"
@@ -57,17 +59,17 @@ def test_an_image_has_its_files_links_and_what_is_started(tmp_path: Path) -> Non
 
 def test_the_same_content_gives_the_same_archive(tmp_path: Path) -> None:
     (tmp_path / "program").write_text("x")
-    first = images.archive(images.pause(tmp_path / "program", "a:1"))
+    first = images.pack_image(images.build_pause_image(tmp_path / "program", "a:1"))
     os.utime(tmp_path / "program", (1, 1))
-    assert images.archive(images.pause(tmp_path / "program", "a:1")) == first
+    assert images.pack_image(images.build_pause_image(tmp_path / "program", "a:1")) == first
 
 
 @pytest.mark.needs("ldd", "chroot", "root")
 def test_a_program_runs_with_the_libraries_that_were_found(tmp_path: Path) -> None:
     program = Path("/usr/bin/env").resolve()
-    needed = images.libraries([program], tmp_path)
+    needed = images.find_libraries([program], tmp_path)
     links = {"lib64": "usr/lib64", "lib": "usr/lib"}
-    unpacked(images.archive(Image("e:1", {"env": program, **needed}, {}, links)), tmp_path / "root")
+    unpacked(images.pack_image(ImageSpec("e:1", {"env": program, **needed}, {}, links)), tmp_path / "root")
     done = subprocess.run(
         ["chroot", str(tmp_path / "root"), "/env", "-i", "A=1"], capture_output=True, text=True, timeout=20, check=False
     )
@@ -77,4 +79,4 @@ def test_a_program_runs_with_the_libraries_that_were_found(tmp_path: Path) -> No
 def test_a_program_that_is_nowhere_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "TOOLS", ("no-such-program",))
     with pytest.raises(PartsError, match="neither this machine nor the fetched packages have no-such-program"):
-        images.tools(tmp_path, "t:1")
+        images.build_tools_image(tmp_path, "t:1")

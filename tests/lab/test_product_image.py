@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from trackbed_lab import vm
-from trackbed_lab.kubernetes import images, own_image
+from trackbed_lab.kubernetes import images, product_image
 from trackbed_lab.kubernetes.images import ImageError
 
 from tests.lab.test_images import unpacked
@@ -19,7 +19,9 @@ NAME = "lab.trackbed.dev/agent:1"
 
 @pytest.mark.needs("root")
 def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
-    config = unpacked(images.archive(own_image.own(tmp_path, NAME, Path("/bin/true"))), tmp_path / "root")
+    config = unpacked(
+        images.pack_image(product_image.build_product_image(tmp_path, NAME, Path("/bin/true"))), tmp_path / "root"
+    )
     assert config["name"] == NAME
     for words in (["agent", "run", "--help"], ["controller", "--help"], ["agent", "status", "--socket", "/none.sock"]):
         argv = [CHROOT, str(tmp_path / "root"), "/usr/bin/trackbed", *words]
@@ -34,11 +36,11 @@ def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
     everything += "; import trackbed.node.sync.run, anyio._backends._asyncio"
     everything += "; from trackbed.fleet import archive; archive.sources(), archive.compiled()"
     start = f"import sys; sys.path.append('/usr/lib/trackbed'); {everything}"
-    argv = [CHROOT, str(tmp_path / "root"), f"/usr/bin/{own_image.PYTHON}", "-IS", "-c", start]
+    argv = [CHROOT, str(tmp_path / "root"), f"/usr/bin/{product_image.PYTHON}", "-IS", "-c", start]
     subprocess.run(argv, timeout=60, check=True, env={})
 
 
 def test_a_package_that_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_image, "_needs", lambda _: iter(("no-such-package",)))
+    monkeypatch.setattr(product_image, "_iter_requirements", lambda _: iter(("no-such-package",)))
     with pytest.raises(ImageError, match="the image needs no-such-package, which is not installed here"):
-        own_image.own(tmp_path, NAME, Path("/bin/true"))
+        product_image.build_product_image(tmp_path, NAME, Path("/bin/true"))
