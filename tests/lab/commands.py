@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from trackbed_lab.place import Place
+from trackbed_lab.lab_folder import LabFolder
 
 from tests.lab.fabrics import P2P, fabric
 
@@ -54,11 +54,11 @@ def trackbed(*arguments: object, before: tuple[str, ...] = (), more: dict[str, s
 
 
 @contextmanager
-def lab(folder: Path, *options: str, document: bytes = fabric(P2P)) -> Iterator[Place]:
+def lab(folder: Path, *options: str, document: bytes = fabric(P2P)) -> Iterator[LabFolder]:
     """A lab that is up; down at the end, whatever happened."""
     source = folder / "fabric.yaml"
     source.write_bytes(document)
-    place = Place(f"test-{os.getpid()}-{next(_NUMBERS)}")
+    place = LabFolder(f"test-{os.getpid()}-{next(_NUMBERS)}")
     try:
         done = trackbed("lab", "up", "-f", source, "--name", place.name, *options)
         if "does not allow namespaces" in done.err:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trackbed_lab.sandbox import start
+from trackbed_lab.sandbox import start_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ _REFUSED = 2
 @contextmanager
 def keeper(work: Callable[[], int], folder: Path) -> Iterator[int]:
     """A sandbox under way, by the pid of its keeper; ended and reaped at the end."""
-    pid = start(work, folder)
+    pid = start_sandbox(work, folder)
     try:
         yield pid
     finally:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from trackbed_lab.place import Place
+from trackbed_lab.lab_folder import LabFolder
 
 from tests.lab.commands import Said, lab, trackbed
 from tests.lab.fabrics import P2P, fabric
@@ -20,21 +20,21 @@ from tests.lab.sandboxes import all_ending, descendants
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabFolder]:
     with lab(tmp_path_factory.mktemp("up"), "--pods") as place:
         yield place
 
 
-def execute(place: Place, where: str, *program: str) -> Said:
+def execute(place: LabFolder, where: str, *program: str) -> Said:
     return trackbed("lab", "exec", "--name", place.name, where, "--", *program)
 
 
-def interfaces(place: Place, where: str) -> set[str]:
+def interfaces(place: LabFolder, where: str) -> set[str]:
     listed = "import socket; print(*(name for _, name in socket.if_nameindex()))"
     return set(execute(place, where, sys.executable, "-c", listed).out.split())
 
 
-def test_status_shows_each_node_with_its_pod_and_the_rails_it_has(up: Place) -> None:
+def test_status_shows_each_node_with_its_pod_and_the_rails_it_has(up: LabFolder) -> None:
     lines = trackbed("lab", "status", "--name", up.name).out.splitlines()
     assert [line.split() for line in lines if line.startswith("node-")] == [
         ["node-0", "0", "2", "pod-node-0", "2"],
@@ -42,39 +42,39 @@ def test_status_shows_each_node_with_its_pod_and_the_rails_it_has(up: Place) -> 
     ]
 
 
-def test_exec_is_in_the_namespace_that_it_names(up: Place) -> None:
+def test_exec_is_in_the_namespace_that_it_names(up: LabFolder) -> None:
     assert interfaces(up, "node-0") == {"lo", "eth0"}  # its rails have moved into the pod
     assert interfaces(up, "pod-node-0") == {"lo", "eth0", "rail0", "rail1"}
     assert interfaces(up, "spine") == {"lo", "down0", "down1", "down2", "down3"}
 
 
 @pytest.mark.parametrize("status", [0, 1, 7])
-def test_exec_ends_with_the_status_of_its_program(up: Place, status: int) -> None:
+def test_exec_ends_with_the_status_of_its_program(up: LabFolder, status: int) -> None:
     assert execute(up, "node-1", "sh", "-c", f"exit {status}") == Said(status, "", "")
 
 
-def test_exec_of_a_killed_program_says_by_which_signal(up: Place) -> None:
+def test_exec_of_a_killed_program_says_by_which_signal(up: LabFolder) -> None:
     assert execute(up, "node-1", "sh", "-c", "kill -9 $$").status == 128 + signal.SIGKILL
 
 
-def test_exec_names_what_the_lab_has_when_asked_for_something_else(up: Place) -> None:
+def test_exec_names_what_the_lab_has_when_asked_for_something_else(up: LabFolder) -> None:
     done = execute(up, "nod-0", "true")
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("trackbed: the lab has no 'nod-0'; it has node-0")
 
 
-def test_exec_says_which_program_it_cannot_run(up: Place) -> None:
+def test_exec_says_which_program_it_cannot_run(up: LabFolder) -> None:
     assert execute(up, "node-0", "no-such") == Said(2, "", "trackbed: cannot run no-such: No such file or directory\n")
 
 
-def test_a_second_lab_of_the_same_name_is_refused(up: Place) -> None:
+def test_a_second_lab_of_the_same_name_is_refused(up: LabFolder) -> None:
     done = trackbed("lab", "up", "--name", up.name)
     assert done.status == 2
     assert f"lab {up.name!r} is up already; trackbed lab down --name {up.name} removes it" in done.err
     assert trackbed("lab", "status", "--name", up.name).status == 0
 
 
-def test_doctor_finds_a_lab_that_is_up_sound(up: Place) -> None:
+def test_doctor_finds_a_lab_that_is_up_sound(up: LabFolder) -> None:
     assert trackbed("lab", "doctor", "--name", up.name).status == 0
 
 
@@ -87,7 +87,7 @@ def test_a_lab_that_is_not_there_is_said_to_be_missing(command: str) -> None:
 
 def test_down_removes_everything_and_may_be_said_twice(tmp_path: Path) -> None:
     with lab(tmp_path) as place:
-        keeper = place.keeper()
+        keeper = place.find_keeper()
         assert keeper is not None
         processes = [keeper, *descendants(keeper)]
         assert len(processes) >= 5  # keeper, first, two agents, the leaves' voice
@@ -102,11 +102,11 @@ def test_down_removes_everything_and_may_be_said_twice(tmp_path: Path) -> None:
 
 def test_after_kill_9_nothing_runs_and_the_name_is_free(tmp_path: Path) -> None:
     with lab(tmp_path) as place:
-        keeper = place.keeper()
+        keeper = place.find_keeper()
         assert keeper is not None
         with all_ending([keeper, *descendants(keeper)]):
             os.kill(keeper, signal.SIGKILL)
-        assert place.keeper() is None
+        assert place.find_keeper() is None
         assert trackbed("lab", "status", "--name", place.name) == Said(
             2,
             "",
@@ -120,7 +120,7 @@ def test_after_kill_9_nothing_runs_and_the_name_is_free(tmp_path: Path) -> None:
         assert execute(place, "node-0", "true").status == 0
 
 
-def test_a_fault_is_broken_named_and_healed(up: Place) -> None:
+def test_a_fault_is_broken_named_and_healed(up: LabFolder) -> None:
     there = ("--name", up.name, "fabric-port-on-wrong-leaf", "--node", "node-1", "--rail", "0")
     assert trackbed("lab", "break", *there).status == 0
     try:
@@ -164,7 +164,7 @@ def test_a_user_without_privileges_runs_it_all_and_nothing_is_left(home: Path, *
 
 def test_up_lets_go_of_the_pipes_it_was_started_with(tmp_path: Path) -> None:
     (tmp_path / "fabric.yaml").write_bytes(fabric(P2P))
-    place = Place(f"test-pipe-{os.getpid()}")
+    place = LabFolder(f"test-pipe-{os.getpid()}")
     command = [sys.executable, "-m", "trackbed", "lab", "up", "-f", str(tmp_path / "fabric.yaml")]
     try:
         done = subprocess.run([*command, "--name", place.name], capture_output=True, timeout=30, check=True)
@@ -186,7 +186,7 @@ def test_no_command_takes_a_name_that_leads_elsewhere(tmp_path: Path, command: t
 @pytest.mark.parametrize("taken", ["mgmt", "spine", "pod-a"])
 def test_a_node_called_as_a_switch_or_pod_of_the_lab_is_refused_at_once(tmp_path: Path, taken: str) -> None:
     (tmp_path / "fabric.yaml").write_bytes(fabric(P2P, hosts=f'"a,{taken}"'))
-    place = Place(f"test-taken-{os.getpid()}")
+    place = LabFolder(f"test-taken-{os.getpid()}")
     done = trackbed("lab", "up", "-f", tmp_path / "fabric.yaml", "--name", place.name)
     expected = f"the lab did not come up: the lab has a switch or pod called {taken!r}; rename the node"
     assert done == Said(2, "", f"trackbed: {expected}\n")
@@ -209,9 +209,9 @@ def test_a_run_that_is_ended_early_takes_its_lab_with_it(tmp_path: Path, number:
         with all_ending(descendants(process.pid)):
             process.send_signal(number)
         _, said = process.communicate(timeout=10)
-    left = Place(f"run-{process.pid}")
+    left = LabFolder(f"run-{process.pid}")
     if number == signal.SIGKILL:
-        assert left.keeper() is None
+        assert left.find_keeper() is None
         left.release()
     else:
         assert (process.returncode, said) == (130, b"interrupted; the lab is gone\n")
@@ -221,7 +221,7 @@ def test_a_run_that_is_ended_early_takes_its_lab_with_it(tmp_path: Path, number:
 
 def test_an_agent_that_died_is_named_with_its_last_words(tmp_path: Path) -> None:
     with lab(tmp_path) as place:
-        keeper = place.keeper()
+        keeper = place.find_keeper()
         assert keeper is not None
         agents = [pid for pid in descendants(keeper) if b"\0agent\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         with all_ending(agents):

@@ -82,7 +82,7 @@ def _run(folder: Path, fabric: str, chosen: Iterable[str], *, pods: bool) -> dic
 
 
 def _tried(lab: Lab, fault: str) -> dict[str, Any]:
-    place = faults.place_of(lab)
+    place = faults.find_target(lab)
     before = _broken(lab.diagnose())
     faults.inject(place, fault)
     diagnosis = lab.diagnose()

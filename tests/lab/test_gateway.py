@@ -27,11 +27,11 @@ async def echo(reader, writer):
     writer.close()
 
 async def main():
-    tap = gateway.opened_tap()
+    tap = gateway.open_tap()
     for words in ("link set lo up", "link set cluster up", "address add 192.168.250.10/24 dev cluster",
                   "address add 10.244.0.5/32 dev lo", "route add 10.0.0.0/24 via 192.168.250.1"):
         subprocess.run(["ip", *words.split()], check=True)
-    gateway.plug(tap, Path(sys.argv[1]), 0, 1)
+    gateway.connect_tap(tap, Path(sys.argv[1]), 0, 1)
     async with await asyncio.start_server(echo, "10.244.0.5", 8443):
         reader, writer = await asyncio.open_connection("10.0.0.1", 443)
         writer.write(b"a pod\\n")

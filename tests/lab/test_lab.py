@@ -7,7 +7,7 @@ import pytest
 from trackbed_lab import run
 from trackbed_lab.lab import Lab
 from trackbed_lab.run import prove
-from trackbed_lab.run_result import Pair
+from trackbed_lab.run_result import RailPair
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, ONLY_V6, P2P, SHARED, fabric
 from tests.lab.sandboxes import in_sandbox
@@ -38,8 +38,8 @@ def with_pods(files: Path, document: bytes, then: Callable[[Lab], Any]) -> Any:
     return in_sandbox(files, work)
 
 
-def pairs(files: Path, addressing: str, more: str = "") -> list[Pair]:
-    return msgspec.convert(with_pods(files, fabric(addressing, more), prove), list[Pair])
+def pairs(files: Path, addressing: str, more: str = "") -> list[RailPair]:
+    return msgspec.convert(with_pods(files, fabric(addressing, more), prove), list[RailPair])
 
 
 @pytest.mark.slow

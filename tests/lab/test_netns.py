@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from trackbed_lab import netns
-from trackbed_lab.topology import SPINE, Topology, topology
+from trackbed_lab.topology import SPINE, Topology, build_topology
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, P2P, SHARED, planned
 from tests.lab.sandboxes import in_sandbox
@@ -40,8 +40,8 @@ def _seen(path: Path) -> list[str]:
 
 
 def built(folder: Path, addressing: str, more: str = "") -> Topology:
-    made = topology(planned(addressing, more))
-    netns.build(made, folder)
+    made = build_topology(planned(addressing, more))
+    netns.build_namespaces(made, folder)
     return made
 
 
@@ -63,7 +63,7 @@ def test_what_was_built_has_each_planned_address_on_its_interface(tmp_path: Path
 def test_what_was_built_has_each_planned_route_and_no_other(tmp_path: Path, addressing: str, more: str) -> None:
     def planned_and_found() -> list[Any]:
         made = built(tmp_path / "ns", addressing, more)
-        planned = [(s.name, way.table, str(way.to), way.gateway) for s in made.switches for way in s.ways]
+        planned = [(s.name, way.table, str(way.destination), way.gateway) for s in made.switches for way in s.routes]
         return [sorted(planned), sorted(way for s in made.switches for way in _routed(tmp_path / "ns", s.name))]
 
     planned, found = in_sandbox(tmp_path, planned_and_found)
@@ -77,7 +77,7 @@ def test_configuring_a_second_time_changes_nothing(tmp_path: Path, addressing: s
         made = built(folder, addressing, more)
         before = state(folder, made.namespaces)
         for name in made.namespaces:
-            netns.configure(made, name, folder)
+            netns.configure_namespace(made, name, folder)
         return [before, state(folder, made.namespaces)]
 
     before, after = in_sandbox(tmp_path, twice)
@@ -95,7 +95,7 @@ def test_a_switch_that_lost_everything_is_brought_back(tmp_path: Path, addressin
             _ruin(folder / name)
         ruined = state(folder, (leaf, SPINE))
         for name in (leaf, SPINE):
-            netns.configure(made, name, folder)
+            netns.configure_namespace(made, name, folder)
         return [before, ruined, state(folder, (leaf, SPINE))]
 
     before, ruined, mended = in_sandbox(tmp_path, broken_and_mended)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from trackbed_lab.sandbox import first_of, inside, start
+from trackbed_lab.sandbox import find_first, run_inside, start_sandbox
 
 from tests.lab.sandboxes import SECONDS, all_ending, descendants, in_sandbox, keeper
 from tests.namespaces import fresh_netns
@@ -58,7 +58,7 @@ def test_the_work_sees_only_its_own_processes(tmp_path: Path) -> None:
 def test_files_of_the_sandbox_are_seen_inside_only(tmp_path: Path) -> None:
     with waiting(tmp_path) as pid:
         assert list(tmp_path.iterdir()) == []
-        assert inside(pid, lambda: (tmp_path / "said").read_text() != "hello") == 0
+        assert run_inside(pid, lambda: (tmp_path / "said").read_text() != "hello") == 0
 
 
 @pytest.mark.parametrize("status", [0, 1, 3])
@@ -88,7 +88,7 @@ def test_who_joins_gets_the_status_of_what_it_ran(tmp_path: Path, body: str, sta
         return 7
 
     with waiting(tmp_path) as pid:
-        assert inside(pid, run) == status
+        assert run_inside(pid, run) == status
 
 
 def test_who_joins_is_in_the_namespaces_of_the_first(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_who_joins_is_in_the_namespaces_of_the_first(tmp_path: Path) -> None:
         return int(theirs != kinds())
 
     with waiting(tmp_path) as pid:
-        assert inside(pid, differ) == 0
+        assert run_inside(pid, differ) == 0
 
 
 def test_a_sandbox_that_is_gone_cannot_be_joined(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_sandbox_that_is_gone_cannot_be_joined(tmp_path: Path) -> None:
         with all_ending([pid, *descendants(pid)]):
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(OSError, match=rf"process {pid} holds no lab any more|No such file or directory"):
-            inside(pid, lambda: 0)
+            run_inside(pid, lambda: 0)
 
 
 @pytest.mark.needs("root")  # a rootless lab cannot put a cable into a namespace of the test's
@@ -135,7 +135,7 @@ def test_kill_9_leaves_no_process_no_mount_and_no_namespace(tmp_path: Path, vict
             below = descendants(pid)
             assert len(below) == 2
             with all_ending([pid, *below]):
-                os.kill(pid if victim == "keeper" else first_of(pid), signal.SIGKILL)
+                os.kill(pid if victim == "keeper" else find_first(pid), signal.SIGKILL)
         # The other end of its cable goes when the kernel has taken a namespace apart, and only then.
         while "canary" in _names(outside):
             assert events.recv(1 << 16)
@@ -171,7 +171,7 @@ def test_a_keeper_with_a_log_keeps_nothing_of_its_callers_pipes_and_session(
         os.write(1, b"to the log")
         return os.getsid(0)  # 0: the session's leader is not in this pid namespace
 
-    pid = start(speak, files, log)
+    pid = start_sandbox(speak, files, log)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert log.read_text() == "to the log"
     assert capfd.readouterr().out == ""
@@ -181,7 +181,7 @@ def test_a_keeper_without_a_log_dies_with_its_caller(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     caller = os.fork()
     if caller == 0:
-        pid = start(_pause, tmp_path)
+        pid = start_sandbox(_pause, tmp_path)
         os.write(writing, str(pid).encode())
         signal.pause()
     pid = int(os.read(reading, 16))

@@ -1,7 +1,16 @@
 from itertools import chain
 
 import pytest
-from trackbed_lab.topology import LINKS, MANAGEMENT, SPINE, Plug, Switch, Topology, expected_hops, topology
+from trackbed_lab.topology import (
+    LINKS,
+    MANAGEMENT,
+    SPINE,
+    CableEnd,
+    Switch,
+    Topology,
+    build_topology,
+    count_expected_hops,
+)
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, P2P, SHARED, planned
 from trackbed.fabric.plan.plan import NodePlan, Plan
@@ -16,7 +25,7 @@ def switch(made: Topology, name: str) -> Switch:
     return next(one for one in made.switches if one.name == name)
 
 
-def plug(made: Topology, netns: str, name: str) -> Plug:
+def plug(made: Topology, netns: str, name: str) -> CableEnd:
     """Return the end of a cable, or the bridge, of that name."""
     ends = (end for cable in made.cables for end in (cable.near, cable.far))
     bridges = (bridge for one in made.switches for bridge in one.bridges)
@@ -31,7 +40,7 @@ def node(plan: Plan, name: str) -> NodePlan:
 def test_each_node_each_leaf_the_spine_and_management_have_a_namespace(addressing: str) -> None:
     plan = planned(addressing)
     leaves = {port.leaf for node in plan.nodes for port in node.ports}
-    made = topology(plan)
+    made = build_topology(plan)
     assert len(leaves) == 4  # two units of two rails
     assert sorted(made.namespaces) == sorted({"node-0", "node-1", *leaves, SPINE, MANAGEMENT})
 
@@ -39,7 +48,7 @@ def test_each_node_each_leaf_the_spine_and_management_have_a_namespace(addressin
 @EVERY_SCHEME
 def test_each_port_is_cabled_to_its_own_leaf_and_left_down_for_the_host(addressing: str) -> None:
     plan = planned(addressing)
-    made = topology(plan)
+    made = build_topology(plan)
     cables = {(cable.near.netns, cable.far.netns): cable for cable in made.cables if not cable.near.up}
     assert set(cables) == {(node.name, port.leaf) for node in plan.nodes for port in node.ports}
     for (name, leaf), cable in cables.items():
@@ -50,7 +59,7 @@ def test_each_port_is_cabled_to_its_own_leaf_and_left_down_for_the_host(addressi
 
 @EVERY_SCHEME
 def test_no_two_interfaces_of_a_namespace_share_a_name(addressing: str) -> None:
-    made = topology(planned(addressing, hosts='"node-[0-6]"', per_unit=3))
+    made = build_topology(planned(addressing, hosts='"node-[0-6]"', per_unit=3))
     ends = [end for cable in made.cables for end in (cable.near, cable.far)]
     names = [(one.netns, one.name) for one in (*ends, *(b for s in made.switches for b in s.bridges))]
     assert len(names) == len(set(names))
@@ -59,7 +68,7 @@ def test_no_two_interfaces_of_a_namespace_share_a_name(addressing: str) -> None:
 
 @EVERY_SCHEME
 def test_no_two_ports_share_a_mac_address(addressing: str) -> None:
-    made = topology(planned(addressing, hosts='"node-[0-299]"', per_unit=32))
+    made = build_topology(planned(addressing, hosts='"node-[0-299]"', per_unit=32))
     macs = [cable.near.mac for cable in made.cables if not cable.near.up]
     assert len(macs) == len(set(macs)) == 600
 
@@ -67,7 +76,7 @@ def test_no_two_ports_share_a_mac_address(addressing: str) -> None:
 @EVERY_ROUTED_SCHEME
 def test_the_leaf_holds_the_gateway_of_each_of_its_ports_in_both_ip_versions(addressing: str) -> None:
     plan = planned(addressing)
-    made = topology(plan)
+    made = build_topology(plan)
     for one in plan.nodes:
         for port in one.ports:
             end = plug(made, *made.leaf_ends[one.name, port.rail])
@@ -77,7 +86,7 @@ def test_the_leaf_holds_the_gateway_of_each_of_its_ports_in_both_ip_versions(add
 
 def test_a_leaf_of_point_to_point_has_the_odd_address_beside_the_host() -> None:
     plan = planned(P2P)
-    made = topology(plan)
+    made = build_topology(plan)
     port = plan.nodes[0].ports[0]
     assert port.v4 is not None
     (_, address, prefix), _ = plug(made, *made.leaf_ends["node-0", 0]).addresses
@@ -87,7 +96,7 @@ def test_a_leaf_of_point_to_point_has_the_odd_address_beside_the_host() -> None:
 
 @EVERY_ROUTED_SCHEME
 def test_the_ends_of_an_uplink_share_a_link_of_two_addresses(addressing: str) -> None:
-    made = topology(planned(addressing))
+    made = build_topology(planned(addressing))
     uplinks = [cable for cable in made.cables if cable.near.name == "up"]
     assert len(uplinks) == 4
     for cable in uplinks:
@@ -99,7 +108,7 @@ def test_the_ends_of_an_uplink_share_a_link_of_two_addresses(addressing: str) ->
 @EVERY_ROUTED_SCHEME
 def test_the_addresses_between_switches_are_unique_and_none_of_the_plan(addressing: str) -> None:
     plan = planned(addressing)
-    uplinks = [cable for cable in topology(plan).cables if cable.near.name == "up"]
+    uplinks = [cable for cable in build_topology(plan).cables if cable.near.name == "up"]
     used = [own for cable in uplinks for end in (cable.near, cable.far) for own in end.addresses]
     assert len(used) == len(set(used)) == 16
     for version, address, _ in used:
@@ -112,9 +121,9 @@ def test_the_addresses_between_switches_are_unique_and_none_of_the_plan(addressi
 @EVERY_ROUTED_SCHEME
 def test_the_spine_knows_each_ports_subnet_by_the_leaf_it_is_on(addressing: str) -> None:
     plan = planned(addressing)
-    made = topology(plan)
+    made = build_topology(plan)
     ups = {cable.far.name: cable.near for cable in made.cables if cable.near.name == "up"}
-    ways = {way.to: way for way in switch(made, SPINE).ways}
+    ways = {way.destination: way for way in switch(made, SPINE).routes}
     for port in (port for node in plan.nodes for port in node.ports):
         for own in port.addressed:
             leaf = ups[ways[own.subnet].interface]
@@ -125,45 +134,48 @@ def test_the_spine_knows_each_ports_subnet_by_the_leaf_it_is_on(addressing: str)
 
 @EVERY_ROUTED_SCHEME
 def test_a_leaf_sends_what_is_not_its_own_to_the_spine(addressing: str) -> None:
-    made = topology(planned(addressing))
+    made = build_topology(planned(addressing))
     for cable in (cable for cable in made.cables if cable.near.name == "up"):
-        ways = switch(made, cable.near.netns).ways
-        assert [(way.to.version, way.to.prefix, way.interface) for way in ways] == [(4, 0, "up"), (6, 0, "up")]
+        ways = switch(made, cable.near.netns).routes
+        assert [(way.destination.version, way.destination.prefix, way.interface) for way in ways] == [
+            (4, 0, "up"),
+            (6, 0, "up"),
+        ]
         assert {way.gateway for way in ways} == {address for _, address, _ in cable.far.addresses}
 
 
 @EVERY_ROUTED_SCHEME
 def test_isolated_rails_are_looked_up_where_no_other_rail_is_known(addressing: str) -> None:
     plan = planned(addressing, ISOLATED)
-    made = topology(plan)
+    made = build_topology(plan)
     spine = switch(made, SPINE)
     rails = {port.leaf: port.rail for node in plan.nodes for port in node.ports}
     below = {cable.far.name: rails[cable.near.netns] for cable in made.cables if cable.near.name == "up"}
     tables = dict(spine.lookups)
     assert tables == {name: 100 + rail for name, rail in below.items()}
-    for way in spine.ways:
+    for way in spine.routes:
         if way.unreachable:
-            assert way.to.prefix == 0
+            assert way.destination.prefix == 0
         else:
             assert way.table == tables[way.interface]
-    closed = {(way.to.version, way.table) for way in spine.ways if way.unreachable}
+    closed = {(way.destination.version, way.table) for way in spine.routes if way.unreachable}
     assert closed == {(version, table) for version in (4, 6) for table in (100, 101)}
 
 
 @pytest.mark.parametrize("addressing", [SHARED, FLAT], ids=["gateway", "no-gateway"])
 def test_a_leaf_of_a_shared_subnet_only_bridges(addressing: str) -> None:
     plan = planned(addressing)
-    made = topology(plan)
+    made = build_topology(plan)
     for leaf in {port.leaf for node in plan.nodes for port in node.ports}:
         ends = [e for c in made.cables for e in (c.near, c.far) if e.netns == leaf]
         assert {end.bridge for end in ends} == {"br0"}
         assert [end.addresses for end in ends] == [()] * len(ends)
-        assert switch(made, leaf).ways == ()
+        assert switch(made, leaf).routes == ()
 
 
 @pytest.mark.parametrize("addressing", [SHARED, FLAT], ids=["gateway", "no-gateway"])
 def test_the_spine_joins_the_units_of_a_shared_rail(addressing: str) -> None:
-    made = topology(planned(addressing))
+    made = build_topology(planned(addressing))
     joined = sorted(cable.far.bridge or "" for cable in made.cables if cable.near.name == "up")
     assert joined == ["rail0", "rail0", "rail1", "rail1"]
     assert [bridge.name for bridge in switch(made, SPINE).bridges] == ["rail0", "rail1"]
@@ -171,15 +183,15 @@ def test_the_spine_joins_the_units_of_a_shared_rail(addressing: str) -> None:
 
 def test_the_spine_has_the_gateway_of_a_shared_rail_where_one_is_planned() -> None:
     plan = planned(SHARED)
-    spine = switch(topology(plan), SPINE)
+    spine = switch(build_topology(plan), SPINE)
     for bridge, port in zip(spine.bridges, plan.nodes[0].ports, strict=True):
         assert bridge.addresses == tuple((own.version, own.gateway, own.prefix) for own in port.addressed)
         assert all(address for _, address, _ in bridge.addresses)
-    assert [bridge.addresses for bridge in switch(topology(planned(FLAT)), SPINE).bridges] == [(), ()]
+    assert [bridge.addresses for bridge in switch(build_topology(planned(FLAT)), SPINE).bridges] == [(), ()]
 
 
 def test_management_addresses_of_nodes_are_unique() -> None:
-    made = topology(planned(P2P, hosts='"node-[0-299]"', per_unit=32))
+    made = build_topology(planned(P2P, hosts='"node-[0-299]"', per_unit=32))
     own = [cable.near.addresses for cable in made.cables if cable.near.name == "eth0"]
     assert len(own) == len(set(own)) == 300
 
@@ -201,5 +213,5 @@ def test_hops_are_the_routers_that_the_cables_pass(
 ) -> None:
     plan = planned(addressing, hosts='"node-[0-3]"', per_unit=2)
     ends = [(node(plan, name), rail) for name, rail in (one, other)]
-    assert expected_hops(plan, *ends) == routers
-    assert expected_hops(plan, *reversed(ends)) == routers
+    assert count_expected_hops(plan, *ends) == routers
+    assert count_expected_hops(plan, *reversed(ends)) == routers

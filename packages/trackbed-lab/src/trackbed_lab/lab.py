@@ -45,7 +45,7 @@ from trackbed.node.rails.client import status
 from trackbed.node.rails.install import install
 from trackbed_lab import netns, runtime, speaker
 from trackbed_lab.fabric_findings import to_findings
-from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, management_address, topology
+from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, build_topology, get_management_address
 
 if TYPE_CHECKING:
     from trackbed.doctor.finding import Finding
@@ -87,7 +87,7 @@ class Lab:
     @cached_property
     def topology(self) -> Topology:
         """Namespaces, cables, switches."""
-        return topology(self.plan)
+        return build_topology(self.plan)
 
     # --- making it -------------------------------------------------------------------------------------------------
 
@@ -100,8 +100,8 @@ class Lab:
         self._distinct()
         for node in self.plan.nodes:
             for folder in _NODE_FOLDERS:
-                (self.root(node.name) / folder).mkdir(parents=True)
-        netns.build(self.topology, self.files / "ns")
+                (self.locate_root(node.name) / folder).mkdir(parents=True)
+        netns.build_namespaces(self.topology, self.files / "ns")
 
     def _distinct(self) -> None:
         pods = (name for node in self.plan.nodes for name in _pod_names(node))
@@ -119,7 +119,7 @@ class Lab:
 
     def apply_node(self, node: NodePlan) -> Applied:
         """Configure one host; ApplyError after everything was put back."""
-        machine = self.machine(node.name)
+        machine = self.get_machine(node.name)
         return apply(machine, tuple(settings(node)), record.folder(machine), FORMATS[renderer(machine)](node))
 
     def start_speaker(self) -> None:
@@ -128,7 +128,7 @@ class Lab:
         if os.fork() == 0:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
-                speaker.speak(leaves, self.files / "ns", self.files / speaker.OVERRIDES)
+                speaker.announce_leaves(leaves, self.files / "ns", self.files / speaker.OVERRIDES)
             finally:
                 os._exit(1)
 
@@ -141,17 +141,17 @@ class Lab:
             self._until_served(node, process, deadline)
 
     def _start_agent(self, node: NodePlan) -> None:
-        root = self.root(node.name)
+        root = self.locate_root(node.name)
         plan_file = root / "etc/trackbed/node.json"
         plan_file.write_bytes(write_node(node))
-        install(root / "opt/cni/bin", self.socket(node.name))
+        install(root / "opt/cni/bin", self.locate_socket(node.name))
         where: list[str | Path] = [
             "--plan",
             plan_file,
             "--state",
             root / "var/lib/trackbed/agent",
             "--socket",
-            self.socket(node.name),
+            self.locate_socket(node.name),
         ]
         with (self.files / "logs" / node.name).open("wb") as log:
             command: list[str | Path] = [
@@ -162,7 +162,7 @@ class Lab:
                 "run",
                 *where,
                 "--netns",
-                self.netns(node.name),
+                self.locate_netns(node.name),
             ]
             self._agents.append(
                 subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)  # noqa: S603 - our own program
@@ -171,7 +171,7 @@ class Lab:
     def _until_served(self, node: NodePlan, process: subprocess.Popen[bytes], deadline: float) -> None:
         while time.monotonic() < deadline and process.poll() is None:
             with suppress(OSError):
-                status(self.socket(node.name))
+                status(self.locate_socket(node.name))
                 return
             time.sleep(0.02)
         raise LabError(self._silent(node.name))
@@ -182,51 +182,51 @@ class Lab:
 
     # --- where things are ------------------------------------------------------------------------------------------
 
-    def netns(self, name: str) -> Path:
+    def locate_netns(self, name: str) -> Path:
         """The network namespace of a node, switch or pod."""
         return self.files / "ns" / name
 
-    def root(self, node: str) -> Path:
+    def locate_root(self, node: str) -> Path:
         """The root folder of a node."""
         return self.files / "nodes" / node
 
-    def socket(self, node: str) -> Path:
+    def locate_socket(self, node: str) -> Path:
         """The socket of a node's agent."""
         return self.files / "s" / str([n.name for n in self.plan.nodes].index(node))
 
-    def executable(self, node: str) -> Path:
+    def locate_executable(self, node: str) -> Path:
         """The node's CNI executable."""
-        return self.root(node) / "opt/cni/bin/trackbed"
+        return self.locate_root(node) / "opt/cni/bin/trackbed"
 
-    def machine(self, node: str) -> Machine:
+    def get_machine(self, node: str) -> Machine:
         """A node as hosts sees it."""
-        return Machine(self.root(node), self.netns(node))
+        return Machine(self.locate_root(node), self.locate_netns(node))
 
-    def leaf_end(self, node: str, rail: int) -> tuple[str, str]:
+    def find_leaf_end(self, node: str, rail: int) -> tuple[str, str]:
         """Where a port's cable ends: (leaf, interface)."""
         return self.topology.leaf_ends[node, rail]
 
-    def spine(self) -> str:
+    def get_spine(self) -> str:
         """Name of the spine."""
         return SPINE
 
     # --- pods ------------------------------------------------------------------------------------------------------
 
-    def pods(self, node: str) -> tuple[str, ...]:
+    def list_pods(self, node: str) -> tuple[str, ...]:
         """Names of the pods on a node."""
         listed = self.files / "pods" / node
         return tuple(listed.read_text().split()) if listed.exists() else ()
 
-    def pod(self, name: str) -> runtime.Pod:
+    def find_pod(self, name: str) -> runtime.LabPod:
         """A pod by name."""
         numbers = [pod for node in self.plan.nodes for pod in _pod_names(node)]
-        return runtime.Pod(name, numbers.index(name), self.netns(name))
+        return runtime.LabPod(name, numbers.index(name), self.locate_netns(name))
 
     def add_pod(self, node: NodePlan) -> str:
         """Start a pod with all rails on a node; CniCallError if it does not get them."""
-        pod = self.pod(f"pod-{node.name}")
-        runtime.make(pod, self.files / "ns")
-        runtime.add(pod, self.executable(node.name))
+        pod = self.find_pod(f"pod-{node.name}")
+        runtime.create_pod(pod, self.files / "ns")
+        runtime.call_add(pod, self.locate_executable(node.name))
         (self.files / "pods" / node.name).write_text(f"{pod.name}\n")
         return pod.name
 
@@ -243,23 +243,23 @@ class Lab:
             list(pool.map(self._drop_pods_of, self.plan.nodes))
 
     def _drop_pods_of(self, node: NodePlan) -> None:
-        for name in self.pods(node.name):
-            runtime.delete(self.pod(name), self.executable(node.name))
-            runtime.drop(self.pod(name))
+        for name in self.list_pods(node.name):
+            runtime.call_delete(self.find_pod(name), self.locate_executable(node.name))
+            runtime.remove_pod(self.find_pod(name))
         (self.files / "pods" / node.name).unlink(missing_ok=True)
 
-    def attachments(self, node: str) -> list[dict[str, Any]]:
+    def list_attachments(self, node: str) -> list[dict[str, Any]]:
         """What the node's agent has attached; LabError with its last words if it does not answer."""
         try:
-            found: list[dict[str, Any]] = status(self.socket(node))["attachments"]
+            found: list[dict[str, Any]] = status(self.locate_socket(node))["attachments"]
         except OSError as error:
             raise LabError(self._silent(node)) from error
         return found
 
-    def rails_of(self, node: str, pod: str) -> list[tuple[int, str, Addressed]]:
+    def list_pod_rails(self, node: str, pod: str) -> list[tuple[int, str, Addressed]]:
         """The rails that a pod has, by its node's agent: (rail, interface, addressing)."""
-        container = self.pod(pod).container
-        ports = [port for a in self.attachments(node) if a["container"] == container for port in a["ports"]]
+        container = self.find_pod(pod).container
+        ports = [port for a in self.list_attachments(node) if a["container"] == container for port in a["ports"]]
         return [
             (port["rail"], port["name"], own)
             for port in ports
@@ -268,31 +268,31 @@ class Lab:
 
     def reattach(self, node: str, pod: str) -> None:
         """Detach a pod and attach it again."""
-        runtime.delete(self.pod(pod), self.executable(node))
-        runtime.add(self.pod(pod), self.executable(node))
+        runtime.call_delete(self.find_pod(pod), self.locate_executable(node))
+        runtime.call_add(self.find_pod(pod), self.locate_executable(node))
 
-    def attach(self, node: str, pod: str, occupied: str) -> None:
+    def attach_twin(self, node: str, pod: str, occupied: str) -> None:
         """Try to attach a pod whose namespace already holds an interface called `occupied`; the refusal is expected."""
-        twin = self.pod(f"{pod}-{node}")
-        runtime.make(twin, self.files / "ns")
+        twin = self.find_pod(f"{pod}-{node}")
+        runtime.create_pod(twin, self.files / "ns")
         with Socket(netns=twin.netns) as sock:
             sock.send([create_veth(VethEnd(occupied), VethEnd("other"))])
         with suppress(runtime.CniCallError):
-            runtime.add(twin, self.executable(node))
+            runtime.call_add(twin, self.locate_executable(node))
 
     def forget_refusals(self, node: str) -> None:
         """Remove the twin; its DEL clears what the agent remembers of it."""
-        twin = self.pod(f"twin-{node}")
-        runtime.delete(twin, self.executable(node))
-        runtime.drop(twin)
+        twin = self.find_pod(f"twin-{node}")
+        runtime.call_delete(twin, self.locate_executable(node))
+        runtime.remove_pod(twin)
 
     # --- breaking and healing ----------------------------------------------------------------------------------------
 
-    def settle(self, *names: str) -> None:
+    def restore_plan(self, *names: str) -> None:
         """Bring nodes and switches back to what is planned."""
         for name in names:
             node = self.plan.node(name)
-            netns.configure(self.topology, name, self.files / "ns")
+            netns.configure_namespace(self.topology, name, self.files / "ns")
             if node is not None:
                 self.apply_node(node)
         netns.wait_until_up(self.files / "ns", names)
@@ -301,12 +301,12 @@ class Lab:
         """Put the Fabric back that the lab was made from."""
         shutil.copyfile(self.files / "original.yaml", self.fabric_file)
 
-    def advertise(self, leaf: str, interface: str, what: str) -> None:
+    def set_advertisement(self, leaf: str, interface: str, what: str) -> None:
         """Change what a leaf port says by LLDP: `mute`, `vlan N`, or nothing for the truth."""
         import json  # noqa: PLC0415 - one use
 
         path = self.files / speaker.OVERRIDES
-        said = speaker.changes(path) | {f"{leaf}/{interface}": what}
+        said = speaker.read_overrides(path) | {f"{leaf}/{interface}": what}
         new = path.with_suffix(".new")
         new.write_text(json.dumps({key: value for key, value in said.items() if value}))
         new.replace(path)
@@ -335,8 +335,10 @@ class Lab:
         return []
 
     def _subject(self, number: int, node: NodePlan, switches: dict[str, SwitchView]) -> Subject:
-        others = tuple(management_address(n) for n in range(len(self.plan.nodes)) if n != number)
-        return Subject(self.machine(node.name), node, partial(status, self.socket(node.name)), others, switches)
+        others = tuple(get_management_address(n) for n in range(len(self.plan.nodes)) if n != number)
+        return Subject(
+            self.get_machine(node.name), node, partial(status, self.locate_socket(node.name)), others, switches
+        )
 
     def _switches(self) -> dict[str, SwitchView]:
         """The leaves' addresses; in scheme shared-subnet the spine's, which has the gateways."""
@@ -345,7 +347,7 @@ class Lab:
         return {name: SwitchView(name, self._addresses(name) | above) for name in names}
 
     def _addresses(self, name: str) -> frozenset[int]:
-        with Socket(netns=self.netns(name)) as sock:
+        with Socket(netns=self.locate_netns(name)) as sock:
             return frozenset(own.address for own in list_addresses(sock))
 
 

@@ -23,7 +23,7 @@ from trackbed.kernel.netlink.links import VethEnd, create_bridge, create_veth, l
 from trackbed.kernel.netlink.routes import RTN_UNICAST, RTN_UNREACHABLE, Route, replace_route
 from trackbed.kernel.netlink.rules import PolicyRule, add_rule, list_rules
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed_lab.topology import default_way
+from trackbed_lab.topology import build_default_route
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from trackbed.kernel.netlink.codec import Message
     from trackbed.kernel.netlink.links import Link
-    from trackbed_lab.topology import Cable, Plug, Switch, Topology, Way
+    from trackbed_lab.topology import Cable, CableEnd, Switch, SwitchRoute, Topology
 
 RT_SCOPE_LINK = 253
 LOOKUP_PRIORITY = 200
 _UP_SECONDS = 5.0
 
 
-def build(topology: Topology, folder: Path) -> None:
+def build_namespaces(topology: Topology, folder: Path) -> None:
     """Make everything, pinned under `folder`; OSError or NetlinkError if the kernel refuses."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in topology.namespaces:
@@ -53,7 +53,7 @@ def build(topology: Topology, folder: Path) -> None:
         for switch in topology.switches:
             _bridges(switch, opened[switch.name])
     for name in topology.namespaces:
-        configure(topology, name, folder)
+        configure_namespace(topology, name, folder)
 
 
 def _quicken(descriptor: int) -> None:
@@ -87,7 +87,7 @@ def _bridges(switch: Switch, descriptor: int) -> None:
         sock.send([create_bridge(bridge.name, mtu=bridge.mtu_bytes) for bridge in switch.bridges])
 
 
-def configure(topology: Topology, name: str, folder: Path) -> None:
+def configure_namespace(topology: Topology, name: str, folder: Path) -> None:
     """Bring a namespace to what the topology says: ports up and in their bridges, addresses, routes, lookups.
 
     On a node only its management port is touched; its rails are for hosts.apply.
@@ -102,7 +102,7 @@ def configure(topology: Topology, name: str, folder: Path) -> None:
         if switch is not None:
             _ways(switch, links, sock)
         else:
-            sock.send([replace_route(_route(default_way(), links))])
+            sock.send([replace_route(_route(build_default_route(), links))])
     for plug in plugs if switch else ():
         _write_in(folder / name, f"net/ipv4/conf/{plug.name}/arp_ignore", "0")
 
@@ -115,13 +115,13 @@ def _write_in(path: Path, key: str, value: str) -> None:
         os.close(descriptor)
 
 
-def _plugged(plug: Plug, links: dict[str, Link]) -> Iterable[Message]:
+def _plugged(plug: CableEnd, links: dict[str, Link]) -> Iterable[Message]:
     link = links[plug.name]
     master = links[plug.bridge].index if plug.bridge else None
     yield set_link(link.index, up=True, mtu=plug.mtu_bytes, master=master)
 
 
-def _addressed(plug: Plug, link: Link, sock: Socket) -> Iterable[Message]:
+def _addressed(plug: CableEnd, link: Link, sock: Socket) -> Iterable[Message]:
     wanted = [Address(link.index, FAMILY[v], a, p, flags=_flags(v)) for v, a, p in plug.addresses]
     keys = {(a.family, a.address, a.prefix) for a in wanted}
     for have in list_addresses(sock):
@@ -135,9 +135,9 @@ def _flags(version: int) -> int:
 
 
 def _ways(switch: Switch, links: dict[str, Link], sock: Socket) -> None:
-    sock.send([replace_route(_route(way, links)) for way in switch.ways])
+    sock.send([replace_route(_route(way, links)) for way in switch.routes])
     own = {(r.iif, r.table) for r in list_rules(sock) if r.iif}
-    families = {FAMILY[way.to.version] for way in switch.ways if way.table != 254}  # noqa: PLR2004 - RT_TABLE_MAIN
+    families = {FAMILY[way.destination.version] for way in switch.routes if way.table != 254}  # noqa: PLR2004 - RT_TABLE_MAIN
     rules = [
         PolicyRule(family, LOOKUP_PRIORITY, table, iif=interface)
         for interface, table in switch.lookups
@@ -157,10 +157,18 @@ def _connected(version: int, address: int, prefix: int, index: int, table: int) 
     return Route(FAMILY[version], table, address >> bits << bits, prefix, index, scope=RT_SCOPE_LINK)
 
 
-def _route(way: Way, links: dict[str, Link]) -> Route:
+def _route(way: SwitchRoute, links: dict[str, Link]) -> Route:
     kind = RTN_UNREACHABLE if way.unreachable else RTN_UNICAST
     index = links[way.interface].index if way.interface else 0
-    return Route(FAMILY[way.to.version], way.table, way.to.base, way.to.prefix, index, way.gateway, type=kind)
+    return Route(
+        FAMILY[way.destination.version],
+        way.table,
+        way.destination.base,
+        way.destination.prefix,
+        index,
+        way.gateway,
+        type=kind,
+    )
 
 
 def wait_until_up(folder: Path, names: Iterable[str]) -> None:

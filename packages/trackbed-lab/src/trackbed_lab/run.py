@@ -17,10 +17,10 @@ from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.links import list_links
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.kernel.wire import matrix
-from trackbed_lab.faults import heal, inject, place_of
-from trackbed_lab.faults.place import UnsuitableError
-from trackbed_lab.run_result import FaultStory, Node, Pair, Phase, Port, Rail, RunResult
-from trackbed_lab.topology import expected_hops
+from trackbed_lab.faults import find_target, heal, inject
+from trackbed_lab.faults.target import UnsuitableError
+from trackbed_lab.run_result import FaultResult, Phase, RailPair, RunNode, RunPort, RunRail, RunResult
+from trackbed_lab.topology import count_expected_hops
 
 if TYPE_CHECKING:
     from trackbed.doctor.diagnosis import Diagnosis
@@ -30,45 +30,45 @@ if TYPE_CHECKING:
 
 DEFAULT_FAULT = "fabric-port-on-wrong-leaf"
 MATRIX_SECONDS = 5.0
-Tell = Callable[[Phase], None]
+ReportPhase = Callable[[Phase], None]
 
 
 @dataclass(slots=True)
-class Course:
+class LabRun:
     """A run under way: what has been found so far."""
 
     lab: Lab
-    tell: Tell
+    report: ReportPhase
     phases: list[Phase] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
-    pairs: tuple[Pair, ...] = ()
-    story: FaultStory | None = None
+    pairs: tuple[RailPair, ...] = ()
+    story: FaultResult | None = None
 
-    def phase(self, name: str, work: Callable[[], tuple[str, bool]]) -> None:
+    def run_phase(self, name: str, work: Callable[[], tuple[str, bool]]) -> None:
         """Do one phase, time it, tell it."""
         began = time.monotonic()
         summary, ok = work()
         done = Phase(name, time.monotonic() - began, summary, ok)
         self.phases.append(done)
-        self.tell(done)
+        self.report(done)
 
 
-def run(lab: Lab, fabric: bytes, fault_id: str, before: tuple[Phase, ...], tell: Tell) -> RunResult:
+def run_phases(lab: Lab, fabric: bytes, fault_id: str, before: tuple[Phase, ...], tell: ReportPhase) -> RunResult:
     """Go through all phases; `before` are those that the caller has done already.
 
     Raises LabError, HostError, CniCallError or OSError when the lab cannot be made or its pods do not get their rails.
     """
-    course = Course(lab, tell, list(before))
-    course.phase("set up", lambda: _set_up(lab, fabric))
-    course.phase("configure hosts", lambda: _apply(lab))
-    course.phase("start agents", lambda: _agents(lab))
-    course.phase("doctor", lambda: _sound(course))
-    course.phase("attach pods", lambda: _attach(lab))
-    course.phase("prove", lambda: _prove(course))
+    course = LabRun(lab, tell, list(before))
+    course.run_phase("set up", lambda: _set_up(lab, fabric))
+    course.run_phase("configure hosts", lambda: _apply(lab))
+    course.run_phase("start agents", lambda: _agents(lab))
+    course.run_phase("doctor", lambda: _sound(course))
+    course.run_phase("attach pods", lambda: _attach(lab))
+    course.run_phase("prove", lambda: _prove(course))
     if fault_id != "none":
-        course.phase("break", lambda: _break(course, fault_id))
-        course.phase("heal", lambda: _heal(course))
-    course.phase("detach pods", lambda: _detach(lab))
+        course.run_phase("break", lambda: _break(course, fault_id))
+        course.run_phase("heal", lambda: _heal(course))
+    course.run_phase("detach pods", lambda: _detach(lab))
     return _result(course)
 
 
@@ -91,7 +91,7 @@ def _agents(lab: Lab) -> tuple[str, bool]:
     return f"{len(lab.plan.nodes)} agents serve", True
 
 
-def _sound(course: Course) -> tuple[str, bool]:
+def _sound(course: LabRun) -> tuple[str, bool]:
     diagnosis = course.lab.diagnose()
     course.findings = diagnosis.findings
     return _told(diagnosis), diagnosis.status == GOOD
@@ -110,25 +110,25 @@ def _attach(lab: Lab) -> tuple[str, bool]:
 
 def _detach(lab: Lab) -> tuple[str, bool]:
     lab.drop_pods()
-    left = [a for node in lab.plan.nodes for a in lab.attachments(node.name)]
+    left = [a for node in lab.plan.nodes for a in lab.list_attachments(node.name)]
     return f"{len(left)} attachments left", not left
 
 
-def _prove(course: Course) -> tuple[str, bool]:
+def _prove(course: LabRun) -> tuple[str, bool]:
     course.pairs = prove(course.lab)
     right = sum(pair.as_planned for pair in course.pairs)
     return f"{right} of {len(course.pairs)} rail pairs as planned", right == len(course.pairs) and right > 0
 
 
-def _break(course: Course, fault_id: str) -> tuple[str, bool]:
+def _break(course: LabRun, fault_id: str) -> tuple[str, bool]:
     try:
-        place = place_of(course.lab)
+        place = find_target(course.lab)
         inject(place, fault_id)
     except UnsuitableError as error:
         return f"{fault_id} left out: {error}", True
     diagnosis = course.lab.diagnose()
     others = tuple(f for f in diagnosis.findings if f.verdict != "pass")
-    course.story = FaultStory(
+    course.story = FaultResult(
         fault_id, place.node.name, place.port.rail, diagnosis.first, healed=False, findings=others
     )
     named = diagnosis.first.id if diagnosis.first else "nothing"
@@ -136,18 +136,18 @@ def _break(course: Course, fault_id: str) -> tuple[str, bool]:
     return f"{fault_id} at {where}; doctor names {named}", named == fault_id
 
 
-def _heal(course: Course) -> tuple[str, bool]:
+def _heal(course: LabRun) -> tuple[str, bool]:
     if course.story is None:
         return "nothing to heal", True
-    heal(place_of(course.lab, course.story.node, course.story.rail), course.story.id)
+    heal(find_target(course.lab, course.story.node, course.story.rail), course.story.id)
     diagnosis = course.lab.diagnose()
     healed = not any(finding.verdict in BROKEN for finding in diagnosis.findings)
     story = course.story
-    course.story = FaultStory(story.id, story.node, story.rail, story.named, healed, story.findings)
+    course.story = FaultResult(story.id, story.node, story.rail, story.named, healed, story.findings)
     return _told(diagnosis), healed
 
 
-def prove(lab: Lab) -> tuple[Pair, ...]:
+def prove(lab: Lab) -> tuple[RailPair, ...]:
     """Send from every rail of every pod to every rail of every pod, and hold what arrives against the plan."""
     ends = {end.label: end for node in lab.plan.nodes for end in _endpoints(lab, node)}
     reached = matrix.measure(list(ends.values()), MATRIX_SECONDS)
@@ -157,20 +157,20 @@ def prove(lab: Lab) -> tuple[Pair, ...]:
 
 def _endpoints(lab: Lab, node: NodePlan) -> list[matrix.Endpoint]:
     found = []
-    for pod in lab.pods(node.name):
-        with Socket(netns=lab.netns(pod)) as sock:
+    for pod in lab.list_pods(node.name):
+        with Socket(netns=lab.locate_netns(pod)) as sock:
             indexes = {link.name: link.index for link in list_links(sock)}
-        for rail, name, own in lab.rails_of(node.name, pod):
+        for rail, name, own in lab.list_pod_rails(node.name, pod):
             label = f"{node.name} {rail}"
-            found.append(matrix.Endpoint(label, lab.netns(pod), indexes[name], own.address, FAMILY[own.version]))
+            found.append(matrix.Endpoint(label, lab.locate_netns(pod), indexes[name], own.address, FAMILY[own.version]))
     return found
 
 
-def _pair(lab: Lab, nodes: dict[str, NodePlan], ends: dict[str, matrix.Endpoint], reach: matrix.PairResult) -> Pair:
+def _pair(lab: Lab, nodes: dict[str, NodePlan], ends: dict[str, matrix.Endpoint], reach: matrix.PairResult) -> RailPair:
     (one, rail), (other, peer_rail) = (_split(label) for label in (reach.source, reach.target))
     same_node = one == other
     arrived = same_node or reach.arrived_ifindex == ends[reach.target].ifindex
-    return Pair(
+    return RailPair(
         one,
         rail,
         other,
@@ -178,7 +178,7 @@ def _pair(lab: Lab, nodes: dict[str, NodePlan], ends: dict[str, matrix.Endpoint]
         expected=rail == peer_rail or same_node or lab.plan.common.cross_rail == "routed",
         answered=reach.answered,
         source_ok=reach.seen_source == ends[reach.source].address and arrived,
-        expected_hops=expected_hops(lab.plan, (nodes[one], rail), (nodes[other], peer_rail)),
+        expected_hops=count_expected_hops(lab.plan, (nodes[one], rail), (nodes[other], peer_rail)),
         hops=reach.hops,
     )
 
@@ -188,7 +188,7 @@ def _split(label: str) -> tuple[str, int]:
     return name, int(rail)
 
 
-def _result(course: Course) -> RunResult:
+def _result(course: LabRun) -> RunResult:
     plan = course.lab.plan
     return RunResult(
         fabric=plan.common.fabric,
@@ -200,10 +200,10 @@ def _result(course: Course) -> RunResult:
         mtu_bytes=plan.common.mtu_bytes,
         cross_rail=plan.common.cross_rail,
         pod_mode=plan.common.pod_mode,
-        nodes=tuple(Node(node.name, node.unit, f"pod-{node.name}") for node in plan.nodes),
-        rails=tuple(Rail(r.rail, r.netdev, ", ".join(str(c) for c in (r.v4, r.v6) if c)) for r in plan.common.rails),
+        nodes=tuple(RunNode(node.name, node.unit, f"pod-{node.name}") for node in plan.nodes),
+        rails=tuple(RunRail(r.rail, r.netdev, ", ".join(str(c) for c in (r.v4, r.v6) if c)) for r in plan.common.rails),
         ports=tuple(
-            Port(node.name, port.rail, port.leaf, ", ".join(map(_shown, port.addressed)))
+            RunPort(node.name, port.rail, port.leaf, ", ".join(map(_shown, port.addressed)))
             for node in plan.nodes
             for port in node.ports
         ),

@@ -16,7 +16,7 @@ class Phase(msgspec.Struct, frozen=True, rename="camel"):
     ok: bool = True
 
 
-class Node(msgspec.Struct, frozen=True, rename="camel"):
+class RunNode(msgspec.Struct, frozen=True, rename="camel"):
     """One node: its name, scalable unit, and the pod on it ("" for none)."""
 
     name: str
@@ -24,7 +24,7 @@ class Node(msgspec.Struct, frozen=True, rename="camel"):
     pod: str = ""
 
 
-class Rail(msgspec.Struct, frozen=True, rename="camel"):
+class RunRail(msgspec.Struct, frozen=True, rename="camel"):
     """One rail: index, name, range as text ("" for none)."""
 
     rail: int
@@ -32,7 +32,7 @@ class Rail(msgspec.Struct, frozen=True, rename="camel"):
     range: str = ""
 
 
-class Port(msgspec.Struct, frozen=True, rename="camel"):
+class RunPort(msgspec.Struct, frozen=True, rename="camel"):
     """One port: node, rail, leaf, address as text."""
 
     node: str
@@ -41,7 +41,7 @@ class Port(msgspec.Struct, frozen=True, rename="camel"):
     address: str
 
 
-class Pair(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class RailPair(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One ordered pair of pod rails, as planned and as measured; node and rail of either end.
 
     `expected` is whether the plan lets them reach each other; `expected_hops` the routers between them by topology.
@@ -66,7 +66,7 @@ class Pair(msgspec.Struct, frozen=True, rename="camel", gc=False):
         return self.answered and self.source_ok and self.hops == self.expected_hops
 
 
-class FaultStory(msgspec.Struct, frozen=True, rename="camel"):
+class FaultResult(msgspec.Struct, frozen=True, rename="camel"):
     """One injected fault: what was broken, what doctor named, whether it was sound again afterwards."""
 
     id: str
@@ -91,12 +91,12 @@ class RunResult(msgspec.Struct, frozen=True, rename="camel"):
     mtu_bytes: int
     cross_rail: str
     pod_mode: str
-    nodes: tuple[Node, ...]
-    rails: tuple[Rail, ...]
-    ports: tuple[Port, ...]
+    nodes: tuple[RunNode, ...]
+    rails: tuple[RunRail, ...]
+    ports: tuple[RunPort, ...]
     phases: tuple[Phase, ...]
-    pairs: tuple[Pair, ...]
-    fault: FaultStory | None
+    pairs: tuple[RailPair, ...]
+    fault: FaultResult | None
     findings: tuple[Finding, ...]
     """Findings of the sound fabric: all of them, passes included."""
 

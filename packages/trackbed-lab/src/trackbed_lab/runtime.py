@@ -16,7 +16,7 @@ from trackbed.kernel.netlink.addresses import Address, add_address
 from trackbed.kernel.netlink.links import VethEnd, create_veth, get_link, set_link
 from trackbed.kernel.netlink.routes import Route, add_route
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed_lab.topology import MANAGEMENT, MANAGEMENT_RANGE, pod_address
+from trackbed_lab.topology import MANAGEMENT, MANAGEMENT_RANGE, get_pod_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ class CniCallError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class LabPod:
     """One pod: its name, its place among all pods of the lab, and where its namespace is pinned."""
 
     name: str
@@ -49,7 +49,7 @@ class Pod:
         return f"pod{self.number}"
 
 
-def make(pod: Pod, namespaces: Path) -> None:
+def create_pod(pod: LabPod, namespaces: Path) -> None:
     """Make the pod's namespace with loopback and eth0: what the runtime and the primary network do."""
     netns.create(pod.netns)
     inside, outside = (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in (pod.netns, namespaces / MANAGEMENT))
@@ -67,34 +67,34 @@ def make(pod: Pod, namespaces: Path) -> None:
 
 def _primary(sock: Socket, number: int) -> None:
     eth0 = get_link(sock, "eth0").index
-    own = Address(eth0, socket.AF_INET, pod_address(number), MANAGEMENT_RANGE.prefix)
+    own = Address(eth0, socket.AF_INET, get_pod_address(number), MANAGEMENT_RANGE.prefix)
     default = Route(socket.AF_INET, _MAIN, oif=eth0, gateway=MANAGEMENT_RANGE.base + 1)
     sock.send([set_link(1, up=True), set_link(eth0, up=True), add_address(own), add_route(default)])
 
 
-def drop(pod: Pod) -> None:
+def remove_pod(pod: LabPod) -> None:
     """Remove the pod's namespace; what is in it goes with it."""
     netns.delete(pod.netns)
 
 
-def add(pod: Pod, executable: Path) -> dict[str, Any]:
+def call_add(pod: LabPod, executable: Path) -> dict[str, Any]:
     """CNI ADD, chained behind the primary network; returns the result."""
     result: dict[str, Any] = json.loads(_call("ADD", pod, executable, _previous(pod)))
     return result
 
 
-def delete(pod: Pod, executable: Path) -> None:
+def call_delete(pod: LabPod, executable: Path) -> None:
     """CNI DEL."""
     _call("DEL", pod, executable, None)
 
 
-def check(pod: Pod, executable: Path, result: dict[str, Any]) -> None:
+def call_check(pod: LabPod, executable: Path, result: dict[str, Any]) -> None:
     """CNI CHECK against the result of ADD."""
     _call("CHECK", pod, executable, result)
 
 
-def _previous(pod: Pod) -> dict[str, Any]:
-    address = f"{text(4, pod_address(pod.number))}/{MANAGEMENT_RANGE.prefix}"
+def _previous(pod: LabPod) -> dict[str, Any]:
+    address = f"{text(4, get_pod_address(pod.number))}/{MANAGEMENT_RANGE.prefix}"
     return {
         "cniVersion": CNI_VERSION,
         "interfaces": [{"name": "eth0", "sandbox": str(pod.netns)}],
@@ -102,7 +102,7 @@ def _previous(pod: Pod) -> dict[str, Any]:
     }
 
 
-def _call(command: str, pod: Pod, executable: Path, previous: dict[str, Any] | None) -> bytes:
+def _call(command: str, pod: LabPod, executable: Path, previous: dict[str, Any] | None) -> bytes:
     config: dict[str, Any] = {"cniVersion": CNI_VERSION, "name": "rails", "type": "trackbed"}
     if previous is not None:
         config["prevResult"] = previous

@@ -43,7 +43,7 @@ def _call(name: str, *arguments: object) -> None:
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
-def start(work: Callable[[], int], folder: Path, log: Path | None = None) -> int:
+def start_sandbox(work: Callable[[], int], folder: Path, log: Path | None = None) -> int:
     """Run `work` as pid 1 of a sandbox whose tmpfs is mounted at `folder`; returns the keeper's pid at once.
 
     The keeper ends with the status of `work`. With a `log` it outlives the caller and keeps nothing of its terminal
@@ -151,9 +151,9 @@ def _first(work: Callable[[], int], folder: Path) -> int:
     return work()
 
 
-def inside(keeper: int, body: Callable[[], int]) -> int:
+def run_inside(keeper: int, body: Callable[[], int]) -> int:
     """Run `body` in a child of ours that has joined a sandbox; returns its status. OSError if the sandbox is gone."""
-    first = first_of(keeper)
+    first = find_first(keeper)
     opened = [(kind, os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)) for kind in _kinds(first)]
     sys.stdout.flush()
     child = os.fork()
@@ -196,7 +196,7 @@ def _kinds(first: int) -> list[str]:
     return [kind for kind in _KINDS if (theirs / kind).stat().st_ino != (ours / kind).stat().st_ino]
 
 
-def first_of(keeper: int) -> int:
+def find_first(keeper: int) -> int:
     """The pid, seen from here, of the process that holds the sandbox."""
     children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text(encoding="ascii").split()
     if not children:

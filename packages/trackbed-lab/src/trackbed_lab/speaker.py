@@ -26,11 +26,11 @@ OVERRIDES = "lldp.json"
 _UNTAGGED_VLAN = 1
 
 
-def speak(leaves: Iterable[str], namespaces: Path, overrides: Path) -> NoReturn:
+def announce_leaves(leaves: Iterable[str], namespaces: Path, overrides: Path) -> NoReturn:
     """Speak until killed."""
     voices = [(leaf, packets.open_packets(namespaces / leaf, ETHERTYPE)) for leaf in leaves if leaf != SPINE]
     while True:
-        said = changes(overrides)
+        said = read_overrides(overrides)
         for leaf, voice in voices:
             _once(leaf, namespaces / leaf, voice, said)
         time.sleep(INTERVAL_SECONDS)
@@ -50,7 +50,7 @@ def _once(leaf: str, netns: Path, voice: socket.socket, said: dict[str, str]) ->
             continue  # the port went down or away while we spoke
 
 
-def changes(overrides: Path) -> dict[str, str]:
+def read_overrides(overrides: Path) -> dict[str, str]:
     """What faults make ports say."""
     try:
         read: dict[str, str] = json.loads(overrides.read_text(encoding="utf-8"))

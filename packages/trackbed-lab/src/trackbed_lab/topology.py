@@ -31,7 +31,7 @@ _FIRST_NODE, _FIRST_POD = 10, 1 << 16 | 10
 
 
 @dataclass(frozen=True, slots=True)
-class Plug:
+class CableEnd:
     """One end of a cable: namespace, interface, and what is set on it. `bridge` names the bridge it is put into."""
 
     netns: str
@@ -48,15 +48,15 @@ class Plug:
 class Cable:
     """Two ends."""
 
-    near: Plug
-    far: Plug
+    near: CableEnd
+    far: CableEnd
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SwitchRoute:
     """A route of a switch: `gateway` 0 for one of its own links, table 254 for main; `interface` where it leads."""
 
-    to: Range
+    destination: Range
     gateway: int
     interface: str
     table: int = 254
@@ -68,8 +68,8 @@ class Switch:
     """A leaf, the spine or the management switch: its bridges with their addresses, its routes, its lookups."""
 
     name: str
-    bridges: tuple[Plug, ...] = ()
-    ways: tuple[Way, ...] = ()
+    bridges: tuple[CableEnd, ...] = ()
+    routes: tuple[SwitchRoute, ...] = ()
     lookups: tuple[tuple[str, int], ...] = ()
     """(interface, table): what comes in there is looked up in that table and nowhere else."""
 
@@ -90,7 +90,7 @@ class Topology:
         return (*self.nodes, *(switch.name for switch in self.switches))
 
 
-def topology(plan: Plan) -> Topology:
+def build_topology(plan: Plan) -> Topology:
     """The lab of a plan."""
     leaves = sorted({(node.unit, port.rail, port.leaf) for node in plan.nodes for port in node.ports})
     ends = dict(_leaf_ends(plan))
@@ -100,23 +100,23 @@ def topology(plan: Plan) -> Topology:
     switches = [
         *(_leaf(plan, number, leaf) for number, (_, _, leaf) in enumerate(leaves)),
         _spine(plan, leaves),
-        Switch(MANAGEMENT, (Plug(MANAGEMENT, "br0", 1500, addresses=((4, MANAGEMENT_RANGE.base + 1, 15),)),)),
+        Switch(MANAGEMENT, (CableEnd(MANAGEMENT, "br0", 1500, addresses=((4, MANAGEMENT_RANGE.base + 1, 15),)),)),
     ]
     names = tuple(node.name for node in plan.nodes)
     return Topology(names, tuple(switches), (*ports, *uplinks, *management), ends)
 
 
-def management_address(number: int) -> int:
+def get_management_address(number: int) -> int:
     """The IPv4 address of the node's eth0, by its place in the plan."""
     return MANAGEMENT_RANGE.base + _FIRST_NODE + number
 
 
-def pod_address(number: int) -> int:
+def get_pod_address(number: int) -> int:
     """The IPv4 address of a pod's eth0, by a running number."""
     return MANAGEMENT_RANGE.base + _FIRST_POD + number
 
 
-def expected_hops(plan: Plan, one: tuple[NodePlan, int], other: tuple[NodePlan, int]) -> int:
+def count_expected_hops(plan: Plan, one: tuple[NodePlan, int], other: tuple[NodePlan, int]) -> int:
     """Routers between a port of one node and a port of another, as the cables say."""
     (node, rail), (peer, peer_rail) = one, other
     if node.name == peer.name:
@@ -138,7 +138,7 @@ def _flat(plan: Plan) -> bool:
     return plan.common.scheme in {"shared-subnet", "none"}
 
 
-def kernel_name(port: PortPlan) -> str:
+def choose_kernel_name(port: PortPlan) -> str:
     """What the port is called before the step names: its known name, or one to be renamed where a MAC identifies it."""
     return port.kernel_name or (f"nic{port.rail}" if port.mac else port.netdev)
 
@@ -150,10 +150,10 @@ def _mac(node: NodePlan, port: PortPlan) -> str:
 def _port_cable(plan: Plan, node: NodePlan, port: PortPlan, ends: dict[tuple[str, int], tuple[str, str]]) -> Cable:
     leaf, interface = ends[node.name, port.rail]
     gateways = tuple((own.version, own.gateway, own.prefix) for own in port.addressed if own.gateway)
-    near = Plug(node.name, kernel_name(port), plan.common.mtu_bytes, _mac(node, port), up=False)
+    near = CableEnd(node.name, choose_kernel_name(port), plan.common.mtu_bytes, _mac(node, port), up=False)
     if _flat(plan):
-        return Cable(near, Plug(leaf, interface, SWITCH_MTU_BYTES, bridge="br0"))
-    return Cable(near, Plug(leaf, interface, SWITCH_MTU_BYTES, addresses=gateways))
+        return Cable(near, CableEnd(leaf, interface, SWITCH_MTU_BYTES, bridge="br0"))
+    return Cable(near, CableEnd(leaf, interface, SWITCH_MTU_BYTES, addresses=gateways))
 
 
 def _versions(plan: Plan) -> list[int]:
@@ -167,22 +167,22 @@ def _link_addresses(plan: Plan, number: int, end: int) -> tuple[tuple[int, int, 
 def _uplink(plan: Plan, number: int, rail: int, leaf: str) -> Cable:
     down = f"down{number}"
     if _flat(plan):
-        near = Plug(leaf, "up", SWITCH_MTU_BYTES, bridge="br0")
-        return Cable(near, Plug(SPINE, down, SWITCH_MTU_BYTES, bridge=f"rail{rail}"))
-    near = Plug(leaf, "up", SWITCH_MTU_BYTES, addresses=_link_addresses(plan, number, 1))
-    return Cable(near, Plug(SPINE, down, SWITCH_MTU_BYTES, addresses=_link_addresses(plan, number, 0)))
+        near = CableEnd(leaf, "up", SWITCH_MTU_BYTES, bridge="br0")
+        return Cable(near, CableEnd(SPINE, down, SWITCH_MTU_BYTES, bridge=f"rail{rail}"))
+    near = CableEnd(leaf, "up", SWITCH_MTU_BYTES, addresses=_link_addresses(plan, number, 1))
+    return Cable(near, CableEnd(SPINE, down, SWITCH_MTU_BYTES, addresses=_link_addresses(plan, number, 0)))
 
 
 def _management_cable(number: int, node: str) -> Cable:
-    own = ((4, management_address(number), 15),)
-    return Cable(Plug(node, "eth0", 1500, addresses=own), Plug(MANAGEMENT, f"node{number}", 1500, bridge="br0"))
+    own = ((4, get_management_address(number), 15),)
+    return Cable(CableEnd(node, "eth0", 1500, addresses=own), CableEnd(MANAGEMENT, f"node{number}", 1500, bridge="br0"))
 
 
 def _leaf(plan: Plan, number: int, leaf: str) -> Switch:
     if _flat(plan):
-        return Switch(leaf, (Plug(leaf, "br0", SWITCH_MTU_BYTES),))
-    ways = tuple(Way(Range(v, 0, 0), LINKS[v].base + 2 * number, "up") for v in _versions(plan))
-    return Switch(leaf, ways=ways)
+        return Switch(leaf, (CableEnd(leaf, "br0", SWITCH_MTU_BYTES),))
+    ways = tuple(SwitchRoute(Range(v, 0, 0), LINKS[v].base + 2 * number, "up") for v in _versions(plan))
+    return Switch(leaf, routes=ways)
 
 
 def _spine(plan: Plan, leaves: list[tuple[int, int, str]]) -> Switch:
@@ -195,22 +195,22 @@ def _spine(plan: Plan, leaves: list[tuple[int, int, str]]) -> Switch:
     down = list(_down_ways(plan, leaves, isolated=isolated))
     lookups = tuple((f"down{n}", 100 + rail) for n, (_, rail, _) in enumerate(leaves)) if isolated else ()
     down += [_nowhere(v, table) for table in sorted({t for _, t in lookups}) for v in _versions(plan)]
-    return Switch(SPINE, ways=tuple(down), lookups=lookups)
+    return Switch(SPINE, routes=tuple(down), lookups=lookups)
 
 
-def _nowhere(version: int, table: int) -> Way:
-    return Way(Range(version, 0, 0), 0, "", table, unreachable=True)
+def _nowhere(version: int, table: int) -> SwitchRoute:
+    return SwitchRoute(Range(version, 0, 0), 0, "", table, unreachable=True)
 
 
-def _rail_bridge(plan: Plan, rail: int) -> Plug:
+def _rail_bridge(plan: Plan, rail: int) -> CableEnd:
     """The spine's bridge of a rail, with the rail's gateway where one is planned."""
     ports = (port for node in plan.nodes for port in node.ports if port.rail == rail)
     first = next(ports, None)
     own = tuple((a.version, a.gateway, a.prefix) for a in (first.addressed if first else ()) if a.gateway)
-    return Plug(SPINE, f"rail{rail}", SWITCH_MTU_BYTES, addresses=own)
+    return CableEnd(SPINE, f"rail{rail}", SWITCH_MTU_BYTES, addresses=own)
 
 
-def _down_ways(plan: Plan, leaves: list[tuple[int, int, str]], *, isolated: bool) -> Iterator[Way]:
+def _down_ways(plan: Plan, leaves: list[tuple[int, int, str]], *, isolated: bool) -> Iterator[SwitchRoute]:
     """Every node's subnet by the leaf it is on."""
     numbers = {leaf: number for number, (_, _, leaf) in enumerate(leaves)}
     for node in plan.nodes:
@@ -220,10 +220,10 @@ def _down_ways(plan: Plan, leaves: list[tuple[int, int, str]], *, isolated: bool
             yield from (_down(own, number, table) for own in port.addressed)
 
 
-def _down(own: Addressed, number: int, table: int) -> Way:
-    return Way(own.subnet, LINKS[own.version].base + 2 * number + 1, f"down{number}", table)
+def _down(own: Addressed, number: int, table: int) -> SwitchRoute:
+    return SwitchRoute(own.subnet, LINKS[own.version].base + 2 * number + 1, f"down{number}", table)
 
 
-def default_way() -> Way:
+def build_default_route() -> SwitchRoute:
     """The default route of nodes and pods: over the management switch."""
-    return Way(Range(V4, 0, 0), MANAGEMENT_RANGE.base + 1, "eth0")
+    return SwitchRoute(Range(V4, 0, 0), MANAGEMENT_RANGE.base + 1, "eth0")

@@ -49,11 +49,11 @@ def heal(name: str, fault_id: str, node_name: str | None, rail: int | None) -> N
 
 def _fault(lab: Lab, fault_id: str, node_name: str | None, rail: int | None, *, heal: bool) -> int:
     from trackbed_lab import faults
-    from trackbed_lab.faults.place import UnsuitableError
+    from trackbed_lab.faults.target import UnsuitableError
 
     known_fault(fault_id)
     try:
-        place = faults.place_of(lab, node_name, rail)
+        place = faults.find_target(lab, node_name, rail)
         guarded(lambda: (faults.heal if heal else faults.inject)(place, fault_id))
     except UnsuitableError as error:
         refuse(str(error))

@@ -31,9 +31,9 @@ def _status(lab: Lab) -> int:
 
     rows = []
     for node in lab.plan.nodes:
-        attached = sum(len(one["ports"]) for one in lab.attachments(node.name))
+        attached = sum(len(one["ports"]) for one in lab.list_attachments(node.name))
         rows.append(
-            (node.name, str(node.unit), str(len(node.ports)), " ".join(lab.pods(node.name)) or "-", str(attached))
+            (node.name, str(node.unit), str(len(node.ports)), " ".join(lab.list_pods(node.name)) or "-", str(attached))
         )
     table(("node", "unit", "ports", "pods", "rails attached"), rows, f"fabric {lab.plan.common.fabric}")
     return 0
@@ -63,7 +63,7 @@ def _execute(lab: Lab, where: str, program: tuple[str, ...]) -> int:
     if where not in known:
         close = get_close_matches(where, known, n=3) or known[:6]
         refuse(f"the lab has no {where!r}; it has {', '.join(close)}")
-    setns(os.open(lab.netns(where), os.O_RDONLY | os.O_CLOEXEC))
+    setns(os.open(lab.locate_netns(where), os.O_RDONLY | os.O_CLOEXEC))
     try:
         os.execvp(program[0], program)  # noqa: S606 - the user's own program
     except OSError as error:

@@ -15,7 +15,7 @@ from trackbed_lab.cli.session import fabric_of, fabric_option, guarded, held, kn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed_lab.place import Place
+    from trackbed_lab.lab_folder import LabFolder
     from trackbed_lab.run_result import Phase, RunResult
 
 
@@ -41,7 +41,7 @@ def run(source: str | None, fault_id: str | None, report: Path, form: str) -> No
       trackbed lab run -f examples/spectrum-x-4 --report /tmp/report.html
       trackbed lab run -f fabric.yaml --break route-rule-missing -o json
     """
-    from trackbed_lab.place import RUN_PREFIX, Place
+    from trackbed_lab.lab_folder import RUN_PREFIX, LabFolder
 
     if fault_id and fault_id != "none":
         known_fault(fault_id)
@@ -49,7 +49,7 @@ def run(source: str | None, fault_id: str | None, report: Path, form: str) -> No
         refuse(f"cannot write {report.absolute()}; name a place for the report with --report")
     began = time.monotonic()
     fabric, imported = fabric_of(source)
-    place = Place(f"{RUN_PREFIX}{os.getpid()}")
+    place = LabFolder(f"{RUN_PREFIX}{os.getpid()}")
     told = teller(form)
     for phase in imported:
         told(phase)
@@ -67,11 +67,11 @@ def run(source: str | None, fault_id: str | None, report: Path, form: str) -> No
 
 
 def _run(
-    place: Place, fabric: bytes, fault_id: str | None, imported: tuple[Phase, ...], told: Callable[[Phase], None]
+    place: LabFolder, fabric: bytes, fault_id: str | None, imported: tuple[Phase, ...], told: Callable[[Phase], None]
 ) -> RunResult:
     from trackbed_lab.lab import Lab
     from trackbed_lab.run import DEFAULT_FAULT
-    from trackbed_lab.run import run as go
+    from trackbed_lab.run import run_phases as go
 
     lab = Lab(place.files)
     return guarded(lambda: go(lab, fabric, fault_id or DEFAULT_FAULT, imported, told))
@@ -80,9 +80,9 @@ def _run(
 def _finished(result: RunResult, report: Path, form: str) -> int:
     """Write the report; the status of the command."""
     from trackbed.cli.options import emit_json
-    from trackbed_lab.report.html import html
+    from trackbed_lab.report.html import render_html
 
-    report.write_text(html(result), encoding="utf-8")
+    report.write_text(render_html(result), encoding="utf-8")
     if form == "json":
         emit_json(result)
     return 0 if result.ok else 1

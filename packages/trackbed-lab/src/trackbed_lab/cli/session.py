@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trackbed_lab.lab import Lab
-    from trackbed_lab.place import Place
+    from trackbed_lab.lab_folder import LabFolder
     from trackbed_lab.run_result import Phase
 
 fabric_option = click.option(
@@ -29,10 +29,10 @@ fabric_option = click.option(
 
 
 def _named(_: click.Context, __: click.Parameter, name: str) -> str:
-    from trackbed_lab.place import Place
+    from trackbed_lab.lab_folder import LabFolder
 
     try:
-        return Place(name).name
+        return LabFolder(name).name
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -63,7 +63,7 @@ def _imported(folder: Path) -> tuple[bytes, tuple[Phase, ...]]:
     return text, (Phase("import", time.monotonic() - began, summary),)
 
 
-def claimed(place: Place) -> None:
+def claimed(place: LabFolder) -> None:
     """Make the lab's folder; a lab of that name that lives ends the command with status 2."""
     try:
         place.claim()
@@ -81,17 +81,17 @@ def known_fault(fault_id: str) -> None:
         refuse(f"no fault {fault_id!r}{meant(fault_id, FAULTS, 'see trackbed faults')}")
 
 
-def held(place: Place, work: Callable[[], int]) -> int:
+def held(place: LabFolder, work: Callable[[], int]) -> int:
     """Run work in a sandbox of its own and wait for it; Ctrl-C or SIGTERM ends it, and with it everything."""
     import signal
 
-    from trackbed_lab.sandbox import start
+    from trackbed_lab.sandbox import start_sandbox
 
     claimed(place)
-    keeper = start(work, place.files)
+    keeper = start_sandbox(work, place.files)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell that put us in the background has SIGINT ignored
         signal.signal(number, signal.default_int_handler)
-    place.record(keeper)
+    place.record_keeper(keeper)
     try:
         _, status = os.waitpid(keeper, 0)
     except KeyboardInterrupt:
@@ -105,19 +105,19 @@ def held(place: Place, work: Callable[[], int]) -> int:
 def joined(name: str, body: Callable[[Lab], int]) -> int:
     """Run `body` inside the sandbox of a lab; its status. A lab that is not there ends the command with status 2."""
     from trackbed_lab.lab import Lab
-    from trackbed_lab.place import Place, all_labs
-    from trackbed_lab.sandbox import inside
+    from trackbed_lab.lab_folder import LabFolder, list_labs
+    from trackbed_lab.sandbox import run_inside
 
-    place = Place(name)
-    keeper = place.keeper()
+    place = LabFolder(name)
+    keeper = place.find_keeper()
     if keeper is None and place.folder.exists():
         refuse(f"lab {name!r} has ended: {last_words(place)}; trackbed lab down --name {name} clears it away")
     if keeper is None:
-        alive = [lab.name for lab in all_labs() if lab.keeper()]
+        alive = [lab.name for lab in list_labs() if lab.find_keeper()]
         others = f"there is {', '.join(alive)}" if alive else "trackbed lab up makes one"
         refuse(f"there is no lab {name!r}; {others}")
     try:
-        return inside(keeper, lambda: guarded(lambda: body(Lab(place.files))))
+        return run_inside(keeper, lambda: guarded(lambda: body(Lab(place.files))))
     except OSError as error:
         refuse(f"cannot enter lab {name!r}: {error.strerror or error}")
 
@@ -147,10 +147,10 @@ def end(keeper: int) -> None:
     import signal
     from contextlib import suppress
 
-    from trackbed_lab.sandbox import first_of
+    from trackbed_lab.sandbox import find_first
 
     with suppress(OSError):
-        os.kill(first_of(keeper), signal.SIGKILL)
+        os.kill(find_first(keeper), signal.SIGKILL)
     with suppress(OSError):
         os.kill(keeper, signal.SIGKILL)
     deadline = time.monotonic() + _END_SECONDS
@@ -166,7 +166,7 @@ def _is_gone(keeper: int) -> bool:
         return not Path(f"/proc/{keeper}").exists()
 
 
-def last_words(place: Place) -> str:
+def last_words(place: LabFolder) -> str:
     """The end of a lab's log."""
     said = place.log.read_text(errors="replace").strip() if place.log.exists() else ""
     return " / ".join(said.splitlines()[-3:]) or "it said nothing"

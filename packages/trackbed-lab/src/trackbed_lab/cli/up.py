@@ -11,7 +11,7 @@ from trackbed.cli.options import refuse
 from trackbed_lab.cli.session import claimed, end, fabric_of, fabric_option, last_words, name_option
 
 if TYPE_CHECKING:
-    from trackbed_lab.place import Place
+    from trackbed_lab.lab_folder import LabFolder
 
 
 @click.command("up")
@@ -26,16 +26,16 @@ def up(source: str | None, name: str, pods: bool) -> None:
       trackbed lab up
       trackbed lab up -f fabric.yaml --name site --pods
     """
-    from trackbed_lab.place import Place
+    from trackbed_lab.lab_folder import LabFolder
 
     fabric, _ = fabric_of(source)
-    place = Place(name)
+    place = LabFolder(name)
     reading, writing = os.pipe()
     claimed(place)
-    from trackbed_lab.sandbox import start
+    from trackbed_lab.sandbox import start_sandbox
 
-    keeper = start(lambda: _stay(place, fabric, writing, pods=pods), place.files, place.log)
-    place.record(keeper)
+    keeper = start_sandbox(lambda: _stay(place, fabric, writing, pods=pods), place.files, place.log)
+    place.record_keeper(keeper)
     os.close(writing)
     said = _answer(reading)
     if said != "up":
@@ -59,7 +59,7 @@ def _answer(reading: int) -> str:
     return said
 
 
-def _stay(place: Place, fabric: bytes, writing: int, *, pods: bool) -> int:
+def _stay(place: LabFolder, fabric: bytes, writing: int, *, pods: bool) -> int:
     import signal
 
     from trackbed_lab.lab import Lab
@@ -91,10 +91,10 @@ def down(name: str) -> None:
     Example:
       trackbed lab down
     """
-    from trackbed_lab.place import Place
+    from trackbed_lab.lab_folder import LabFolder
 
-    place = Place(name)
-    keeper = place.keeper()
+    place = LabFolder(name)
+    keeper = place.find_keeper()
     if keeper is not None:
         end(keeper)
     existed = place.folder.exists()

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed_lab.faults import addresses, names, pods, routing, switches
-from trackbed_lab.faults.fault import Fault
-from trackbed_lab.faults.place import Place, Site, UnsuitableError
+from trackbed_lab.faults.fault import LabFault
+from trackbed_lab.faults.target import FaultTarget, TargetLab, UnsuitableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FAULTS: Mapping[str, Fault] = {
+FAULTS: Mapping[str, LabFault] = {
     fault.id: fault for module in (names, addresses, routing, pods, switches) for fault in module.FAULTS
 }
 """All faults by id."""
@@ -24,7 +24,7 @@ FAULTS: Mapping[str, Fault] = {
 _ON_HOSTS = frozenset(fault.id for module in (names, addresses, routing) for fault in module.FAULTS)
 
 
-def place_of(site: Site, node: str | None = None, rail: int | None = None) -> Place:
+def find_target(site: TargetLab, node: str | None = None, rail: int | None = None) -> FaultTarget:
     """The port to break: by default the first node's rail 1 (rail 0 of a fabric with one rail)."""
     chosen = site.plan.node(node) if node else site.plan.nodes[0]
     if chosen is None:
@@ -33,13 +33,13 @@ def place_of(site: Site, node: str | None = None, rail: int | None = None) -> Pl
     port = chosen.port(number)
     if port is None:
         raise UnsuitableError(f"node {chosen.name} has no port on rail {number}")
-    return Place(site, chosen, port)
+    return FaultTarget(site, chosen, port)
 
 
-def inject(place: Place, fault_id: str) -> None:
+def inject(place: FaultTarget, fault_id: str) -> None:
     """Break a link of the lab; KeyError for an unknown fault, UnsuitableError where this lab has no place for it."""
-    if fault_id in _ON_HOSTS and not place.is_here():
-        pod = ", ".join(place.site.pods(place.node.name))
+    if fault_id in _ON_HOSTS and not place.is_on_host():
+        pod = ", ".join(place.lab.list_pods(place.node.name))
         raise UnsuitableError(
             f"rail {place.port.rail} of {place.node.name} is inside {pod or 'a pod'}, "
             "so the host cannot be broken there; take `trackbed lab up` without --pods"
@@ -47,8 +47,8 @@ def inject(place: Place, fault_id: str) -> None:
     FAULTS[fault_id].inject(place)
 
 
-def heal(place: Place, fault_id: str) -> None:
+def heal(place: FaultTarget, fault_id: str) -> None:
     """Undo a fault: its own traces first, then node, leaf and spine as planned."""
     FAULTS[fault_id].heal(place)
-    leaf, _ = place.site.leaf_end(place.node.name, place.port.rail)
-    place.site.settle(place.site.spine(), leaf, place.node.name, place.peer.name)
+    leaf, _ = place.lab.find_leaf_end(place.node.name, place.port.rail)
+    place.lab.restore_plan(place.lab.get_spine(), leaf, place.node.name, place.peer.name)

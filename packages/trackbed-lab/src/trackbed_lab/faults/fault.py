@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed_lab.faults.place import Place
+    from trackbed_lab.faults.target import FaultTarget
 
 
-def _nothing_left(place: Place) -> None:
+def _nothing_left(place: FaultTarget) -> None:
     """What settling does is enough."""
 
 
-class Fault(NamedTuple):
+class LabFault(NamedTuple):
     """One fault: its id in the catalogue, how to make it, and what must be undone by hand before settling."""
 
     id: str
-    inject: Callable[[Place], None]
-    heal: Callable[[Place], None] = _nothing_left
+    inject: Callable[[FaultTarget], None]
+    heal: Callable[[FaultTarget], None] = _nothing_left

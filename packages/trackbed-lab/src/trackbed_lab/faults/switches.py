@@ -14,94 +14,94 @@ from trackbed.kernel.netlink.routes import RTN_BLACKHOLE, Route, delete_route, l
 from trackbed.kernel.netlink.rules import PolicyRule, add_rule, delete_rule
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.addresses import forget
-from trackbed_lab.faults.fault import Fault
-from trackbed_lab.faults.place import Place, UnsuitableError, do, link
+from trackbed_lab.faults.fault import LabFault
+from trackbed_lab.faults.target import FaultTarget, UnsuitableError, read_link, send_messages
 
 _BLACKHOLE_TABLE, _EARLY = 700, 100
 
 
-def _long_names(at: Place) -> None:
+def _long_names(at: FaultTarget) -> None:
     """The Fabric asks for names that no kernel takes."""
-    text = at.site.fabric_file.read_text(encoding="utf-8")
+    text = at.lab.fabric_file.read_text(encoding="utf-8")
     wanted = "  names: {netdev: 'rail{rail}-of-the-compute-fabric'}\n"
     text = re.sub(r"(?m)^  names:.*\n((?:    .*\n)*)", "", text, count=1)
-    at.site.fabric_file.write_text(text.replace("\nspec:\n", "\nspec:\n" + wanted, 1), encoding="utf-8")
+    at.lab.fabric_file.write_text(text.replace("\nspec:\n", "\nspec:\n" + wanted, 1), encoding="utf-8")
 
 
-def _restored(at: Place) -> None:
-    at.site.restore_fabric()
+def _restored(at: FaultTarget) -> None:
+    at.lab.restore_fabric()
 
 
 _CROSSED = "crossed"
 """What the end of a cable is called at the leaf it does not belong to."""
 
 
-def _ends(at: Place) -> tuple[tuple[str, str], tuple[str, str]]:
-    here = at.site.leaf_end(at.node.name, at.port.rail)
-    there = at.site.leaf_end(at.node.name, at.neighbour.rail)
+def _ends(at: FaultTarget) -> tuple[tuple[str, str], tuple[str, str]]:
+    here = at.lab.find_leaf_end(at.node.name, at.port.rail)
+    there = at.lab.find_leaf_end(at.node.name, at.neighbour.rail)
     return here, there
 
 
-def _carry(at: Place, from_leaf: str, name: str, to_leaf: str, new_name: str) -> None:
+def _carry(at: FaultTarget, from_leaf: str, name: str, to_leaf: str, new_name: str) -> None:
     """Unplug the end of a cable from one leaf and plug it into another."""
-    found = link(at.site, from_leaf, name)
-    with at.site.netns(to_leaf).open("rb") as target:
-        do(at.site, from_leaf, set_link(found.index, netns_fd=target.fileno(), name=new_name))
-    do(at.site, to_leaf, set_link(link(at.site, to_leaf, new_name).index, up=True))
+    found = read_link(at.lab, from_leaf, name)
+    with at.lab.locate_netns(to_leaf).open("rb") as target:
+        send_messages(at.lab, from_leaf, set_link(found.index, netns_fd=target.fileno(), name=new_name))
+    send_messages(at.lab, to_leaf, set_link(read_link(at.lab, to_leaf, new_name).index, up=True))
 
 
-def _crossed(at: Place) -> None:
+def _crossed(at: FaultTarget) -> None:
     """Swap the far ends of two cables of a node."""
     here, there = _ends(at)
     _carry(at, *here, there[0], _CROSSED)
     _carry(at, *there, here[0], _CROSSED)
 
 
-def _uncrossed(at: Place) -> None:
+def _uncrossed(at: FaultTarget) -> None:
     here, there = _ends(at)
     _carry(at, there[0], _CROSSED, *here)
     _carry(at, here[0], _CROSSED, *there)
-    at.site.settle(there[0])
+    at.lab.restore_plan(there[0])
 
 
-def _mute(at: Place) -> None:
-    at.site.advertise(*at.site.leaf_end(at.node.name, at.port.rail), "mute")
+def _mute(at: FaultTarget) -> None:
+    at.lab.set_advertisement(*at.lab.find_leaf_end(at.node.name, at.port.rail), "mute")
 
 
-def _spoken(at: Place) -> None:
-    at.site.advertise(*at.site.leaf_end(at.node.name, at.port.rail), "")
+def _spoken(at: FaultTarget) -> None:
+    at.lab.set_advertisement(*at.lab.find_leaf_end(at.node.name, at.port.rail), "")
 
 
-def _other_vlan(at: Place) -> None:
+def _other_vlan(at: FaultTarget) -> None:
     """The leaf port is in VLAN 999: it says so, and nobody of our segment is there."""
     _no_address(at)
-    at.site.advertise(*at.site.leaf_end(at.node.name, at.port.rail), "vlan 999")
+    at.lab.set_advertisement(*at.lab.find_leaf_end(at.node.name, at.port.rail), "vlan 999")
 
 
-def _no_address(at: Place) -> None:
-    leaf, _ = at.at_leaf()
-    with Socket(netns=at.site.netns(leaf)) as sock:
-        own = [a for a in list_addresses(sock, at.family) if a.address == at.own.gateway]
+def _no_address(at: FaultTarget) -> None:
+    leaf, _ = at.find_leaf_end()
+    with Socket(netns=at.lab.locate_netns(leaf)) as sock:
+        own = [a for a in list_addresses(sock, at.family) if a.address == at.addressing.gateway]
     if not own:
         raise UnsuitableError("this fault needs a scheme with gateways on the leaves")
-    do(at.site, leaf, *(delete_address(a) for a in own))
+    send_messages(at.lab, leaf, *(delete_address(a) for a in own))
     forget(at)
 
 
-def _narrow(at: Place) -> None:
+def _narrow(at: FaultTarget) -> None:
     """The leaf port falls back to 1500 bytes."""
-    leaf, end = at.at_leaf()
-    do(at.site, leaf, set_link(end.index, mtu=1500))
+    leaf, end = at.find_leaf_end()
+    send_messages(at.lab, leaf, set_link(end.index, mtu=1500))
 
 
-def _flapping(at: Place) -> None:
+def _flapping(at: FaultTarget) -> None:
     """The far end goes away twice; each time the host must see it before it comes back."""
-    leaf, end = at.at_leaf()
+    leaf, end = at.find_leaf_end()
     for _ in range(2):
-        do(at.site, leaf, set_link(end.index, up=False))
-        _until(lambda: not at.link().carrier)
-        do(at.site, leaf, set_link(end.index, up=True))
-        _until(lambda: at.link().carrier)
+        send_messages(at.lab, leaf, set_link(end.index, up=False))
+        _until(lambda: not at.read_link().carrier)
+        send_messages(at.lab, leaf, set_link(end.index, up=True))
+        _until(lambda: at.read_link().carrier)
 
 
 _LINK_SECONDS = 3.0
@@ -113,38 +113,38 @@ def _until(happened: object) -> None:
         time.sleep(0.02)
 
 
-def _far(at: Place) -> Range:
+def _far(at: FaultTarget) -> Range:
     """The far peer's address on this rail, as a range."""
     if at.peer.unit == at.node.unit:
         raise UnsuitableError("this fault needs nodes in two scalable units")
     port = at.peer.port(at.port.rail)
-    own = port.addressed[0] if port else at.own
+    own = port.addressed[0] if port else at.addressing
     return Range(own.version, own.address, BITS[own.version])
 
 
-def _black_hole(at: Place) -> None:
+def _black_hole(at: FaultTarget) -> None:
     """The spine swallows packets for the peer, without a word."""
     target = _far(at)
     route = Route(at.family, 254, target.base, target.prefix, type=RTN_BLACKHOLE)
-    do(at.site, at.site.spine(), replace_route(route))
+    send_messages(at.lab, at.lab.get_spine(), replace_route(route))
 
 
-def _black_hole_gone(at: Place) -> None:
+def _black_hole_gone(at: FaultTarget) -> None:
     target = _far(at)
     route = Route(at.family, 254, target.base, target.prefix, type=RTN_BLACKHOLE)
-    do(at.site, at.site.spine(), delete_route(route))
+    send_messages(at.lab, at.lab.get_spine(), delete_route(route))
 
 
-def _no_route(at: Place) -> None:
+def _no_route(at: FaultTarget) -> None:
     """The spine forgets the way to the peer's leaf and says so."""
     target = _far(at)
-    with Socket(netns=at.site.netns(at.site.spine())) as sock:
+    with Socket(netns=at.lab.locate_netns(at.lab.get_spine())) as sock:
         held = list_routes(sock, at.family)
     gone = [r for r in held if r.gateway and target.base in Range(target.version, r.dst, r.prefix) and r.prefix]
-    do(at.site, at.site.spine(), *(delete_route(route) for route in gone))
+    send_messages(at.lab, at.lab.get_spine(), *(delete_route(route) for route in gone))
 
 
-def _policy(at: Place) -> tuple[Route, PolicyRule]:
+def _policy(at: FaultTarget) -> tuple[Route, PolicyRule]:
     """From this rail to the next one: into a table that swallows everything."""
     mine, other = (at.node.common.rails[p.rail].v4 for p in (at.port, at.neighbour))
     if mine is None or other is None:
@@ -156,25 +156,25 @@ def _policy(at: Place) -> tuple[Route, PolicyRule]:
     return Route(socket.AF_INET, _BLACKHOLE_TABLE, type=RTN_BLACKHOLE), rule
 
 
-def _separated(at: Place) -> None:
+def _separated(at: FaultTarget) -> None:
     route, rule = _policy(at)
-    do(at.site, at.site.spine(), replace_route(route), add_rule(rule))
+    send_messages(at.lab, at.lab.get_spine(), replace_route(route), add_rule(rule))
 
 
-def _joined(at: Place) -> None:
+def _joined(at: FaultTarget) -> None:
     route, rule = _policy(at)
-    do(at.site, at.site.spine(), delete_rule(rule), delete_route(route))
+    send_messages(at.lab, at.lab.get_spine(), delete_rule(rule), delete_route(route))
 
 
 FAULTS = (
-    Fault("names-too-long", _long_names, _restored),
-    Fault("fabric-port-on-wrong-leaf", _crossed, _uncrossed),
-    Fault("fabric-lldp-silent", _mute, _spoken),
-    Fault("fabric-mtu-black-hole", _narrow),
-    Fault("fabric-link-flapping", _flapping),
-    Fault("fabric-same-rail-unreachable", _black_hole, _black_hole_gone),
-    Fault("fabric-cross-rail-differs-from-plan", _separated, _joined),
-    Fault("fabric-vlan-or-segment-wrong", _other_vlan, _spoken),
-    Fault("switch-gateway-address-missing", _no_address),
-    Fault("switch-route-missing", _no_route),
+    LabFault("names-too-long", _long_names, _restored),
+    LabFault("fabric-port-on-wrong-leaf", _crossed, _uncrossed),
+    LabFault("fabric-lldp-silent", _mute, _spoken),
+    LabFault("fabric-mtu-black-hole", _narrow),
+    LabFault("fabric-link-flapping", _flapping),
+    LabFault("fabric-same-rail-unreachable", _black_hole, _black_hole_gone),
+    LabFault("fabric-cross-rail-differs-from-plan", _separated, _joined),
+    LabFault("fabric-vlan-or-segment-wrong", _other_vlan, _spoken),
+    LabFault("switch-gateway-address-missing", _no_address),
+    LabFault("switch-route-missing", _no_route),
 )

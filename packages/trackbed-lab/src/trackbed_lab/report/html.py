@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, StrictUndefined
 
-from trackbed_lab.report.page import page
+from trackbed_lab.report.page import build_page
 
 if TYPE_CHECKING:
     from trackbed_lab.run_result import RunResult
 
 
-def html(result: RunResult) -> str:
+def render_html(result: RunResult) -> str:
     """Render a run."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = files("trackbed_lab.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(page=page(result))
+    return environment.from_string(template).render(page=build_page(result))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from trackbed_lab.run_result import Pair, RunResult
+    from trackbed_lab.run_result import RailPair, RunResult
 
 CELL = 15
 LABEL = 112
@@ -54,7 +54,7 @@ _WORDS = {
 }
 
 
-def matrix(result: RunResult) -> Matrix:
+def build_matrix(result: RunResult) -> Matrix:
     """Place a cell for each pair, nodes in order, rails in order within."""
     order = {(port.node, port.rail): number for number, port in enumerate(result.ports)}
     cells = tuple(_cell(pair, order) for pair in result.pairs)
@@ -75,13 +75,13 @@ def _node(name: str, order: dict[tuple[str, int], int]) -> Label:
     return Label(middle, middle, name, -1)
 
 
-def _cell(pair: Pair, order: dict[tuple[str, int], int]) -> Cell:
+def _cell(pair: RailPair, order: dict[tuple[str, int], int]) -> Cell:
     x = LABEL + order[pair.to_node, pair.to_rail] * CELL
     y = LABEL + order[pair.from_node, pair.from_rail] * CELL
-    return Cell(x, y, tone_of(pair), _tooltip(pair))
+    return Cell(x, y, choose_tone(pair), _tooltip(pair))
 
 
-def tone_of(pair: Pair) -> str:
+def choose_tone(pair: RailPair) -> str:
     """How a pair is coloured; only `wrong` and `silent` are not as planned."""
     if pair.expected and not pair.answered:
         return "silent"
@@ -94,7 +94,7 @@ def tone_of(pair: Pair) -> str:
     return "near" if (pair.hops or 0) <= 1 else "far"
 
 
-def _tooltip(pair: Pair) -> str:
+def _tooltip(pair: RailPair) -> str:
     ends = f"{pair.from_node} rail {pair.from_rail} to {pair.to_node} rail {pair.to_rail}"
     if not pair.answered:
         return f"{ends}: no answer{', as planned' if not pair.expected else ''}"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trackbed.doctor.finding import BROKEN
 from trackbed.doctor.grouping import FindingGroup, group_findings
-from trackbed_lab.report.matrix import Matrix, matrix
-from trackbed_lab.report.railmap import RailMap, rail_map
+from trackbed_lab.report.matrix import Matrix, build_matrix
+from trackbed_lab.report.railmap import RailMap, build_rail_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trackbed.doctor.finding import Finding
-    from trackbed_lab.run_result import FaultStory, Phase, RunResult
+    from trackbed_lab.run_result import FaultResult, Phase, RunResult
 
 
 class Tile(NamedTuple):
@@ -37,7 +37,7 @@ class Bar(NamedTuple):
     tone: str
 
 
-class Step(NamedTuple):
+class StepRow(NamedTuple):
     """One step of the chain: how many checks it passed."""
 
     name: str
@@ -46,7 +46,7 @@ class Step(NamedTuple):
     unknown: int
 
 
-class Story(NamedTuple):
+class FaultSection(NamedTuple):
     """The injected fault, in the order it happened."""
 
     id: str
@@ -69,14 +69,14 @@ class Page(NamedTuple):
     bars: tuple[Bar, ...]
     rail_map: RailMap
     matrix: Matrix
-    story: Story | None
-    steps: tuple[Step, ...]
+    story: FaultSection | None
+    steps: tuple[StepRow, ...]
     findings: tuple[FindingGroup, ...]
     facts: tuple[tuple[str, str], ...]
     footer: str
 
 
-def page(result: RunResult) -> Page:
+def build_page(result: RunResult) -> Page:
     """Compute the page of a run."""
     broken = [f for f in result.findings if f.verdict != "pass"]
     return Page(
@@ -86,8 +86,8 @@ def page(result: RunResult) -> Page:
         verdict="As planned" if result.ok else "Not as planned",
         tiles=tuple(_tiles(result)),
         bars=tuple(_bars(result.phases)),
-        rail_map=rail_map(result),
-        matrix=matrix(result),
+        rail_map=build_rail_map(result),
+        matrix=build_matrix(result),
         story=_story(result.fault) if result.fault else None,
         steps=tuple(_steps(result.findings)),
         findings=group_findings(broken),
@@ -126,19 +126,21 @@ def _bars(phases: Sequence[Phase]) -> Iterable[Bar]:
         at += 100 * phase.seconds / whole
 
 
-def _story(fault: FaultStory) -> Story:
+def _story(fault: FaultResult) -> FaultSection:
     named = group_findings([fault.named])[0] if fault.named else None
     others = [f for f in fault.findings if f.verdict in BROKEN and f != fault.named]
     right = fault.named is not None and fault.named.id == fault.id
-    return Story(fault.id, f"{fault.node}, rail {fault.rail}", named, right, fault.healed, group_findings(others))
+    return FaultSection(
+        fault.id, f"{fault.node}, rail {fault.rail}", named, right, fault.healed, group_findings(others)
+    )
 
 
-def _steps(findings: Iterable[Finding]) -> Iterable[Step]:
+def _steps(findings: Iterable[Finding]) -> Iterable[StepRow]:
     counted: dict[str, Counter[str]] = {}
     for finding in findings:
         counted.setdefault(finding.step, Counter())[finding.verdict] += 1
     for name, verdicts in counted.items():
-        yield Step(name, verdicts["pass"], verdicts["fail"] + verdicts["warn"], verdicts["unknown"])
+        yield StepRow(name, verdicts["pass"], verdicts["fail"] + verdicts["warn"], verdicts["unknown"])
 
 
 def _facts(result: RunResult) -> Iterable[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from trackbed_lab.run_result import Port, RunResult
+    from trackbed_lab.run_result import RunPort, RunResult
 
 WIDTH, NODE_WIDTH_MAX = 1200.0, 280.0
 SPINE_Y, LEAF_Y, NODE_Y = 34.0, 132.0, 318.0
@@ -49,7 +49,7 @@ class RailMap(NamedTuple):
     rails: tuple[tuple[int, str], ...]
 
 
-def rail_map(result: RunResult) -> RailMap:
+def build_rail_map(result: RunResult) -> RailMap:
     """Place everything: units side by side, in each its leaves above its nodes."""
     leaves = _leaves(result)
     nodes = _nodes(result)
@@ -106,7 +106,7 @@ def _nodes(result: RunResult) -> dict[str, Box]:
     return found
 
 
-def _cable(result: RunResult, port: Port, node: Box, leaf: Box) -> Cable:
+def _cable(result: RunResult, port: RunPort, node: Box, leaf: Box) -> Cable:
     step = node.width / (len(result.rails) + 1)
     fault = result.fault
     broken = fault is not None and (fault.node, fault.rail) == (port.node, port.rail)

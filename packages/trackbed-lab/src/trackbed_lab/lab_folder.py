@@ -22,7 +22,7 @@ NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,31}")
 """A lab's name becomes a folder's, so it may lead nowhere else."""
 
 
-def base() -> Path:
+def locate_base() -> Path:
     """The folder of all labs of this user."""
     if os.geteuid() == 0 and os.access("/run", os.W_OK):
         return Path("/run/trackbed-lab")
@@ -33,11 +33,11 @@ def base() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LabFolder:
     """One lab's folder. `files` is where its tmpfs is mounted: empty when seen from outside."""
 
     name: str
-    home: Path = field(default_factory=lambda: base())  # noqa: PLW0108 - looked up late: tests give labs another home
+    home: Path = field(default_factory=lambda: locate_base())  # noqa: PLW0108 - looked up late: tests give labs another home
     """The folder of all labs, found out once: inside the sandbox we are another user."""
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Place:
         """What the lab's keeper said."""
         return self.folder / "log"
 
-    def keeper(self) -> int | None:
+    def find_keeper(self) -> int | None:
         """Pid of the keeper if the lab lives; the start time guards against a pid used again.
 
         A keeper that was killed but not yet reaped (some containers' init never does) holds no lab any more.
@@ -76,16 +76,16 @@ class Place:
         Raises FileExistsError if the lab lives, PermissionError if the folder of all labs is another user's.
         """
         with _alone(self.home):
-            if self.keeper() is not None:
+            if self.find_keeper() is not None:
                 raise FileExistsError(f"lab {self.name!r} is up already")
-            for lab in all_labs():
-                if lab.name.startswith(RUN_PREFIX) and lab.keeper() is None:
+            for lab in list_labs():
+                if lab.name.startswith(RUN_PREFIX) and lab.find_keeper() is None:
                     shutil.rmtree(lab.folder, ignore_errors=True)
             shutil.rmtree(self.folder, ignore_errors=True)
             self.files.mkdir(mode=0o700, parents=True)
-            self.record(os.getpid())
+            self.record_keeper(os.getpid())
 
-    def record(self, keeper: int) -> None:
+    def record_keeper(self, keeper: int) -> None:
         """Write down who keeps the lab, unless it has ended already."""
         with suppress(ProcessLookupError):
             (self.folder / "keeper").write_text(f"{keeper} {_started(keeper)}", encoding="ascii")
@@ -121,9 +121,9 @@ def _started(pid: int) -> str:
     return fields[19]
 
 
-def all_labs() -> list[Place]:
+def list_labs() -> list[LabFolder]:
     """Every lab that has a folder, dead ones too."""
     try:
-        return [Place(entry.name) for entry in sorted(base().iterdir()) if NAME.fullmatch(entry.name)]
+        return [LabFolder(entry.name) for entry in sorted(locate_base().iterdir()) if NAME.fullmatch(entry.name)]
     except OSError:
         return []

@@ -3,8 +3,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from trackbed_lab import place
-from trackbed_lab.place import RUN_PREFIX, Place, all_labs
+from trackbed_lab import lab_folder
+from trackbed_lab.lab_folder import RUN_PREFIX, LabFolder, list_labs
 
 from tests.lab.nobody import NOBODY
 
@@ -12,20 +12,20 @@ from tests.lab.nobody import NOBODY
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "labs"
-    monkeypatch.setattr(place, "base", lambda: folder)
+    monkeypatch.setattr(lab_folder, "locate_base", lambda: folder)
     return folder
 
 
-def claimed(name: str = "one") -> Place:
-    made = Place(name)
+def claimed(name: str = "one") -> LabFolder:
+    made = LabFolder(name)
     made.claim()
-    made.record(os.getpid())
+    made.record_keeper(os.getpid())
     return made
 
 
 @pytest.mark.usefixtures("base")
 def test_a_lab_lives_while_its_keeper_does() -> None:
-    assert claimed().keeper() == os.getpid()
+    assert claimed().find_keeper() == os.getpid()
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def test_a_lab_lives_while_its_keeper_does() -> None:
 def test_what_names_no_living_keeper_is_no_lab(written: str) -> None:
     made = claimed()
     (made.folder / "keeper").write_text(written)
-    assert made.keeper() is None
+    assert made.find_keeper() is None
 
 
 @pytest.mark.usefixtures("base")
 def test_a_living_lab_is_not_claimed_again() -> None:
     claimed()
     with pytest.raises(FileExistsError, match=r"^lab 'one' is up already$"):
-        Place("one").claim()
+        LabFolder("one").claim()
 
 
 @pytest.mark.usefixtures("base")
@@ -52,19 +52,19 @@ def test_claiming_clears_what_a_dead_lab_left() -> None:
     made = claimed()
     (made.folder / "keeper").write_text("4194305 1")
     (made.folder / "log").write_text("it died")
-    Place("one").claim()
+    LabFolder("one").claim()
     assert not made.log.exists()
     assert made.files.is_dir()
 
 
 def test_the_folder_of_all_labs_goes_with_the_last(base: Path) -> None:
     one, two = claimed("one"), claimed("two")
-    assert [lab.name for lab in all_labs()] == ["one", "two"]
+    assert [lab.name for lab in list_labs()] == ["one", "two"]
     one.release()
     assert base.exists()
     two.release()
     assert not base.exists()
-    assert all_labs() == []
+    assert list_labs() == []
 
 
 @pytest.mark.usefixtures("base")
@@ -83,19 +83,19 @@ def test_nobody_else_may_look_into_a_lab(base: Path) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "/etc", "a/b", "../a", ".hidden", "-n", "a b", "é", "a\n", "a" * 33])
 def test_a_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"is no name for a lab: letters, digits"):
-        Place(name)
+        LabFolder(name)
 
 
 @pytest.mark.parametrize("name", ["a", "run-1", "default", "a.b_c-9", "a" * 32])
 def test_a_plain_name_is_taken(base: Path, name: str) -> None:
-    assert Place(name).folder == base / name
+    assert LabFolder(name).folder == base / name
 
 
 def test_a_place_stays_where_it_was_when_its_user_becomes_root(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Place("one")
-    monkeypatch.setattr(place, "base", lambda: tmp_path / "of root")
+    made = LabFolder("one")
+    monkeypatch.setattr(lab_folder, "locate_base", lambda: tmp_path / "of root")
     assert made.folder == base / "one"
 
 
@@ -105,26 +105,26 @@ def test_a_keeper_that_is_dead_but_not_reaped_holds_no_lab() -> None:
     if child == 0:
         signal.pause()
     made = claimed()
-    made.record(child)
-    assert made.keeper() == child
+    made.record_keeper(child)
+    assert made.find_keeper() == child
     os.kill(child, signal.SIGKILL)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in /proc until it is reaped
-    assert made.keeper() is None
+    assert made.find_keeper() is None
     os.waitpid(child, 0)
 
 
 @pytest.mark.usefixtures("base")
 def test_a_claimed_lab_is_kept_by_who_claimed_it() -> None:
-    Place("one").claim()
+    LabFolder("one").claim()
     with pytest.raises(FileExistsError):
-        Place("one").claim()
+        LabFolder("one").claim()
 
 
 def test_what_killed_runs_left_goes_with_the_next_claim(base: Path) -> None:
     dead, living, named = claimed(f"{RUN_PREFIX}1"), claimed(f"{RUN_PREFIX}2"), claimed("mine")
     for made in (dead, named):
         (made.folder / "keeper").write_text("4194305 1")
-    Place("next").claim()
+    LabFolder("next").claim()
     assert sorted(path.name for path in base.iterdir()) == ["mine", "next", living.name]
 
 
@@ -133,4 +133,4 @@ def test_a_folder_of_all_labs_that_another_user_made_is_not_trusted(base: Path) 
     base.mkdir()
     os.chown(base, NOBODY, NOBODY)
     with pytest.raises(PermissionError, match="it belongs to another user; set TMPDIR to a folder of your own"):
-        Place("one").claim()
+        LabFolder("one").claim()
