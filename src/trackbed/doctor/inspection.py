@@ -55,14 +55,15 @@ def inspect_node(subject: Subject, plan: Plan, timeouts: Timeouts) -> NodeView:
     state = read(machine)
     status = _read_agent(subject)
     attachments: list[dict[str, Any]] = list(status.get("attachments", ()))
-    pods = tuple(_inspect_pod(attachment) for attachment in attachments if Path(attachment["netns"]).exists())
+    live = [attachment for attachment in attachments if Path(attachment["netns"]).exists()]
+    pods = tuple(map(_inspect_pod, live))
     rails_in_pods = frozenset(
         port["rail"] for attachment in attachments if attachment["mode"] == "move" for port in attachment["ports"]
     )
     sources = [
         source for source in find_sources(node, state, get_netns(machine)) if source.port.rail not in rails_in_pods
     ]
-    for pod, attachment in zip(pods, attachments, strict=False):
+    for pod, attachment in zip(pods, live, strict=True):
         sources += _find_pod_sources(node, pod, attachment)
     netdevs = [port.netdev for port in node.ports]
     return NodeView(
