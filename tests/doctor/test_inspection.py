@@ -14,13 +14,13 @@ from trackbed.doctor.probes import Timeouts
 from trackbed.host.machine import Machine
 
 
-def build_attachment(netns: str, name: str) -> dict[str, Any]:
+def build_attachment(netns: str, name: str, mode: str) -> dict[str, Any]:
     """Return the agent's account of a pod that has rail 0 as interface `name`."""
     address = {"text": "10.0.0.1/31", "gateway": ""}
     return {
         "container": name,
         "netns": netns,
-        "mode": "move",
+        "mode": mode,
         "ports": [{"rail": 0, "name": name, "addresses": [address]}],
     }
 
@@ -30,7 +30,10 @@ def test_a_pod_is_probed_though_the_agent_still_reports_one_whose_namespace_is_g
     with fresh_netns() as host, fresh_netns() as pod, fresh_netns() as leaf:
         port, _ = cable(pod, "10.0.0.1/31", leaf, "")
         folder = Path(f"/proc/{os.getpid()}/fd")
-        stale, live = build_attachment("/nonexistent", "net9"), build_attachment(f"{folder}/{pod}", port.name)
+        stale, live = (
+            build_attachment("/nonexistent", "net9", "macvlan"),
+            build_attachment(f"{folder}/{pod}", port.name, "move"),
+        )
         subject = Subject(Machine(Path("/"), folder / str(host)), plan.nodes[0], lambda: {"attachments": [stale, live]})
         view = inspect_node(subject, plan, Timeouts(0.01, 0.01))
     assert (len(view.pods), set(view.probes)) == (1, {0})
