@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-import msgspec
 from trackbed_lab.kubernetes import build
 from trackbed_lab.kubernetes.programs import SHIM
 
@@ -115,18 +114,17 @@ def _plan(node: Node, wanted: Wanted) -> NodePlan:
         return planned
     names = [name for ports in node.ports for name in ports]
     rails = tuple(
-        msgspec.structs.replace(planned.common.rails[number % RAILS], rail=number, table=1000 + number)
-        for number in range(len(names))
+        planned.common.rails[number % RAILS]._replace(rail=number, table=1000 + number) for number in range(len(names))
     )
     ports = tuple(_moved(planned.ports, number, name) for number, name in enumerate(names))
-    common = msgspec.structs.replace(planned.common, rails=rails, pod_mode="move")
-    return msgspec.structs.replace(planned, ports=ports, common=common)
+    common = planned.common._replace(rails=rails, pod_mode="move")
+    return planned._replace(ports=ports, common=common)
 
 
 def _moved(ports: tuple[PortPlan, ...], number: int, name: str) -> PortPlan:
     port = ports[number % RAILS]
     own = port.v4.with_address(port.v4.address + number // RAILS) if port.v4 else None
-    return msgspec.structs.replace(port, rail=number, netdev=name, v4=own)
+    return port._replace(rail=number, netdev=name, v4=own)
 
 
 def stop(agent: Agent) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.host.steps.fabrics import P2P, node_plan
@@ -59,7 +58,7 @@ def done(hosts: Hosts, folder: Path, monkeypatch: pytest.MonkeyPatch, order: Ord
     node = node_plan(P2P, '["b8:3f:d2:00:00:00", "b8:3f:d2:00:00:01"]')
     told: dict[str, tuple[str, str]] = {}
     with opened(folder / "log", resume=False) as log:
-        nodes = {name: msgspec.structs.replace(node, name=name) for name in NAMES}
+        nodes = {name: node._replace(name=name) for name in NAMES}
         work = Campaign(nodes, Way(), order, reboot=True)
         apply_all(work, log, lambda outcome: told.update({outcome.node: (outcome.kind, outcome.told)}))
     return told

@@ -101,11 +101,9 @@ folder_option = click.option(
 
 def read_plan(fabric_file: str) -> Plan:
     """A plan as `trackbed plan -o json` printed it, or that of a Fabric, as read_fabric: a host needs no more."""
-    import msgspec
-
     from trackbed.fabric.model.problems import Place, SpecError
-    from trackbed.fabric.plan.wire import is_plan
-    from trackbed.fabric.plan.wire import read_plan as read
+    from trackbed.fabric.plan.plan_file import is_plan
+    from trackbed.fabric.plan.plan_file import read_plan as read
 
     given = _read(fabric_file, MAX_PLAN_BYTES)
     if not is_plan(given[0]):
@@ -114,7 +112,7 @@ def read_plan(fabric_file: str) -> Plan:
         return read(given[0])
     except SpecError as error:
         place = Place("<stdin>" if fabric_file == "-" else fabric_file, 1, 1)
-        stop(msgspec.structs.replace(problem, place=place) for problem in error.problems)
+        stop(problem._replace(place=place) for problem in error.problems)
 
 
 def read_fabric(fabric_file: str) -> tuple[LoadedFabric, Plan]:

@@ -12,8 +12,7 @@ from trackbed.cli.options import emit_json, fabric_option, output_option, read_f
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.load import LoadedFabric
-    from trackbed.fabric.plan.plan import NodePlan, Plan
-    from trackbed.fabric.plan.wire import NodeDocument, PlanDocument, PortDocument
+    from trackbed.fabric.plan.plan import Common, NodePlan, Plan, PortPlan
 
 COLUMNS = ("node", "unit", "rail", "netdev", "port", "ipv4", "gateway", "pods", "ipv6", "leaf")
 
@@ -32,14 +31,23 @@ def command(fabric_file: str, node_names: str | None, rail: int | None, form: st
       trackbed plan -f fabric.yaml --node gpu-[0-3] --rail 2 -o csv
       trackbed import netplan ./netplan | trackbed plan -f - -o json
     """
-    from trackbed.fabric.plan.wire import plan_document
+    import msgspec
+
+    from trackbed.fabric.plan.plan_file import write_plan
 
     loaded, planned = read_fabric(fabric_file)
     if rail is not None and rail >= len(planned.common.rails):
         refuse(f"the fabric has rails 0 to {len(planned.common.rails) - 1}, none is {rail}")
-    document = plan_document(planned, _chosen(planned, node_names), rail)
+    nodes = _chosen(planned, node_names)
     _unlocked(loaded, planned, fabric_file)
-    {"json": emit_json, "csv": _csv, "yaml": _yaml, "table": _table}[form](document)
+    if form == "json":
+        emit_json(msgspec.Raw(write_plan(planned, nodes, rail)))
+    elif form == "yaml":
+        _yaml(write_plan(planned, nodes, rail))
+    elif form == "csv":
+        _csv(_rows(nodes, rail))
+    else:
+        _table(planned.common, _rows(nodes, rail))
 
 
 def _chosen(planned: Plan, node_names: str | None) -> list[NodePlan]:
@@ -68,52 +76,54 @@ def _unlocked(loaded: LoadedFabric, planned: Plan, fabric_file: str) -> None:
         click.echo(f"note: {count} nodes have no slot in a lock yet; {advice} keeps their addresses for good", err=True)
 
 
-def _cells(node: NodeDocument, port: PortDocument) -> tuple[str, ...]:
-    v4, v6 = port.ipv4, port.ipv6
-    pods = f"{v4.pods_first}+{v4.pods_count}" if v4 and v4.pods_first else "-"
-    found = port.pci or port.mac or port.kernel_name or "-"
-    addresses = (v4.address, v4.gateway or "-", pods) if v4 else ("-", "-", "-")
+def _cells(node: NodePlan, port: PortPlan) -> tuple[str, ...]:
+    from trackbed.fabric.model.ranges import text
+
+    v4 = port.v4
+    gateway = text(v4.version, v4.gateway) if v4 and v4.gateway else "-"
+    pods = f"{text(v4.version, v4.pods_first)}+{v4.pods_count}" if v4 and v4.pods_count else "-"
     return (
         node.name,
         str(node.unit),
         str(port.rail),
         port.netdev,
-        found,
-        *addresses,
-        v6.address if v6 else "-",
+        port.pci or port.mac or port.kernel_name or "-",
+        str(v4 or "-"),
+        gateway,
+        pods,
+        str(port.v6 or "-"),
         port.leaf,
     )
 
 
-def _rows(document: PlanDocument) -> list[tuple[str, ...]]:
-    return [_cells(node, port) for node in document.nodes for port in node.ports]
+def _rows(nodes: list[NodePlan], rail: int | None) -> list[tuple[str, ...]]:
+    return [_cells(node, port) for node in nodes for port in node.ports if rail is None or port.rail == rail]
 
 
-def _table(document: PlanDocument) -> None:
+def _table(common: Common, rows: list[tuple[str, ...]]) -> None:
     from trackbed.cli.tables import table
 
-    fabric, rows = document.fabric, _rows(document)
     kept = [i for i, name in enumerate(COLUMNS) if name in {"node", "rail", "netdev"} or any(r[i] != "-" for r in rows)]
     title = (
-        f"{fabric['fabric']}: {fabric['nodes']} nodes, {len(fabric['rails'])} rails, {fabric['scheme']}, "
-        f"MTU {fabric['mtuBytes']}, cross-rail {fabric['crossRail']}"
+        f"{common.fabric}: {common.nodes} nodes, {len(common.rails)} rails, {common.scheme}, "
+        f"MTU {common.mtu_bytes}, cross-rail {common.cross_rail}"
     )
     table([COLUMNS[i] for i in kept], [[row[i] for i in kept] for row in rows], title)
 
 
-def _csv(document: PlanDocument) -> None:
+def _csv(rows: list[tuple[str, ...]]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([cell if cell != "-" else "" for cell in row] for row in _rows(document))
+    writer.writerows([cell if cell != "-" else "" for cell in row] for row in rows)
     click.echo(out.getvalue(), nl=False)
 
 
-def _yaml(document: PlanDocument) -> None:
+def _yaml(document: bytes) -> None:
     import msgspec
     import yaml
 
-    builtins = msgspec.to_builtins(document)
+    builtins = msgspec.json.decode(document)
     click.echo(
         yaml.dump(builtins, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=160), nl=False
     )

@@ -16,11 +16,13 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
+from itertools import repeat
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _Read = Callable[[Any], Any]
 _Key = Callable[[str], str]
+_Step = str | int
 
 
 class DocumentError(ValueError):
@@ -28,7 +30,7 @@ class DocumentError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.path: tuple[str | int, ...] = ()
+        self.path: tuple[_Step, ...] = ()
 
     def __str__(self) -> str:
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
@@ -119,33 +121,52 @@ def _optional_reader(inner: _Read) -> _Read:
 
 def _mapping_reader(inner: _Read) -> _Read:
     expect = _scalar_reader(dict)
-    return lambda value: {name: _read_at(name, inner, item) for name, item in expect(value).items()}
+    return lambda value: dict(_read_each(expect(value).items(), repeat(inner)))
 
 
 def _array_reader(kind: type, inner: list[_Read], hint: object) -> _Read:
     """Read arrays of any length with one reader, arrays of fixed length with one reader each."""
     expect = _scalar_reader(list)
-    if kind is not tuple or ... in typing.get_args(hint):
-        return lambda value: kind(_read_at(at, inner[0], item) for at, item in enumerate(expect(value)))
+    length = None if kind is not tuple or ... in typing.get_args(hint) else len(inner)
+    readers = repeat(inner[0]) if length is None else inner
 
-    def read(value: object) -> tuple[Any, ...]:
+    def read(value: object) -> object:
         items = expect(value)
-        if len(items) != len(inner):
-            raise DocumentError(f"expected an array of {len(inner)}, got {len(items)}")
-        return tuple(_read_at(at, reader, item) for at, (reader, item) in enumerate(zip(inner, items, strict=True)))
+        if length is not None and len(items) != length:
+            raise DocumentError(f"expected an array of {length}, got {len(items)}")
+        return kind([item for _, item in _read_each(enumerate(items), readers)])
 
     return read
+
+
+def _read_each(items: Iterable[tuple[_Step, Any]], readers: Iterable[_Read]) -> list[tuple[_Step, Any]]:
+    """Read each item with its reader; an error gets the step that leads to the item."""
+    values = []
+    for (step, item), read in zip(items, readers, strict=False):
+        try:
+            values.append((step, read(item)))
+        except DocumentError as error:
+            error.path = (step, *error.path)
+            raise
+    return values
 
 
 def _object_reader(shape: Any, fields: list[tuple[str, str, _Read]]) -> _Read:  # noqa: ANN401 - a class with fields
     expect, required = _scalar_reader(dict), _required(shape)
 
     def read(value: object) -> object:
-        document = expect(value)
-        missing = [key for name, key, _ in fields if name in required and key not in document]
-        if missing:
-            raise DocumentError(f"missing required field `{missing[0]}`")
-        return shape(**{name: _read_at(key, field, document[key]) for name, key, field in fields if key in document})
+        document, values, key = expect(value), {}, ""
+        try:
+            for name, key, field in fields:
+                if key in document:
+                    values[name] = field(document[key])
+        except DocumentError as error:
+            error.path = (key, *error.path)
+            raise
+        if not required <= values.keys():
+            missing = next(key for name, key, _ in fields if name in required - values.keys())
+            raise DocumentError(f"missing required field `{missing}`")
+        return shape(**values)
 
     return read
 
@@ -155,11 +176,3 @@ def _required(shape: Any) -> set[str]:  # noqa: ANN401 - a class with fields
         return {name for name in shape._fields if name not in shape._field_defaults}
     missing = dataclasses.MISSING
     return {field.name for field in dataclasses.fields(shape) if field.default is field.default_factory is missing}
-
-
-def _read_at(step: str | int, read: _Read, value: object) -> object:
-    try:
-        return read(value)
-    except DocumentError as error:
-        error.path = (step, *error.path)
-        raise

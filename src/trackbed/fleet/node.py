@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trackbed.fabric.model.problems import SpecError
-from trackbed.fabric.plan.wire import read_node
+from trackbed.fabric.plan.wire import parse_node
 from trackbed.host import booting
 from trackbed.host.boot_id import BOOT_ID
 from trackbed.host.change import document
@@ -80,7 +80,7 @@ def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         return _booted(machine, reboot=request["verb"] == "reboot")
     if request["verb"] == "capture":
         return _captured(machine, request["wanted"])
-    node = read_node(json.dumps(request["node"]).encode())
+    node = parse_node(request["node"])
     if not meant(machine, node, os.uname().nodename):
         return {"outcome": "wrong-host", "message": f"{os.uname().nodename} is not {node.name}: {_OTHER}"}
     if booting.pending(machine):

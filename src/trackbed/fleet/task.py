@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from trackbed.fabric.plan.wire import write_node
+from trackbed.fabric.plan.wire import node_document
 from trackbed.host.render import FORMATS
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -22,8 +22,8 @@ class Task(msgspec.Struct, frozen=True):
 
     verb: Verb
     name: str
-    node: msgspec.Raw
-    """The node document, as `plan.wire.write_node` writes it; null where the verb needs none."""
+    node: dict[str, Any] | None
+    """The node document, see `plan.wire`; None where the verb needs none."""
     files: Mapping[str, Mapping[str, str]]
     """Files for the next boot, by format and path: the host has nothing to render them with."""
     persist: str
@@ -36,7 +36,7 @@ class Task(msgspec.Struct, frozen=True):
 def task(verb: Verb, node: NodePlan, persist: str, seconds: int) -> Task:
     """The request for one node. `persist` is a name of `host.render.FORMATS`, `auto` or `none`."""
     if verb in {"boot", "reboot"}:
-        return Task(verb, node.name, msgspec.Raw(b"null"), {}, persist, seconds)
+        return Task(verb, node.name, None, {}, persist, seconds)
     wanted = [form for form in FORMATS if persist in {"auto", form}]
     forms: dict[str, Mapping[str, str]] = {form: FORMATS[form](node) for form in wanted}
-    return Task(verb, node.name, msgspec.Raw(write_node(node)), forms, persist, seconds)
+    return Task(verb, node.name, node_document(node), forms, persist, seconds)

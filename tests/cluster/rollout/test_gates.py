@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from trackbed_lab.kubernetes import crds
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
@@ -410,8 +409,8 @@ def test_every_gate_of_every_stack_has_a_case_in_which_it_is_stuck() -> None:
 
 
 def managed(plan: Plan, management: str | None) -> Plan:
-    kubernetes = msgspec.structs.replace(plan.kubernetes, management=management)
-    return msgspec.structs.replace(plan, kubernetes=kubernetes)
+    kubernetes = plan.kubernetes._replace(management=management)
+    return plan._replace(kubernetes=kubernetes)
 
 
 PODS = f"`kubectl get pods {IN}` shows whether its operator runs"

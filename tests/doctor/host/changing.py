@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
-
 from trackbed.doctor import diagnosis
 from trackbed.doctor.checks import addresses, names, neighbours, rdma, routing, tables, vfs
 from trackbed.doctor.view import NodeView
@@ -100,8 +98,8 @@ def change_plan(**changes: Any) -> Fault:
     """Change the plan's common settings."""
 
     def change(view: NodeView) -> NodeView:
-        common = msgspec.structs.replace(view.node.common, **changes)
-        return replace(view, node=msgspec.structs.replace(view.node, common=common))
+        common = view.node.common._replace(**changes)
+        return replace(view, node=view.node._replace(common=common))
 
     return change
 

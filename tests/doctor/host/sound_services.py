@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from tests.doctor.sound import small_plan, sound
 from trackbed.doctor.diagnosis import diagnose, find_first
 from trackbed.fabric.plan.plan import KernelPlan, KubeletPlan
@@ -27,10 +25,10 @@ STEPS = ("limits", "kubelet", "runtime")
 """The steps that this host has everything for."""
 
 PLANNED = small_plan().nodes[0]
-COMMON = msgspec.structs.replace(
-    PLANNED.common, kernel=KernelPlan(iommu=True, isolated_cpus="8-15"), kubelet=KubeletPlan("restricted", "0-3")
+COMMON = PLANNED.common._replace(
+    kernel=KernelPlan(iommu=True, isolated_cpus="8-15"), kubelet=KubeletPlan("restricted", "0-3")
 )
-NODE = msgspec.structs.replace(PLANNED, common=COMMON)
+NODE = PLANNED._replace(common=COMMON)
 KUBELET, CONTAINERD, SLURMD = 900, 800, 700
 PS = ("ps", "-C", "kubelet", "-o", "args=")
 ARGS = "/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --node-ip=192.0.2.10"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from tests.doctor.host.sound_metal import (
@@ -241,7 +240,7 @@ def test_a_server_of_another_vendor_without_gpus_is_asked_for_nothing_of_nvidia_
         output(("dmesg",), DMESG),
     )(metal())
     view = metal_view(other)
-    findings = diagnose([replace(view, node=msgspec.structs.replace(NODE, nic=None))]).findings
+    findings = diagnose([replace(view, node=NODE._replace(nic=None))]).findings
     kept = {finding.id for finding in findings if finding.step == "drivers"}
     assert kept == {"driver-not-bound", "driver-reload-lost-config", "driver-iommu-page-faults"}
     assert {finding.verdict for finding in findings if finding.step == "drivers"} == {"pass"}

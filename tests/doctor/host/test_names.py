@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from tests.doctor.host.changing import change_host, change_port, combine, limit_steps
@@ -57,8 +56,8 @@ def _recorded(mac: str) -> Fault:
     """The plan knows the port's MAC address."""
 
     def change(view: NodeView) -> NodeView:
-        ports = tuple(msgspec.structs.replace(port, mac=mac) if port.rail == 1 else port for port in view.node.ports)
-        return replace(view, node=msgspec.structs.replace(view.node, ports=ports))
+        ports = tuple(port._replace(mac=mac) if port.rail == 1 else port for port in view.node.ports)
+        return replace(view, node=view.node._replace(ports=ports))
 
     return change
 

@@ -2,7 +2,6 @@ from collections.abc import Sequence
 from dataclasses import replace as on
 
 import pytest
-from msgspec.structs import replace
 
 from tests.host.places import Host
 from tests.host.steps.fabrics import P2P, node_plan
@@ -43,7 +42,7 @@ Configurations:                              Next Boot
 
 def wanted() -> tuple[Setting, ...]:
     node = node_plan(P2P, PORTS, more="  vfs: {count: 8}\n  names: {netdev: keep}\n")
-    return settings(replace(node, nic="15b3:1021"), {"firmware"})
+    return settings(node._replace(nic="15b3:1021"), {"firmware"})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_an_apply_asks_each_nic_once_and_tells_what_is_left(place: Host) -> None
             return Ran(0, EXTENDED.format(now=4, next=4, link="ETH(2)"))
 
     machine = on(place.machine, runner=Answers({"mlxconfig": lambda _: None}))
-    node = replace(node_plan(P2P, PORTS, more="  vfs: {count: 8}\n  names: {netdev: keep}\n"), nic="15b3:1021")
+    node = node_plan(P2P, PORTS, more="  vfs: {count: 8}\n  names: {netdev: keep}\n")._replace(nic="15b3:1021")
     done = apply(machine, settings(node, {"firmware", "addresses"}), place.records)
     assert [change.what for change in done.left.changes] == ["firmware of eth0"]
     assert (len(asked), bool(done.changes)) == (1, True)
@@ -128,7 +127,7 @@ def test_a_nic_that_does_not_answer_is_unknown_in_its_own_words(place: Host) -> 
 
 
 def test_a_module_that_is_not_loaded_is_told(place: Host) -> None:
-    node = replace(node_plan(P2P, PORTS), nic="15b3:1021")
+    node = node_plan(P2P, PORTS)._replace(nic="15b3:1021")
     grow(place.machine.root, {"/sys/module/mlx5_core/refcnt": "1\n", "/sys/module/ib_uverbs/refcnt": "1\n"})
     (change,) = compare(place.machine, settings(node, {"drivers"})).changes
     assert (change.what, change.advice.partition(";")[0]) == ("kernel module mlx5_ib", "modprobe mlx5_ib")
@@ -143,5 +142,5 @@ def test_a_module_that_is_not_loaded_is_told(place: Host) -> None:
     ],
 )
 def test_modules_are_wanted_by_the_nics_vendor(nic: str | None, modules: list[str]) -> None:
-    wants = [one.want for one in settings(replace(node_plan(P2P, PORTS), nic=nic), {"drivers"})]
+    wants = [one.want for one in settings(node_plan(P2P, PORTS)._replace(nic=nic), {"drivers"})]
     assert [want.name for want in wants if isinstance(want, module.Want)] == modules

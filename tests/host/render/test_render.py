@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from msgspec.structs import replace
 
 from tests.host.steps.fabrics import FLAT, P2P, SCHEMES, SHARED, node_plan
 from trackbed.fabric.model.ranges import Range, parse_address, parse_range
@@ -181,7 +180,7 @@ _READERS = {"netplan": _from_netplan, "networkd": _from_networkd, "networkmanage
 
 def test_a_node_without_a_port_on_a_rail_has_no_file_for_it() -> None:
     whole = node_plan(P2P, PORTS)
-    files = render(replace(whole, ports=whole.ports[1:]), "networkd")
+    files = render(whole._replace(ports=whole.ports[1:]), "networkd")
     assert [path for path in files if "rail0" in path] == []
     assert "InvertRule=yes" in files["/etc/systemd/network/10-trackbed-rail1.network"]
     assert "rail0" not in files["/etc/iproute2/rt_tables.d/trackbed.conf"]

@@ -1,5 +1,4 @@
 import pytest
-from msgspec.structs import replace
 
 from tests.host.steps.fabrics import FLAT, NONE, P2P, SCHEMES, SHARED, node_plan
 from trackbed.fabric.plan.plan import NodePlan
@@ -59,7 +58,7 @@ def test_only_interfaces_of_rails_are_switched() -> None:
 def test_arp_filter_is_set_only_where_rails_share_a_subnet() -> None:
     apart = node_plan(FLAT)
     first, second = apart.ports
-    together = replace(apart, ports=(first, replace(second, v4=first.v4)))
+    together = apart._replace(ports=(first, second._replace(v4=first.v4)))
     assert [_filters(apart), _filters(together)] == [0, 2]
 
 

@@ -22,8 +22,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from trackbed.doctor.diagnosis import Diagnosis, diagnose
 from trackbed.doctor.inspection import Subject, inspect_node, link_peers, parse_agent_address
 from trackbed.doctor.probes import Timeouts
@@ -66,8 +64,8 @@ def _without_vfs(planned: Plan) -> Plan:
     """Namespaces have no VFs: pods that would get one share the port instead."""
     if planned.common.pod_mode != "sriov":
         return planned
-    common = replace(planned.common, pod_mode="macvlan")
-    return replace(planned, common=common, nodes=tuple(replace(node, common=common) for node in planned.nodes))
+    common = planned.common._replace(pod_mode="macvlan")
+    return planned._replace(common=common, nodes=tuple(node._replace(common=common) for node in planned.nodes))
 
 
 class Lab:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from trackbed.cluster.stacks import groups, nccl
 from trackbed.cluster.stacks.access import Access
@@ -63,9 +62,9 @@ def narrow_plan(plan: Plan, rails: Collection[int]) -> Plan:
     if wanted == every:
         return plan
     kept = tuple(rail for rail in plan.common.rails if rail.rail in wanted)
-    common = replace(plan.common, rails=kept, narrowed=True)
+    common = plan.common._replace(rails=kept, narrowed=True)
     nodes = tuple(
-        replace(node, ports=tuple(port for port in node.ports if port.rail in wanted), common=common)
+        node._replace(ports=tuple(port for port in node.ports if port.rail in wanted), common=common)
         for node in plan.nodes
     )
-    return replace(plan, common=common, nodes=nodes)
+    return plan._replace(common=common, nodes=nodes)

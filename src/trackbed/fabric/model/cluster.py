@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import PlainSerializer, PlainValidator
 
 from trackbed.fabric.model.model import FabricModel, build_text_schema, make_error
 from trackbed.fabric.model.ranges import Range, parse_range
@@ -27,7 +27,7 @@ _RULE = "isCIDR(self) && cidr(self) == cidr(self).masked()"
 _WRITE = "write a range without host bits, for example 10.244.0.0/16"
 
 AnyRange = Annotated[
-    Range, BeforeValidator(_parse_any_range), PlainSerializer(str), build_text_schema((_RULE, _WRITE), longest=43)
+    Range, PlainValidator(_parse_any_range), PlainSerializer(str), build_text_schema((_RULE, _WRITE), longest=43)
 ]
 
 

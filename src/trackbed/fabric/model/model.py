@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -23,7 +23,6 @@ class FabricModel(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid",
-        arbitrary_types_allowed=True,  # Range is not a pydantic type
         frozen=True,
         alias_generator=to_camel,
         validate_default=True,
@@ -35,7 +34,7 @@ def make_error(code: str, message: str, /, **context: Any) -> PydanticCustomErro
     return PydanticCustomError(code, "{message}", {"message": message, **context})
 
 
-def _build_range_validator(version: int) -> BeforeValidator:
+def _build_range_validator(version: int) -> PlainValidator:
     def check(value: object) -> Range:
         if isinstance(value, Range):
             return value
@@ -47,7 +46,7 @@ def _build_range_validator(version: int) -> BeforeValidator:
             raise make_error("wrong-ip-version", f"{value} is IPv{parsed.version}; this field wants IPv{version}")
         return parsed
 
-    return BeforeValidator(check)
+    return PlainValidator(check)
 
 
 def _make_range_error(value: str, reason: str, version: int) -> PydanticCustomError:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 Path = tuple[str | int, ...]
 """Way from the top of a document: keys and list indexes, as written in the file."""
 
@@ -24,7 +22,7 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(NamedTuple):
     """One thing wrong: stable code, whole message (what, and what would be right), place in the document."""
 
     code: str

@@ -7,8 +7,7 @@ Text is parsed once on the way in (here) and written once on the way out (`text`
 from __future__ import annotations
 
 from functools import lru_cache
-
-import msgspec
+from typing import NamedTuple
 
 V4, V6 = 4, 6
 """The IP versions."""
@@ -17,7 +16,7 @@ BITS = {V4: 32, V6: 128}
 """Width of an address of each IP version."""
 
 
-class Range(msgspec.Struct, frozen=True, gc=False, order=True):
+class Range(NamedTuple):
     """A CIDR range: IP version (4 or 6), first address, prefix length."""
 
     version: int
@@ -34,7 +33,7 @@ class Range(msgspec.Struct, frozen=True, gc=False, order=True):
         """The highest address (the broadcast address of an IPv4 subnet)."""
         return self.base + self.size - 1
 
-    def __contains__(self, address: int) -> bool:
+    def __contains__(self, address: int) -> bool:  # type: ignore[override] # holds addresses, not its fields
         return self.base <= address <= self.last
 
     def overlaps(self, other: Range) -> bool:
@@ -51,6 +50,11 @@ class Range(msgspec.Struct, frozen=True, gc=False, order=True):
 
     def __str__(self) -> str:
         return f"{text(self.version, self.base)}/{self.prefix}"
+
+    @staticmethod
+    def from_text(value: str) -> Range:
+        """Parse `address/prefix` as `parse_range` does."""
+        return parse_range(value)
 
 
 def text(version: int, address: int) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trackbed.fabric.model.addressing import SharedSubnet
 from trackbed.fabric.model.problems import Problem, SpecError
 from trackbed.fabric.plan.capacity import check_capacity, check_gateway, check_other_ranges
+from trackbed.fabric.plan.collector import without_collector
 from trackbed.fabric.plan.lock import assign_slots
 from trackbed.fabric.plan.plan import (
     Addressed,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     At = Callable[[int], Addressed]
 
 
+@without_collector
 def compute_plan(fabric: Fabric, lock: Mapping[str, int]) -> Plan:
     """Plan everything.
 
@@ -212,10 +214,10 @@ def _port_maker(
         leaf = leaves.get(unit) or leaves.setdefault(unit, template.format(unit=unit, rail=rail, number=rail + 1))
         v4, v6 = at4(slot) if at4 else None, at6(slot) if at6 else None
         if chosen is None or isinstance(chosen, str):
-            return PortPlan(rail, netdev, None, None, None, gpus, leaf, v4, v6)
+            return PortPlan._make((rail, netdev, None, None, None, gpus, leaf, v4, v6))
         by_name_only = not (chosen.pci or chosen.mac)
         name = chosen.netdev if chosen.netdev and (keep or by_name_only) else netdev
-        return PortPlan(rail, name, chosen.netdev, chosen.pci, chosen.mac, gpus, leaf, v4, v6)
+        return PortPlan._make((rail, name, chosen.netdev, chosen.pci, chosen.mac, gpus, leaf, v4, v6))
 
     return make
 

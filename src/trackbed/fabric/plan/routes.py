@@ -9,9 +9,7 @@ table main        the rail's range by the rail's gateway; on the first rail the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, NamedTuple
 
 from trackbed.fabric.model.ranges import BITS, V4, Range
 
@@ -24,7 +22,7 @@ MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
 
 
-class Route(msgspec.Struct, frozen=True):
+class Route(NamedTuple):
     """One route; `gateway` 0 means on the link, `source` 0 none. `unreachable` has neither device nor gateway."""
 
     table: int
@@ -34,7 +32,7 @@ class Route(msgspec.Struct, frozen=True):
     unreachable: bool = False
 
 
-class Rule(msgspec.Struct, frozen=True):
+class Rule(NamedTuple):
     """One policy rule; exactly one of `source` and `unless_to` is given."""
 
     priority: int

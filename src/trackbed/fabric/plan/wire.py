@@ -1,25 +1,24 @@
-"""A plan as a document for machines, and back: addresses as text, keys in camelCase.
+"""The plan of one node as a document for machines, and back: addresses as text, keys in camelCase.
 
-plan document   {"fabric": {common}, "kubernetes": {...}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
-                what `trackbed plan -o json` prints; `read_plan` reads it back
-node document   {"fabric": {common}, "node": {...}}        what an agent or a host is given; `read_node` reads it back
+    {"fabric": {common}, "node": {"name", "slot", "unit", "ports": [...]}}
+
+An agent or a host gets it. The standard library only: hosts run this, too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import Any, NamedTuple
 
-import msgspec
-
+from trackbed.fabric.documents import parse_document, to_camel, to_document
 from trackbed.fabric.model.problems import Problem, SpecError
-from trackbed.fabric.model.ranges import parse_address, parse_range, text
-from trackbed.fabric.plan.plan import Addressed, Common, KubernetesPlan, NodePlan, Plan, PortPlan
+from trackbed.fabric.model.ranges import parse_address, text
+from trackbed.fabric.plan.plan import Addressed, Common, NodePlan, PortPlan
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+Document = dict[str, Any]
 
 
-class AddressedDocument(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class _AddressedDocument(NamedTuple):
     """One port's addressing in one IP version."""
 
     address: str
@@ -28,7 +27,7 @@ class AddressedDocument(msgspec.Struct, frozen=True, gc=False, rename="camel", o
     pods_count: int = 0
 
 
-class PortDocument(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class _PortDocument(NamedTuple):
     """One port."""
 
     rail: int
@@ -38,143 +37,109 @@ class PortDocument(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_d
     kernel_name: str | None = None
     pci: str | None = None
     mac: str | None = None
-    ipv4: AddressedDocument | None = None
-    ipv6: AddressedDocument | None = None
+    ipv4: _AddressedDocument | None = None
+    ipv6: _AddressedDocument | None = None
 
 
-class NodeDocument(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class NodeEntry(NamedTuple):
     """One node."""
 
     name: str
     slot: int
     unit: int
-    ports: tuple[PortDocument, ...]
+    ports: tuple[_PortDocument, ...]
     nic: str | None = None
 
 
-class PlanDocument(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A whole plan, or all of it that is about some nodes or one rail."""
-
-    fabric: dict[str, Any]
-    kubernetes: KubernetesPlan
-    nodes: list[NodeDocument]
-    only_rail: int | None = None
+class _NodeDocument(NamedTuple):
+    fabric: Common
+    node: NodeEntry
 
 
-class _OneNode(msgspec.Struct, frozen=True, rename="camel"):
-    fabric: dict[str, Any]
-    node: NodeDocument
-
-
-def plan_document(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> PlanDocument:
-    """The document of some nodes of a plan, of one rail if given."""
-    return PlanDocument(_common(plan.common), plan.kubernetes, [node_document(node, rail) for node in nodes], rail)
-
-
-def node_document(node: NodePlan, rail: int | None = None) -> NodeDocument:
-    """The document of one node."""
-    ports = tuple(_port(port) for port in node.ports if rail is None or port.rail == rail)
-    return NodeDocument(node.name, node.slot, node.unit, ports, node.nic)
+def node_document(node: NodePlan) -> Document:
+    """Return the document of one node, complete in itself."""
+    return {"fabric": to_common_document(node.common), "node": to_node_entry(node)}
 
 
 def write_node(node: NodePlan) -> bytes:
-    """One node's plan as JSON, complete in itself."""
-    return msgspec.json.format(msgspec.json.encode(_OneNode(_common(node.common), node_document(node))), indent=1)
+    """Write the document of one node as JSON for people, too."""
+    return json.dumps(node_document(node), ensure_ascii=False, indent=1).encode()
+
+
+def parse_node(document: object) -> NodePlan:
+    """Parse what `node_document` returns; SpecError (code bad-node-plan) on anything else."""
+    try:
+        fabric, node = parse_document(document, _NodeDocument, to_camel)
+        return read_entry(node, fabric)
+    except ValueError as error:
+        raise SpecError([Problem("bad-node-plan", f"this is no node plan of Trackbed: {error}")]) from error
 
 
 def read_node(raw: bytes) -> NodePlan:
     """Read what `write_node` wrote; SpecError (code bad-node-plan) on anything else."""
     try:
-        document = msgspec.json.decode(raw, type=_OneNode)
-        return _read_node(document.node, _read_common(document.fabric))
-    except _UNREADABLE as error:
+        document = json.loads(raw)
+    except ValueError as error:
         raise SpecError([Problem("bad-node-plan", f"this is no node plan of Trackbed: {error}")]) from error
+    return parse_node(document)
 
 
-def is_plan(raw: bytes) -> bool:
-    """Whether this begins as a plan document does, and as no Fabric can."""
-    return b"".join(raw[:_HEAD_BYTES].split()).startswith(b'{"fabric":')
+def to_common_document(common: Common) -> Document:
+    """Return the document of what all nodes share; defaults are left out."""
+    defaults = Common._field_defaults
+    left_out = {to_camel(name) for name, default in defaults.items() if getattr(common, name) == default}
+    return {key: value for key, value in to_document(common, to_camel).items() if key not in left_out}
 
 
-def read_plan(raw: bytes) -> Plan:
-    """Read a plan document; SpecError (code bad-plan) on anything else, and on a part of a plan's rails."""
-    try:
-        document = msgspec.json.decode(raw, type=PlanDocument)
-        common = _read_common(document.fabric)
-        nodes = tuple(_read_node(node, common) for node in document.nodes)
-    except _UNREADABLE as error:
-        raise SpecError([Problem("bad-plan", f"this is no plan of Trackbed: {error}")]) from error
-    if document.only_rail is not None:
-        message = f"this plan has rail {document.only_rail} alone; write it with `trackbed plan -o json` without --rail"
-        raise SpecError([Problem("bad-plan", message)])
-    return Plan(common, nodes, document.kubernetes)
+def to_node_entry(node: NodePlan, rail: int | None = None) -> Document:
+    """Return the part of a node; the ports of one rail if given."""
+    ports = [_port(port) for port in node.ports if rail is None or port.rail == rail]
+    document = {"name": node.name, "slot": node.slot, "unit": node.unit, "ports": ports}
+    return document if node.nic is None else document | {"nic": node.nic}
 
 
-_HEAD_BYTES = 64
-_UNREADABLE = (msgspec.MsgspecError, ValueError, KeyError, TypeError)
+def _port(port: PortPlan) -> Document:
+    """Return the document of one port: there may be 100,000, so absent parts are tested one by one."""
+    rail, netdev, kernel_name, pci, mac, gpus, leaf, v4, v6 = port
+    document: Document = {"rail": rail, "netdev": netdev, "leaf": leaf, "gpus": gpus}
+    if kernel_name is not None:
+        document["kernelName"] = kernel_name
+    if pci is not None:
+        document["pci"] = pci
+    if mac is not None:
+        document["mac"] = mac
+    if v4 is not None:
+        document["ipv4"] = _addressed(v4)
+    if v6 is not None:
+        document["ipv6"] = _addressed(v6)
+    return document
 
 
-def _read_common(document: dict[str, Any]) -> Common:
-    return msgspec.convert(_ranges_read(document), Common)
+def _addressed(addressed: Addressed) -> Document:
+    version, address, prefix, gateway, pods_first, pods_count = addressed
+    document: Document = {"address": f"{text(version, address)}/{prefix}"}
+    if gateway:
+        document["gateway"] = text(version, gateway)
+    if pods_count:
+        document["podsFirst"] = text(version, pods_first)
+        document["podsCount"] = pods_count
+    return document
 
 
-def _read_node(node: NodeDocument, common: Common) -> NodePlan:
+def read_entry(node: NodeEntry, common: Common) -> NodePlan:
+    """Return the plan of a node's part of a document. Raises ValueError on an address that cannot be read."""
     ports = tuple(_read_port(port) for port in node.ports)
     return NodePlan(node.name, node.slot, node.unit, ports, common, node.nic)
 
 
-def _common(common: Common) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(common)
-    for holder, key, value in _range_fields(common, document):
-        holder[key] = str(value) if value else None
-    return document
-
-
-def _range_fields(common: Common, document: dict[str, Any]) -> Iterable[tuple[dict[str, Any], str, object]]:
-    yield document, "supernet4", common.supernet4
-    yield document, "supernet6", common.supernet6
-    for rail, entry in zip(common.rails, document["rails"], strict=True):
-        yield entry, "v4", rail.v4
-        yield entry, "v6", rail.v6
-
-
-def _ranges_read(document: dict[str, Any]) -> dict[str, Any]:
-    def parsed(entry: dict[str, Any], *keys: str) -> dict[str, Any]:
-        return entry | {key: parse_range(str(entry[key])) if entry[key] else None for key in keys}
-
-    rails = [parsed(rail, "v4", "v6") for rail in document["rails"]]
-    return parsed(document, "supernet4", "supernet6") | {"rails": rails}
-
-
-def _port(port: PortPlan) -> PortDocument:
-    return PortDocument(
-        port.rail,
-        port.netdev,
-        port.leaf,
-        port.gpus,
-        port.kernel_name,
-        port.pci,
-        port.mac,
-        _addressed(port.v4) if port.v4 else None,
-        _addressed(port.v6) if port.v6 else None,
-    )
-
-
-def _addressed(own: Addressed) -> AddressedDocument:
-    version = own.version
-    gateway = text(version, own.gateway) if own.gateway else None
-    pods = text(version, own.pods_first) if own.pods_count else None
-    return AddressedDocument(str(own), gateway, pods, own.pods_count)
-
-
-def _read_port(port: PortDocument) -> PortPlan:
-    v4, v6 = (_read_addressed(own) if own else None for own in (port.ipv4, port.ipv6))
+def _read_port(port: _PortDocument) -> PortPlan:
+    v4, v6 = (_read_addressed(entry) if entry else None for entry in (port.ipv4, port.ipv6))
     return PortPlan(port.rail, port.netdev, port.kernel_name, port.pci, port.mac, port.gpus, port.leaf, v4, v6)
 
 
-def _read_addressed(own: AddressedDocument) -> Addressed:
-    address, _, prefix = own.address.partition("/")
+def _read_addressed(entry: _AddressedDocument) -> Addressed:
+    address, _, prefix = entry.address.partition("/")
     version, number = parse_address(address)
-    gateway = parse_address(own.gateway)[1] if own.gateway else 0
-    pods = parse_address(own.pods_first)[1] if own.pods_first else 0
-    return Addressed(version, number, int(prefix), gateway, pods, own.pods_count)
+    gateway = parse_address(entry.gateway)[1] if entry.gateway else 0
+    pods = parse_address(entry.pods_first)[1] if entry.pods_first else 0
+    return Addressed(version, number, int(prefix), gateway, pods, entry.pods_count)

@@ -21,7 +21,7 @@ from trackbed.doctor.diagnosis import Diagnosis
 from trackbed.doctor.finding import Finding as Found
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.fabric.plan.wire import read_node
+from trackbed.fabric.plan.wire import parse_node
 from trackbed.kernel.netlink.codec import NetlinkError
 
 MANAGER = "trackbed-findings"
@@ -68,7 +68,7 @@ async def _renew(client: Client, name: str, rail: tuple[RailNodeSpec, RailNodeSt
 
 async def _found(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[Finding, ...]]:
     try:
-        found = await examine(read_node(msgspec.json.encode(spec.plan)))
+        found = await examine(parse_node(spec.plan))
     except (OSError, NetlinkError, SpecError, msgspec.MsgspecError) as error:
         return Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_LONGEST]), ()
     return healthy(found), findings(found)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import msgspec
-
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fleet import boot
 from trackbed.fleet.outcome import Outcome, judged
@@ -38,7 +36,7 @@ class Host:
 
     async def capture(self, name: str, wanted: Wanted) -> Outcome:
         """What the host shows of what is wanted, as `snapshot.wire` writes it in the answer's `snapshot`."""
-        return await self._send(Task("capture", name, msgspec.Raw(b"null"), {}, "none", _CAPTURE_SECONDS, wanted))
+        return await self._send(Task("capture", name, None, {}, "none", _CAPTURE_SECONDS, wanted))
 
     async def _send(self, one: Task) -> Outcome:
         request = boot.payload(one)

@@ -33,7 +33,7 @@ from trackbed.cluster.resources.conditions import Condition, put
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.fabric.plan.wire import read_node
+from trackbed.fabric.plan.wire import parse_node
 from trackbed.fleet.outcome import Outcome
 from trackbed.node.sync import findings
 from trackbed.node.sync.allocations import publish
@@ -117,7 +117,7 @@ class Preparer:
     async def _keep(self, rail: _RailNode) -> float:
         """Compare, do what may be done, and say how it stands; seconds until to look again if nothing changes."""
         try:
-            plan = read_node(msgspec.json.encode(rail.spec.plan))
+            plan = parse_node(rail.spec.plan)
         except SpecError as error:
             broken = Condition(PREPARED, "Unknown", "BadPlan", error.problems[0].message)
             await self._say(rail, broken, None)

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from trackbed.fabric.plan.plan import Plan, PortPlan
-from trackbed.fabric.plan.wire import plan_document
+from trackbed.fabric.plan.plan_file import write_plan
 from trackbed_lab.run_result import Phase
 from trackbed_lab.vm import pods
 from trackbed_lab.vm.channel import ChannelError, CommandResult, execute
@@ -141,7 +141,7 @@ def run_phases(lab: VmLab, plan: Plan, fabric: bytes, boot: Phase, report: Repor
 
 def begin_run(lab: VmLab, plan: Plan, fabric: bytes, boot: Phase, report: ReportPhase) -> VmRun:
     """Copy Fabric and plan to servers that have just come up, report the phase `boot`, and return the run."""
-    document = msgspec.json.encode(plan_document(plan, plan.nodes))
+    document = write_plan(plan, plan.nodes)
     for node in plan.nodes:
         for path, content in ((FABRIC, fabric), (PLAN, document)):
             (locate_shared_folder(Path(lab.folder), node.name) / Path(path).name).write_bytes(content)

@@ -7,8 +7,6 @@ from collections import Counter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.hardware import (
     DEVICES,
@@ -72,7 +70,7 @@ def _list_planned_modules(view: NodeView, host: Snapshot) -> list[str]:
     nic = view.node.nic or (f"{vendors.pop()}:" if len(vendors) == 1 else None)
     if nic is not None and nic.startswith("8086") and view.node.nic is None:
         return []  # Intel's older NICs need neither ice nor irdma
-    wants = [setting.want for setting in planned.settings(msgspec.structs.replace(view.node, nic=nic))]
+    wants = [setting.want for setting in planned.settings(view.node._replace(nic=nic))]
     return [want.name for want in wants if isinstance(want, module.Want)]
 
 

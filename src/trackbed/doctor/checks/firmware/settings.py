@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.hardware import (
     DEVICES,
@@ -89,7 +87,7 @@ def _list_parameters(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -
     """Return the planned parameters of this NIC's flash, also where the plan has no vendor; empty for other vendors."""
     if read_attribute(host, pci, "vendor") != NVIDIA_NIC:
         return ()
-    node = msgspec.structs.replace(view.node, nic="15b3:", ports=(msgspec.structs.replace(port, pci=pci),))
+    node = view.node._replace(nic="15b3:", ports=(port._replace(pci=pci),))
     wants = [setting.want for setting in planned.settings(node)]
     return tuple(parameter for want in wants if isinstance(want, Want) for parameter in want.parameters)
 

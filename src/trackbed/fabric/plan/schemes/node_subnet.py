@@ -31,6 +31,6 @@ def build_layout(addressing: NodeSubnet, entry: RailSpec, rail_range: Range, nod
 
     def compute_address(slot: int) -> Addressed:
         base = rail_range.base + slot * size
-        return Addressed(rail_range.version, base + 2, prefix, base + 1, base + 3 if pods else 0, pods)
+        return Addressed._make((rail_range.version, base + 2, prefix, base + 1, base + 3 if pods else 0, pods))
 
     return RangeLayout(rail_range.size // size, compute_address)

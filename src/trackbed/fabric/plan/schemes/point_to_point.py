@@ -32,11 +32,11 @@ def build_layout(addressing: PointToPoint, entry: RailSpec, rail_range: Range, n
 
     def compute_dense(slot: int) -> Addressed:
         address = rail_range.base + 2 * slot
-        return Addressed(rail_range.version, address, prefix, address + 1, address * pods, pods)
+        return Addressed._make((rail_range.version, address, prefix, address + 1, address * pods, pods))
 
     def compute_by_unit(slot: int) -> Addressed:
         address = rail_range.base + slot // nodes_per_unit * UNIT_ADDRESSES + 2 * (slot % nodes_per_unit)
-        return Addressed(rail_range.version, address, prefix, address + 1, address * pods, pods)
+        return Addressed._make((rail_range.version, address, prefix, address + 1, address * pods, pods))
 
     if addressing.layout == "dense":
         return RangeLayout(rail_range.size // 2, compute_dense)

@@ -1,0 +1,61 @@
+"""A whole plan as JSON, as `trackbed plan -o json` prints it, and back.
+
+{"fabric": {common}, "kubernetes": {...}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from trackbed.fabric.documents import parse_document, to_camel, to_document
+from trackbed.fabric.model.problems import Problem, SpecError
+from trackbed.fabric.plan.collector import without_collector
+from trackbed.fabric.plan.plan import Common, KubernetesPlan, NodePlan, Plan
+from trackbed.fabric.plan.wire import NodeEntry, read_entry, to_common_document, to_node_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class _PlanDocument(NamedTuple):
+    fabric: Common
+    kubernetes: KubernetesPlan
+    nodes: tuple[NodeEntry, ...]
+    only_rail: int | None = None
+
+
+def write_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> bytes:
+    """Write the plan of some nodes, of one rail if given.
+
+    Each node is encoded by itself: 12,500 of them as one document would take 60 MB.
+    """
+    document: dict[str, Any] = {
+        "fabric": to_common_document(plan.common),
+        "kubernetes": to_document(plan.kubernetes, to_camel),
+        "nodes": [msgspec.Raw(msgspec.json.encode(to_node_entry(node, rail))) for node in nodes],
+    }
+    return msgspec.json.encode(document if rail is None else document | {"onlyRail": rail})
+
+
+def is_plan(raw: bytes) -> bool:
+    """Whether this begins as a plan document does, and as no Fabric can."""
+    return b"".join(raw[:_HEAD_BYTES].split()).startswith(b'{"fabric":')
+
+
+@without_collector
+def read_plan(raw: bytes) -> Plan:
+    """Read what `write_plan` wrote; SpecError (code bad-plan) on anything else, and on a part of a plan's rails."""
+    try:
+        document = parse_document(msgspec.json.decode(raw), _PlanDocument, to_camel)
+        nodes = tuple(read_entry(node, document.fabric) for node in document.nodes)
+    except ValueError as error:  # DocumentError and msgspec.DecodeError are ValueErrors
+        raise SpecError([Problem("bad-plan", f"this is no plan of Trackbed: {error}")]) from error
+    if document.only_rail is not None:
+        message = f"this plan has rail {document.only_rail} alone; write it with `trackbed plan -o json` without --rail"
+        raise SpecError([Problem("bad-plan", message)])
+    return Plan(document.fabric, nodes, document.kubernetes)
+
+
+_HEAD_BYTES = 64
