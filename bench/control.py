@@ -28,7 +28,7 @@ from tests.kinds import installed
 from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.reflector import Reflector
-from trackbed.cluster.controller.objects import FABRICS, NODES, Node
+from trackbed.cluster.controller.objects import FABRICS, NODES, NodeObject
 from trackbed.cluster.controller.run import LEASE
 from trackbed.cluster.daemon.serving import until_one_ends
 
@@ -67,7 +67,7 @@ class _Watch:
 
     async def run(self) -> None:
         changed = asyncio.Event()
-        nodes = Reflector(self.client, NODES, Node, changed.set)
+        nodes = Reflector(self.client, NODES, NodeObject, changed.set)
 
         async def look() -> None:
             while True:

@@ -18,7 +18,7 @@ from trackbed_lab.kubernetes import build, control_plane, crds
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 from trackbed_lab.kubernetes.programs import CONTROL_PLANE, HELM
 
-from trackbed.cluster.api.errors import RefusedError, UnknownKindError
+from trackbed.cluster.api.errors import ApiRefusedError, UnknownKindError
 from trackbed.cluster.api.response import Object
 
 ROOT = Path(__file__).parents[1]
@@ -95,7 +95,7 @@ def refused(client: BlockingClient, one: Object) -> bool:
     _namespace(client, one["metadata"].get("namespace") or "default")
     try:
         client.create(one, dry_run=True)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         return error.status in {400, 422}
     return False
 
@@ -126,7 +126,7 @@ def _namespace(client: BlockingClient, name: str) -> None:
     one: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     try:
         client.create(one)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.reason != "AlreadyExists":
             raise
 
@@ -134,7 +134,7 @@ def _namespace(client: BlockingClient, name: str) -> None:
 def _create(client: BlockingClient, one: Object) -> list[str]:
     try:
         return [f"{one['kind']}/{one['metadata'].get('name')}: {text}" for text in client.create(one).warnings]
-    except (RefusedError, UnknownKindError) as error:
+    except (ApiRefusedError, UnknownKindError) as error:
         return [str(error)]
 
 

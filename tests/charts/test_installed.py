@@ -23,7 +23,7 @@ from tests.cluster.webhook.live import make_namespace, refusal
 from tests.cluster.webhook.values import pod
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.client import connect as follow
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.resources.railnode import API_VERSION, PATH
 
 pytestmark = pytest.mark.slow
@@ -172,7 +172,7 @@ def test_prepare_may_not_write_what_a_node_shall_be(site: Site) -> None:
     site.client.create({**RAILNODE, "metadata": {"name": "gpu-0"}, "spec": {"fabric": "train", "slot": 0}})
     bound_pod(site, "prepare", "gpu-0", account="trackbed-prepare")
     change = {**RAILNODE, "metadata": {"name": "gpu-0"}, "spec": {"mayChange": True}}
-    with connect(str(site.account("trackbed-prepare", "prepare"))) as client, pytest.raises(RefusedError) as caught:
+    with connect(str(site.account("trackbed-prepare", "prepare"))) as client, pytest.raises(ApiRefusedError) as caught:
         client.apply(change)
     assert caught.value.status == 403
 
@@ -196,7 +196,7 @@ def written(kubeconfig: Path, name: str) -> str:
 
     try:
         asyncio.run(done())
-    except RefusedError as error:
+    except ApiRefusedError as error:
         return error.message.rpartition("denied request: ")[2]
     return ""
 

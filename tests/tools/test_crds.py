@@ -14,7 +14,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.kinds import installed
 from tools.pages.crds import iter_crds
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.resources.conditions import Condition
 from trackbed.cluster.resources.railnode import API_VERSION, RailNodeSpec, RailNodeStatus
@@ -59,7 +59,7 @@ def outcome(read: Callable[[], Fabric]) -> Fabric | list[str]:
 
 
 def refusal(client: BlockingClient, one: Object) -> str:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(ApiRefusedError) as caught:
         client.create(one, dry_run=True)
     return str(caught.value)
 
@@ -158,5 +158,5 @@ def test_a_railnode_keeps_what_the_structs_say(client: BlockingClient) -> None:
 def test_fabric_and_slot_of_a_railnode_stay(client: BlockingClient) -> None:
     client.apply(railnode("fixed"))
     for other in (railnode("fixed", slot=4), railnode("fixed", fabric="other")):
-        with pytest.raises(RefusedError, match="fabric and slot of a node stay"):
+        with pytest.raises(ApiRefusedError, match="fabric and slot of a node stay"):
             client.apply(other)

@@ -12,7 +12,7 @@ import click
 from trackbed.cli.options import METRICS, listen_option, refuse
 
 if TYPE_CHECKING:
-    from trackbed.cluster.daemon.listening import Address
+    from trackbed.cluster.daemon.listening import ListenAddress
 
 
 def _known(_: click.Context, __: click.Parameter, told: str | None) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def command(
     namespace: str,
     stacks: tuple[str, ...],
     name: str | None,
-    metrics: Address | None,
+    metrics: ListenAddress | None,
 ) -> None:
     """Carry every Fabric of a cluster out, node by node, as its `rollout` allows; run two, one of them leads.
 

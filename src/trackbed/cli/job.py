@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trackbed.cluster.jobs.jobs import Patched
+    from trackbed.cluster.jobs.requirements import PodRequirements
     from trackbed.cluster.jobs.round_trip import File
-    from trackbed.cluster.jobs.wanted import Wanted
     from trackbed.fabric.plan.plan import Plan
 
 _Result = TypeVar("_Result")
@@ -214,13 +214,13 @@ def _sensible(planned: Plan, kind: str, name: str, image: str | None, nodes: int
         refuse(f"--nodes {nodes}: fabric {planned.common.fabric!r} has {len(planned.nodes)}")
 
 
-def _wanted(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, Wanted]:
-    from trackbed.cluster.jobs.wanted import wanted
+def _wanted(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, PodRequirements]:
+    from trackbed.cluster.jobs.requirements import build_requirements
 
     if file == fabric_file == "-":
         refuse("the job and the Fabric cannot both come from standard input; name a file for one of them")
     stack, planned = planned_stack(stack_name, fabric_file)
-    found = wanted(stack, planned)
+    found = build_requirements(stack, planned)
     if not found.has_rails:
         refuse(f"stack {stack_name} gives no rails to pods; `trackbed stacks` lists those that do")
     return planned, found

@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from trackbed.cluster.daemon.listening import Address
+    from trackbed.cluster.daemon.listening import ListenAddress
     from trackbed.fabric.model.load import LoadedFabric
     from trackbed.fabric.model.problems import Problem
     from trackbed.fabric.plan.plan import NodePlan, Plan
@@ -73,8 +73,8 @@ def listen_option(name: str, about: str, default: str | None = None) -> Callable
     )
 
 
-def _address(_: click.Context, option: click.Parameter, text: str | None) -> Address | None:
-    from trackbed.cluster.daemon.listening import Address
+def _address(_: click.Context, option: click.Parameter, text: str | None) -> ListenAddress | None:
+    from trackbed.cluster.daemon.listening import ListenAddress
 
     if text is None:
         return None
@@ -85,7 +85,7 @@ def _address(_: click.Context, option: click.Parameter, text: str | None) -> Add
         port = None
     if port is None:
         refuse(f"{option.opts[0]} {text}: write HOST:PORT, for example 10.0.0.1:8443, [::1]:8443, or :8443 for all")
-    return Address(found.hostname, port)
+    return ListenAddress(found.hostname, port)
 
 
 folder_option = click.option(

@@ -12,7 +12,7 @@ import click
 from trackbed.cli.options import METRICS, listen_option, refuse
 
 if TYPE_CHECKING:
-    from trackbed.cluster.daemon.listening import Address
+    from trackbed.cluster.daemon.listening import ListenAddress
 
 
 @click.command("webhook")
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does.")
 @click.option("--context", help="Context of the kubeconfig. Default: its current one.")
 def command(
-    listen: Address,
+    listen: ListenAddress,
     namespace: str,
     service: str,
     url: str | None,
     certificates: Path | None,
-    metrics: Address | None,
+    metrics: ListenAddress | None,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
@@ -79,5 +79,5 @@ def command(
         raise SystemExit(3) from error
 
 
-def _print_address(at: Address, port: int) -> None:
+def _print_address(at: ListenAddress, port: int) -> None:
     click.echo(f"serving reviews at {at._replace(port=port)}")

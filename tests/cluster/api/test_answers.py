@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
-from trackbed.cluster.api.errors import ConfigurationError, KubeError, RefusedError, UnknownKindError
+from trackbed.cluster.api.errors import ApiRefusedError, ConfigurationError, KubeError, UnknownKindError
 
 Told = tuple[int, list[tuple[str, str]], bytes]
 SOUND: Told = (200, [], b'{"gitVersion": "v1.36.3"}')
@@ -103,7 +103,7 @@ def test_a_busy_server_is_asked_again(ask: Ask, waited: list[float], after: str)
 
 
 def test_a_server_that_stays_busy_is_given_up(ask: Ask, waited: list[float]) -> None:
-    with pytest.raises(RefusedError, match="version: busy") as caught:
+    with pytest.raises(ApiRefusedError, match="version: busy") as caught:
         _ = ask((429, [("Retry-After", "3600")], b'{"message": "busy"}')).read_version()
     assert caught.value.status == 429
     assert waited == [5.0] * 7
@@ -126,7 +126,7 @@ def test_a_page_without_items_is_an_error_and_null_is_an_empty_one(ask: Ask) -> 
     [(b"[1]", "[1]"), (b'"no"', '"no"'), (b"<html>bad gateway", "<html>bad gateway"), (b"", ""), (b"{}", "no reason")],
 )
 def test_a_no_in_other_words_keeps_them(ask: Ask, body: bytes, said: str) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(ApiRefusedError) as caught:
         _ = ask((502, [], body)).read_version()
     assert (caught.value.status, caught.value.what, said in str(caught.value)) == (502, "version", True)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
-from trackbed.cluster.api.errors import ConfigurationError, RefusedError, UnknownKindError, UnreachableError
+from trackbed.cluster.api.errors import ApiRefusedError, ConfigurationError, UnknownKindError, UnreachableError
 from trackbed.cluster.api.response import Object
 
 
@@ -28,7 +28,7 @@ def test_an_object_that_was_created_can_be_read_and_deleted_twice(client: Blocki
     assert client.get("v1", "ConfigMap", "created")["data"] == {"a": "1"}
     client.delete(one)
     client.delete(one)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(ApiRefusedError) as caught:
         client.get("v1", "ConfigMap", "created")
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
 
@@ -39,14 +39,14 @@ def test_a_dry_run_leaves_nothing_behind(client: BlockingClient) -> None:
 
 
 def test_an_unknown_field_is_refused_with_the_object_and_the_field(client: BlockingClient) -> None:
-    with pytest.raises(RefusedError, match=r'ConfigMap/spoiled: .* unknown field "dataa"'):
+    with pytest.raises(ApiRefusedError, match=r'ConfigMap/spoiled: .* unknown field "dataa"'):
         client.create(config_map("spoiled") | {"dataa": {}})
 
 
 def test_the_same_name_twice_is_a_conflict(client: BlockingClient) -> None:
     one = config_map("twice")
     client.create(one)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(ApiRefusedError) as caught:
         client.create(one)
     assert (caught.value.status, caught.value.reason) == (409, "AlreadyExists")
     client.delete(one)
@@ -72,7 +72,7 @@ def test_a_kind_that_nobody_serves_is_told_as_such(client: BlockingClient) -> No
 def test_applying_twice_changes_nothing_and_another_managers_field_is_a_conflict(client: BlockingClient) -> None:
     first = client.apply(config_map("applied", a="1")).body["metadata"]["resourceVersion"]
     assert client.apply(config_map("applied", a="1")).body["metadata"]["resourceVersion"] == first
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(ApiRefusedError) as caught:
         client.apply(config_map("applied", a="2"), manager="somebody-else")
     assert caught.value.reason == "Conflict"
     assert client.apply(config_map("applied", a="2"), manager="somebody-else", force=True).body["data"] == {"a": "2"}

@@ -10,7 +10,7 @@ import pytest
 
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import REQUEST_SECONDS, Client
-from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
 from trackbed.cluster.api.lease import DEADLINE_SECONDS, LEASE_SECONDS, Election
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -86,7 +86,7 @@ def test_a_lease_that_is_given_up_is_free_at_once(api_server: Path) -> None:
     ("error", "says"),
     [
         (UnreachableError("nobody there"), "nobody there"),
-        (RefusedError(429, "TooManyRequests", "busy", "x"), "leases cannot be had: x: busy (429 TooManyRequests)"),
+        (ApiRefusedError(429, "TooManyRequests", "busy", "x"), "leases cannot be had: x: busy (429 TooManyRequests)"),
     ],
     ids=["away", "busy"],
 )

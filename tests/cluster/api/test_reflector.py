@@ -13,15 +13,15 @@ import pytest
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api import reflector
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
+from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.reflector import Reflector
 
 SECONDS = 10.0
 MAPS = "/api/v1/namespaces/reflected/configmaps"
 
 
-class Annotated(Metadata, frozen=True, rename="camel"):
+class Annotated(ObjectMetadata, frozen=True, rename="camel"):
     """Metadata with annotations."""
 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
@@ -116,7 +116,7 @@ GONE = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
 
 
 @pytest.mark.parametrize(
-    "gone", [[GONE], RefusedError(410, "Expired", "too old", "x")], ids=["in the stream", "at once"]
+    "gone", [[GONE], ApiRefusedError(410, "Expired", "too old", "x")], ids=["in the stream", "at once"]
 )
 def test_a_version_that_is_too_old_leads_to_a_list_and_what_vanished_is_gone(gone: Any) -> None:
     live = Scripted(["a", "b"], [one("c", 11)], gone, ["b", "d"])
@@ -143,7 +143,7 @@ def test_what_is_no_event_is_told_and_outlived() -> None:
 
 
 def test_an_optional_kind_that_may_not_be_read_is_done_without_and_told_of_once() -> None:
-    no = RefusedError(403, "Forbidden", "list is not allowed", "x")
+    no = ApiRefusedError(403, "Forbidden", "list is not allowed", "x")
 
     async def act(kept: Kept) -> None:
         await kept.reflector.synced.wait()
@@ -154,7 +154,7 @@ def test_an_optional_kind_that_may_not_be_read_is_done_without_and_told_of_once(
 
 
 def test_a_kind_that_may_be_listed_and_not_watched_is_listed_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    no = RefusedError(403, "Forbidden", "watch is not allowed", "x")
+    no = ApiRefusedError(403, "Forbidden", "watch is not allowed", "x")
     pauses: list[int] = []
 
     def at_once(troubles: int) -> float:
@@ -167,7 +167,7 @@ def test_a_kind_that_may_be_listed_and_not_watched_is_listed_ever_more_seldom(mo
 
 
 def test_rights_that_are_lost_for_a_moment_leave_what_was_read() -> None:
-    no = RefusedError(403, "Forbidden", "list is not allowed", "x")
+    no = ApiRefusedError(403, "Forbidden", "list is not allowed", "x")
 
     async def act(kept: Kept) -> None:
         await kept.until({"a"})

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackbed.cluster.controller.decide import Decision, decide
-from trackbed.cluster.controller.objects import CORDONED, SINCE, Node, RailNode
+from trackbed.cluster.controller.objects import CORDONED, SINCE, NodeObject, RailNode
 from trackbed.cluster.controller.stage import IN_PROGRESS, Rules, Slice, Stage, Standing, Wave, stage
 from trackbed.cluster.resources.railnode import PAUSED, RETRY, TAINT
 
@@ -41,12 +41,12 @@ def rail(**given: object) -> RailNode:
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, RailNode)
 
 
-def node(*marks: str, begun: bool = False, ready: bool = True, cordoned: bool = False) -> Node:
+def node(*marks: str, begun: bool = False, ready: bool = True, cordoned: bool = False) -> NodeObject:
     """A node as its JSON would be read; marks are annotations, NAME or NAME=VALUE."""
     spec = {"taints": [{"key": TAINT, "effect": "NoSchedule"}] if begun else [], "unschedulable": cordoned}
     conditions = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
     metadata = {"name": "n0", "resourceVersion": "1", "annotations": dict(mark.partition("=")[::2] for mark in marks)}
-    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}, Node)
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}, NodeObject)
 
 
 HOUR, HALF = timedelta(hours=1, seconds=1), timedelta(minutes=31)
@@ -99,7 +99,7 @@ WANTED = Slice(0, 0, "new")
     ],
 )  # fmt: skip
 def test_where_a_node_stands(  # noqa: PLR0913, PLR0917 - a row has these cells
-    wanted: Slice | None, rail_: RailNode | None, node_: Node | None, at: datetime, expected: Stage, why: str
+    wanted: Slice | None, rail_: RailNode | None, node_: NodeObject | None, at: datetime, expected: Stage, why: str
 ) -> None:
     found, told = stage(Standing("n0", wanted, rail_, node_), RULES, at)
     assert found is expected
@@ -135,7 +135,7 @@ OTHERS = "NodeMaintenance disk has it in maintenance (broken)"
     ],
 )  # fmt: skip
 def test_a_node_that_others_have_in_maintenance_ends_its_step_and_goes_no_further(  # noqa: PLR0913, PLR0917 - a row
-    wanted: Slice | None, rail_: RailNode, node_: Node, at: datetime, expected: Stage, why: str
+    wanted: Slice | None, rail_: RailNode, node_: NodeObject, at: datetime, expected: Stage, why: str
 ) -> None:
     found, told = stage(Standing("n0", wanted, rail_, node_, maintenance=OTHERS), RULES, at)
     assert found is expected

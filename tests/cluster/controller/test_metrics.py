@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from tests.cluster.controller.test_decide import RULES, WANTED, node, rail
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.decide import decide
-from trackbed.cluster.controller.objects import Fabric
+from trackbed.cluster.controller.objects import FabricObject
 from trackbed.cluster.controller.stage import Stage, Standing
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -21,7 +21,7 @@ FABRIC = msgspec.convert(
         "spec": msgspec.Raw(b"{}"),
         "status": {"goodGeneration": 7},
     },
-    Fabric,
+    FabricObject,
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.controller.test_decide import RULES, START, WANTED, node, rail
 from trackbed.cluster.controller.decide import Placed, decide
-from trackbed.cluster.controller.objects import Fabric, Node
+from trackbed.cluster.controller.objects import FabricObject, NodeObject
 from trackbed.cluster.controller.report import fabric_status, refused
 from trackbed.cluster.controller.report import told as written
 from trackbed.cluster.controller.stage import Stage, Standing, Wave
@@ -62,11 +62,11 @@ def test_stages_of_a_moment_are_not_told(stage: Stage) -> None:
 RAILS = ("trackbed.dev/rail0", "trackbed.dev/rail1", "trackbed.dev/rail2")
 
 
-def offering(*rails: int, none_of: int | None = None) -> Node:
+def offering(*rails: int, none_of: int | None = None) -> NodeObject:
     """A node with some rails to give."""
     allocatable = {"cpu": "8", **{RAILS[rail]: "0" if rail == none_of else "8" for rail in rails}}
     one = {"metadata": {"name": "n0", "resourceVersion": "1"}, "status": {"allocatable": allocatable}}
-    return msgspec.json.decode(msgspec.json.encode(one), type=Node)
+    return msgspec.json.decode(msgspec.json.encode(one), type=NodeObject)
 
 
 def conditions(
@@ -92,7 +92,7 @@ def conditions(
         (offering(), "False NotOffered 0 of 3 rails: the node's allocatable has no trackbed.dev/rail0 and 2 more"),
     ],
 )
-def test_a_node_offers_its_rails_or_the_first_that_it_lacks_is_named(there: Node, said: str) -> None:
+def test_a_node_offers_its_rails_or_the_first_that_it_lacks_is_named(there: NodeObject, said: str) -> None:
     one = Placed(Standing("n0", WANTED, rail(), there), Stage.SOUND, "")
     found = conditions(one, ())
     assert found is not None
@@ -140,9 +140,11 @@ def test_nodes_that_offer_alike_share_what_is_kept_of_it() -> None:
     assert set(offering(0, 1, none_of=1).offers) == {RAILS[0]}
 
 
-def fabric(**status: Any) -> Fabric:
+def fabric(**status: Any) -> FabricObject:
     metadata = {"name": "train", "resourceVersion": "1", "generation": 3}
-    return msgspec.json.decode(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status}), type=Fabric)
+    return msgspec.json.decode(
+        msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status}), type=FabricObject
+    )
 
 
 def progress(*standings: Standing, **rules: Any) -> tuple[FabricStatus, str]:

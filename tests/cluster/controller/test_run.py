@@ -18,7 +18,7 @@ from trackbed_lab.kubernetes.blocking import connect
 from tests.kinds import installed
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES
 from trackbed.cluster.controller.run import Controller
 from trackbed.cluster.resources.railnode import TAINT
@@ -400,7 +400,7 @@ async def _pod(
     }
     one = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     pods = "/api/v1/namespaces/default/pods"
-    with suppress(RefusedError):  # another test made it
+    with suppress(ApiRefusedError):  # another test made it
         account = {
             "apiVersion": "v1",
             "kind": "ServiceAccount",

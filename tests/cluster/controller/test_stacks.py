@@ -23,10 +23,10 @@ from tests.kinds import installed
 from trackbed.cluster import stacks
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.configuration import load_configuration
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.controller import stack_pass
-from trackbed.cluster.controller.objects import FABRICS, Fabric
+from trackbed.cluster.controller.objects import FABRICS, FabricObject
 from trackbed.cluster.controller.run import Controller
 from trackbed.cluster.controller.stack_pass import PassOutcome, StackOrder, run_pass
 from trackbed.cluster.controller.stacks import Stacks
@@ -91,7 +91,7 @@ def scene(api_server: Path, act: Callable[[Ground], Awaitable[None]]) -> None:
             try:
                 await act(here)
             finally:
-                with suppress(RefusedError):
+                with suppress(ApiRefusedError):
                     await live.delete(f"{FABRICS}/{here.name}")
 
     asyncio.run(run())
@@ -185,7 +185,7 @@ def test_a_paused_fabric_has_its_stack_left_alone(client: BlockingClient, api_se
         async with _led(here, "played"):
             await _said(here, "Paused")
             stacks = Stacks(here.live, ("played",), lambda: None)
-            fabric = await here.live.get(f"{FABRICS}/{here.name}", Fabric)
+            fabric = await here.live.get(f"{FABRICS}/{here.name}", FabricObject)
             assert await stacks.look(fabric, _wanted()._replace(paused=True)) > 1  # nobody looks again at once
             await here.fabric("nobody", {"paused": False}, kubernetes={"stack": "played", "namespace": SPACE})
             await _said(here, "KindMissing")

@@ -32,9 +32,9 @@ from tests.kinds import installed
 from tools.pages.crds import iter_crds
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.reflector import Reflector
-from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, Node, RailNode
+from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, NodeObject, RailNode
 from trackbed.cluster.controller.run import LEASE
 from trackbed.cluster.resources.railnode import TAINT
 from trackbed.cluster.stacks.objects import Manifest
@@ -153,7 +153,7 @@ class Scene(Ground):
         """Where the cluster keeps the lock."""
         return f"/api/v1/namespaces/{NAMESPACE}/configmaps/trackbed-lock-{self.name}"
 
-    def seen(self, nodes: dict[str, Node]) -> None:
+    def seen(self, nodes: dict[str, NodeObject]) -> None:
         """Count the nodes that are unavailable now."""
         there = [nodes[name] for name in ALL if name in nodes and _known(nodes[name])]
         self.most = max(self.most, sum(node.unavailable for node in there))
@@ -179,7 +179,7 @@ class Scene(Ground):
         return {one["spec"].get("further", "") for one in found}
 
 
-def _known(node: Node) -> bool:
+def _known(node: NodeObject) -> bool:
     """Its kubelet has reported: a node is unavailable for the moment between its creation and that."""
     return bool(node.status.conditions)
 
@@ -188,7 +188,7 @@ def _known(node: Node) -> bool:
 async def scene(kubeconfig: Path, agents: Agents) -> AsyncIterator[Scene]:
     async with kube.connect(str(kubeconfig)) as live:
         here = Scene(live, "upgrade", agents)
-        nodes = Reflector(live, NODES, Node, lambda: here.seen(nodes.objects))
+        nodes = Reflector(live, NODES, NodeObject, lambda: here.seen(nodes.objects))
         tasks = [
             asyncio.create_task(agents.run(live, here.told.append)),
             asyncio.create_task(nodes.run(here.told.append)),
@@ -210,7 +210,7 @@ async def _removed(live: Client) -> None:
         LEASED,
         *(f"{kind}/{name}" for kind in (RAILNODES, NODES) for name in EVERY),
     ):
-        with suppress(RefusedError):
+        with suppress(ApiRefusedError):
             await live.delete(path)
 
 
@@ -323,7 +323,7 @@ async def _replaced(here: Scene, run: Processes, program: tuple[str, ...], names
 
 async def _go_on(here: Scene, hosts: Hosts) -> None:
     hosts.held.clear()
-    with suppress(RefusedError):  # the pod has gone before
+    with suppress(ApiRefusedError):  # the pod has gone before
         await here.live.merge(f"{PODS}/{DRAINING}", {"metadata": {"finalizers": None}})
     await _wake(here)
 
@@ -337,7 +337,7 @@ async def _wake(here: Scene) -> None:
                 await here.live.merge(f"{RAILNODES}/{CANARY}", {"metadata": {"annotations": note}})
                 for kind in (RAILNODES, FABRICS):
                     await here.live.get(kind, dict[str, Any])
-            except RefusedError:
+            except ApiRefusedError:
                 continue
             return
 
@@ -351,7 +351,7 @@ async def _pod_that_stays(here: Scene, node: str) -> None:
     metadata = {"name": node, "namespace": "default", "finalizers": ["trackbed.dev/test"]}
     spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}
-    with suppress(RefusedError):  # another test made it
+    with suppress(ApiRefusedError):  # another test made it
         await here.live.create("/api/v1/namespaces/default/serviceaccounts", account)
     gone = {"terminationGracePeriodSeconds": 0}
     await here.live.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **gone}})

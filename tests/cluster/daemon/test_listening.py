@@ -13,12 +13,12 @@ import pytest
 from aiohttp import web
 from trackbed_lab.ports import hold_ports
 
-from trackbed.cluster.daemon.listening import Address, ListenError, listening
+from trackbed.cluster.daemon.listening import ListenAddress, ListenError, listening
 
 BOTH = ("127.0.0.1", "::1")
 
 
-def answered(at: Address) -> list[str]:
+def answered(at: ListenAddress) -> list[str]:
     """The loopback addresses at which somebody listens."""
 
     async def asked() -> list[str]:
@@ -46,7 +46,7 @@ WHERE = {"everywhere": (None, list(BOTH)), "IPv4": ("127.0.0.1", ["127.0.0.1"]),
 def test_without_a_host_both_families_are_answered(host: str | None, expected: list[str]) -> None:
     with hold_ports(1) as (port,):
         pass
-    assert answered(Address(host, port)) == expected
+    assert answered(ListenAddress(host, port)) == expected
 
 
 class WithoutIpv6(socket.socket):
@@ -60,7 +60,7 @@ class WithoutIpv6(socket.socket):
 
 def test_a_kernel_without_ipv6_is_served_by_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serves(host: str | None, port: int) -> bool:
-        async with listening(web.Application(), Address(host, port)):
+        async with listening(web.Application(), ListenAddress(host, port)):
             return await asyncio.to_thread(_connects, "127.0.0.1", port)
 
     with hold_ports(1) as (port,):
@@ -73,14 +73,14 @@ def test_a_kernel_without_ipv6_is_served_by_ipv4(monkeypatch: pytest.MonkeyPatch
 
 def test_an_address_that_is_taken_is_named() -> None:
     async def twice() -> None:
-        async with listening(web.Application(), Address("127.0.0.1", 0)) as port:
+        async with listening(web.Application(), ListenAddress("127.0.0.1", 0)) as port:
             with pytest.raises(ListenError, match=rf"cannot serve at 127\.0\.0\.1:{port}: .*address already in use"):
-                async with listening(web.Application(), Address("127.0.0.1", port)):
+                async with listening(web.Application(), ListenAddress("127.0.0.1", port)):
                     pytest.fail("two servers at one address")
 
     asyncio.run(twice())
 
 
 def test_an_address_is_told_as_it_is_written() -> None:
-    written = [str(Address(host, 8443)) for host in (None, "10.0.0.1", "::1", "node-1")]
+    written = [str(ListenAddress(host, 8443)) for host in (None, "10.0.0.1", "::1", "node-1")]
     assert written == [":8443", "10.0.0.1:8443", "[::1]:8443", "node-1:8443"]

@@ -12,15 +12,15 @@ from tests.cluster.stacks.sites import SITES, alike, planned
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.jobs.kinds import KINDS, new, shape
 from trackbed.cluster.jobs.kinds.queued import queue_objects
-from trackbed.cluster.jobs.wanted import Wanted, wanted
+from trackbed.cluster.jobs.requirements import PodRequirements, build_requirements
 from trackbed.cluster.stacks import stack
 
 QUEUELESS = {"daemonset", "trainingruntime", "clustertrainingruntime"}
 """Kinds that wait in no queue."""
 
 
-def carried(name: str) -> Wanted:
-    return wanted(stack(name), planned(name, alike(4, 8), 8))
+def carried(name: str) -> PodRequirements:
+    return build_requirements(stack(name), planned(name, alike(4, 8), 8))
 
 
 STACKS = [name for name in SITES if carried(name).has_rails]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cluster.stacks.sites import HEAD, alike
 from trackbed.cluster.jobs.jobs import compare
-from trackbed.cluster.jobs.wanted import wanted
+from trackbed.cluster.jobs.requirements import build_requirements
 from trackbed.cluster.stacks import stack
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
@@ -57,7 +57,8 @@ POD: dict[str, Any] = {
 def test_what_the_pod_of_the_guides_lacks_and_what_breaks_it_is_told() -> None:
     planned = compute_plan(Fabric.model_validate(HEAD | {"spec": SPEC}), {})
     found = [
-        (note.verdict, note.code) for note in compare([POD], wanted(stack("network-operator-sriov"), planned))[0].notes
+        (note.verdict, note.code)
+        for note in compare([POD], build_requirements(stack("network-operator-sriov"), planned))[0].notes
     ]
     assert found.count(("different", "pod-interface-name")) == 8
     assert [one for one in dict.fromkeys(found) if one[0] != "missing"] == [

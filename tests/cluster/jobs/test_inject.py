@@ -9,8 +9,8 @@ import pytest
 from tests.cluster.jobs.wanteds import PLAIN, VARIABLES, WANTED, lost, template
 from trackbed.cluster.jobs.inject import inject, stray
 from trackbed.cluster.jobs.networks import ANNOTATION
+from trackbed.cluster.jobs.requirements import PodRequirements, merge_variables
 from trackbed.cluster.jobs.template import NotAJobError
-from trackbed.cluster.jobs.wanted import Wanted, merged
 from trackbed.cluster.stacks.access import Access
 
 EVERY = pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
@@ -21,7 +21,7 @@ def _main(one: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _kept(one: dict[str, Any], wanted: Wanted = PLAIN) -> list[tuple[str, str]]:
+def _kept(one: dict[str, Any], wanted: PodRequirements = PLAIN) -> list[tuple[str, str]]:
     """Verdict and code of what inject left as it was."""
     return [(note.verdict, note.code) for note in inject(one, wanted) if note.verdict != "missing"]
 
@@ -77,7 +77,7 @@ def test_one_network_many_times_is_attached_as_often_as_planned() -> None:
 
 
 @EVERY
-def test_a_second_time_changes_nothing_and_finds_nothing(wanted: Wanted) -> None:
+def test_a_second_time_changes_nothing_and_finds_nothing(wanted: PodRequirements) -> None:
     one = template()
     inject(one, wanted)
     before = copy.deepcopy(one)
@@ -97,7 +97,7 @@ OWN: dict[str, dict[str, Any]] = {
 
 @EVERY
 @pytest.mark.parametrize("fields", OWN.values(), ids=OWN)
-def test_what_the_user_wrote_stays(wanted: Wanted, fields: dict[str, Any]) -> None:
+def test_what_the_user_wrote_stays(wanted: PodRequirements, fields: dict[str, Any]) -> None:
     one = template(**fields)
     one["metadata"] = {"labels": {"a": "b"}, "annotations": {"mine": "1"}}
     one["spec"] |= {"volumes": [{"name": "dshm", "hostPath": {"path": "/x"}}], "nodeSelector": {"disk": "ssd"}}
@@ -276,11 +276,11 @@ def test_huge_pages_without_memory_are_told() -> None:
 
 def test_the_stacks_own_variables_count_before_the_fabrics() -> None:
     access = Access(env=(("A", "stack"), ("B", "")))
-    assert merged({"A": "fabric", "B": "fabric", "C": "fabric"}, access) == {"A": "stack", "C": "fabric"}
+    assert merge_variables({"A": "fabric", "B": "fabric", "C": "fabric"}, access) == {"A": "stack", "C": "fabric"}
 
 
 def test_a_variable_that_the_stack_must_not_have_is_told() -> None:
-    wanted = Wanted(Access(env=(("NCCL_NET", ""),)))
+    wanted = PodRequirements(Access(env=(("NCCL_NET", ""),)))
     assert _kept(template(env=[{"name": "NCCL_NET", "value": "IB"}]), wanted) == [("extra", "nccl-variable-unwanted")]
 
 

@@ -11,9 +11,9 @@ from tests.cluster.jobs.wanteds import PLAIN, cases, lost, shape, template
 from trackbed.cluster.jobs.inject import inject, stray
 from trackbed.cluster.jobs.jobs import compare, put_rails
 from trackbed.cluster.jobs.kinds import KINDS, new
-from trackbed.cluster.jobs.kinds.kind import Kind, patch
+from trackbed.cluster.jobs.kinds.kind import JobKind, patch
+from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.round_trip import File
-from trackbed.cluster.jobs.wanted import Wanted
 from trackbed.fabric.yaml_text import render_documents
 
 _CASES = list(cases())
@@ -23,7 +23,7 @@ SHAPE = shape(PLAIN)
 
 
 @EVERY
-def test_a_new_job_has_all_that_the_plan_gives(kind: Kind, wanted: Wanted) -> None:
+def test_a_new_job_has_all_that_the_plan_gives(kind: JobKind, wanted: PodRequirements) -> None:
     objects, notes = new(kind, wanted, shape(wanted))
     before = copy.deepcopy(objects)
     assert notes == []
@@ -35,12 +35,12 @@ BESIDE = {"Service", "ConfigMap"}
 
 
 @EVERY
-def test_templates_with_rails_are_whole_and_the_others_have_none(kind: Kind, wanted: Wanted) -> None:
+def test_templates_with_rails_are_whole_and_the_others_have_none(kind: JobKind, wanted: PodRequirements) -> None:
     for one in kind.templates(new(kind, wanted, shape(wanted))[0][-1]):
         assert (inject if one.gets_rails else stray)(one.template, wanted) == []
 
 
-def _written(kind: Kind, wanted: Wanted) -> str:
+def _written(kind: JobKind, wanted: PodRequirements) -> str:
     """A user's file: a new job without rails, with comments and a field that nobody knows."""
     text = "".join(render_documents(kind.skeleton(shape(wanted))))
     numbers = iter(range(1000))
@@ -50,7 +50,7 @@ def _written(kind: Kind, wanted: Wanted) -> str:
 
 
 @EVERY
-def test_patching_a_file_keeps_all_that_was_there(kind: Kind, wanted: Wanted) -> None:
+def test_patching_a_file_keeps_all_that_was_there(kind: JobKind, wanted: PodRequirements) -> None:
     text = _written(kind, wanted)
     file = File(text.encode(), "job.yaml")
     before = copy.deepcopy(file.documents)
@@ -63,7 +63,7 @@ def test_patching_a_file_keeps_all_that_was_there(kind: Kind, wanted: Wanted) ->
 
 
 @EVERY
-def test_patching_a_file_twice_gives_the_same_text(kind: Kind, wanted: Wanted) -> None:
+def test_patching_a_file_twice_gives_the_same_text(kind: JobKind, wanted: PodRequirements) -> None:
     texts = [_written(kind, wanted)]
     for _ in range(2):
         file = File(texts[-1].encode(), "job.yaml")
@@ -107,7 +107,7 @@ ALONE = [case for case in _CASES if case[1].name in {"pod", "mpijob", "rayjob", 
 
 
 @pytest.mark.parametrize(("kind", "wanted"), [case[1:] for case in ALONE], ids=[case[0] for case in ALONE])
-def test_each_single_thing_that_is_taken_away_is_found(kind: Kind, wanted: Wanted) -> None:
+def test_each_single_thing_that_is_taken_away_is_found(kind: JobKind, wanted: PodRequirements) -> None:
     bare, whole = kind.skeleton(shape(wanted))[-1], new(kind, wanted, shape(wanted))[0][-1]
     paths = [path for path in _added(bare, whole) if not _means_nothing(path)]
     assert len(paths) > 10
@@ -220,6 +220,6 @@ def test_new_jobs_take_all_nodes_and_gpus() -> None:
 
 
 @OF_EACH_KIND
-def test_one_node_is_enough(kind: Kind) -> None:
+def test_one_node_is_enough(kind: JobKind) -> None:
     one = kind.skeleton(SHAPE.__class__("x", "i", 1, 8))[-1]
     assert patch(kind, one, PLAIN, [one]) or kind.name == "trainjob"

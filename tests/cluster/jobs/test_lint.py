@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.stacks.sites import NO_DUAL, SHAPES, SITES, planned
 from trackbed.cluster.jobs.kinds import KINDS, in_namespace, new, shape
-from trackbed.cluster.jobs.wanted import wanted
+from trackbed.cluster.jobs.requirements import build_requirements
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.stack import objects
 from trackbed.fabric.yaml_text import render_documents
@@ -24,7 +24,7 @@ NOT_TOLD = {"azure": {"traffic-class-unset"}}
 def text(name: str, which: str) -> bytes:
     nodes, rails, dual = SHAPES[which]
     plan = planned(name, nodes, rails, dual=dual)
-    given = wanted(stack(name), plan)
+    given = build_requirements(stack(name), plan)
     job = new(KINDS["job"], given, shape(plan, given, "job", "example.org/x:1", 2))[0] if given.has_rails else []
     return "".join(render_documents([*objects(stack(name), plan), *in_namespace(job, "default")])).encode()
 

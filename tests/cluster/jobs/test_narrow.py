@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.stacks.sites import alike, planned
-from trackbed.cluster.jobs.wanted import narrow_plan
+from trackbed.cluster.jobs.requirements import narrow_plan
 from trackbed.fabric.plan.wire import write_node
 
 WHOLE = planned("native", alike(3, 8), 8)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.cluster.jobs.wanteds import WANTED, lost
 from trackbed.cluster.jobs.inject import inject
 from trackbed.cluster.jobs.networks import ANNOTATION
-from trackbed.cluster.jobs.wanted import Wanted
+from trackbed.cluster.jobs.requirements import PodRequirements
 
 _NAMES = st.sampled_from(["a", "dshm", "lib", "rails", "rail0", "main"])
 _COUNTS = st.sampled_from([1, 2, "1", "64Gi"])
@@ -78,7 +78,7 @@ TEMPLATES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 @given(TEMPLATES, st.sampled_from(list(WANTED.values())))
-def test_injecting_twice_is_injecting_once(template: dict[str, Any], wanted: Wanted) -> None:
+def test_injecting_twice_is_injecting_once(template: dict[str, Any], wanted: PodRequirements) -> None:
     once = copy.deepcopy(template)
     kept = [note for note in inject(once, wanted) if note.verdict != "missing"]
     twice = copy.deepcopy(once)
@@ -87,7 +87,7 @@ def test_injecting_twice_is_injecting_once(template: dict[str, Any], wanted: Wan
 
 
 @given(TEMPLATES, st.sampled_from(list(WANTED.values())))
-def test_nothing_of_the_users_is_lost(template: dict[str, Any], wanted: Wanted) -> None:
+def test_nothing_of_the_users_is_lost(template: dict[str, Any], wanted: PodRequirements) -> None:
     before = copy.deepcopy(template)
     inject(template, wanted)
     for one in (before, template):  # the annotation is one text, so it counts as changed; its tests are its own

@@ -7,8 +7,8 @@ import yaml
 
 from tests.cluster.jobs.wanteds import PLAIN
 from trackbed.cluster.jobs.jobs import put_rails
+from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.round_trip import MAX_BYTES, File
-from trackbed.cluster.jobs.wanted import Wanted
 from trackbed.cluster.stacks.access import Access
 from trackbed.fabric.model.problems import SpecError
 
@@ -50,7 +50,7 @@ WORDS = ["on", "no", "1e3", "0x1f", "null", "1:30", "2026-01-02", "12", "~", "="
 @pytest.mark.parametrize("word", WORDS)
 def test_text_that_is_added_is_text_to_every_reader(word: str) -> None:
     file = File(POD.encode(), "x.yaml")
-    put_rails(file.documents, Wanted(Access(), (("A", word),), (("label", word),)))
+    put_rails(file.documents, PodRequirements(Access(), (("A", word),), (("label", word),)))
     spec = yaml.safe_load(file.text())["spec"]
     assert (spec["nodeSelector"]["label"], spec["containers"][0]["env"][0]["value"]) == (word, word)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.cluster.stacks.sites import SITES, alike, planned
-from trackbed.cluster.jobs.wanted import wanted
+from trackbed.cluster.jobs.requirements import build_requirements
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.stack import objects
 
@@ -22,7 +22,7 @@ NO_RAILS = {"bare-metal", "kvm", "nic-configuration"}
 
 def rails_of(name: str, rails: tuple[int, ...] | None) -> list[tuple[str, Any]]:
     """All that a pod carries for rails, each with its kind."""
-    access = wanted(stack(name), planned(name, alike(4, RAILS), RAILS), rails).access
+    access = build_requirements(stack(name), planned(name, alike(4, RAILS), RAILS), rails).access
     found = [("network", one) for one in access.networks] + [("hca", one) for one in access.hcas]
     annotations = dict(access.annotations)
     gke = msgspec.json.decode(annotations.get("networking.gke.io/interfaces", "[]"))
@@ -48,7 +48,7 @@ def test_rails_that_are_counted_together_are_fewer(name: str) -> None:
 @pytest.mark.parametrize("name", ["dranet", "dra-sriov"])
 def test_each_claim_of_some_rails_has_a_template_of_that_rail_alone(name: str) -> None:
     plan = planned(name, alike(4, RAILS), RAILS)
-    claims = wanted(stack(name), plan, SOME).access.claims
+    claims = build_requirements(stack(name), plan, SOME).access.claims
     made = {
         one["metadata"]["name"]: one["spec"]["spec"]["devices"]
         for one in objects(stack(name), plan)
@@ -65,6 +65,6 @@ def test_bootstrap_keeps_off_the_rails_that_the_pod_has_not() -> None:
     one, plan = stack("native"), planned("native", alike(4, 2), 2)
     on_host = msgspec.structs.replace(one.access(plan), host_network=True)
 
-    assert dict(wanted(replace(one, access=lambda _: on_host), plan, (0,)).variables)["NCCL_SOCKET_IFNAME"] == (
-        "^=lo,docker0,rail0,rail1"
-    )
+    assert dict(build_requirements(replace(one, access=lambda _: on_host), plan, (0,)).variables)[
+        "NCCL_SOCKET_IFNAME"
+    ] == ("^=lo,docker0,rail0,rail1")

@@ -11,7 +11,7 @@ from trackbed.cluster.jobs.kinds import KINDS
 from trackbed.cluster.jobs.kinds.kind import patch
 from trackbed.cluster.jobs.kinds.trainer import API, MANAGER
 from trackbed.cluster.jobs.networks import ANNOTATION
-from trackbed.cluster.jobs.wanted import Wanted
+from trackbed.cluster.jobs.requirements import PodRequirements
 
 KIND = KINDS["trainjob"]
 RUNTIME = KINDS["clustertrainingruntime"].skeleton(shape(PLAIN))[0]
@@ -26,7 +26,7 @@ def _gpus() -> dict[str, Any]:
     return {"limits": {"nvidia.com/gpu": 8}, "requests": {"memory": "64Gi"}}
 
 
-def _codes(job: dict[str, Any], wanted: Wanted = PLAIN, *beside: dict[str, Any]) -> list[str]:
+def _codes(job: dict[str, Any], wanted: PodRequirements = PLAIN, *beside: dict[str, Any]) -> list[str]:
     return [note.code for note in patch(KIND, job, wanted, beside) if note.verdict != "missing"]
 
 
@@ -54,7 +54,7 @@ def test_without_its_runtime_a_train_job_carries_rails_in_its_patches() -> None:
 
 
 @pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED)
-def test_patching_twice_changes_nothing_and_loses_nothing(wanted: Wanted) -> None:
+def test_patching_twice_changes_nothing_and_loses_nothing(wanted: PodRequirements) -> None:
     job = _job(resourcesPerNode=_gpus(), env=[{"name": "MINE", "value": "1"}], args=["a"])
     job["spec"]["runtimePatches"] = [{"manager": "theirs", "trainingRuntimeSpec": {"template": {"metadata": {}}}}]
     before = copy.deepcopy(job)

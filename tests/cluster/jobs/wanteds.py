@@ -6,27 +6,29 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trackbed.cluster.jobs.kinds import KINDS
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape
-from trackbed.cluster.jobs.wanted import Wanted
-from trackbed.cluster.stacks.access import Access, Claim, HostPath, Network
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape
+from trackbed.cluster.jobs.requirements import PodRequirements
+from trackbed.cluster.stacks.access import Access, Claim, HostPath, PodNetwork
 
 VARIABLES = (("NCCL_IB_HCA", "=rail0:1:0,rail1:1:1"), ("NCCL_SOCKET_IFNAME", "=eth0"), ("NCCL_IB_TC", "104"))
 SELECTOR = (("trackbed.dev/fabric", "train"),)
-RAILS = tuple(Network("ai", f"rail{rail}", f"rail{rail}") for rail in range(2))
+RAILS = tuple(PodNetwork("ai", f"rail{rail}", f"rail{rail}") for rail in range(2))
 DEVICES = (("nvidia.com/rail0", 1), ("nvidia.com/rail1", 1))
 
 WANTED = {
-    "networks and devices": Wanted(Access(networks=RAILS, resources=DEVICES), VARIABLES, SELECTOR),
-    "one network many times": Wanted(
-        Access(networks=tuple(Network("default", "vf", f"net{n}") for n in (1, 2)), resources=(("nvidia.com/vf", 2),)),
+    "networks and devices": PodRequirements(Access(networks=RAILS, resources=DEVICES), VARIABLES, SELECTOR),
+    "one network many times": PodRequirements(
+        Access(
+            networks=tuple(PodNetwork("default", "vf", f"net{n}") for n in (1, 2)), resources=(("nvidia.com/vf", 2),)
+        ),
         VARIABLES,
         SELECTOR,
     ),
-    "claims": Wanted(
+    "claims": PodRequirements(
         Access(claims=(Claim("rails", "eight-rails"),), gpu_resource="nvidia.com/gpu"), VARIABLES, SELECTOR
     ),
-    "host network": Wanted(Access(host_network=True, privileged=True), VARIABLES, SELECTOR),
-    "everything": Wanted(
+    "host network": PodRequirements(Access(host_network=True, privileged=True), VARIABLES, SELECTOR),
+    "everything": PodRequirements(
         Access(
             networks=RAILS,
             resources=DEVICES,
@@ -53,13 +55,13 @@ def template(**fields: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "main", "image": "i", "resources": resources, **fields}]}}
 
 
-def shape(wanted: Wanted) -> Shape:
+def shape(wanted: PodRequirements) -> Shape:
     """Three nodes of two GPUs."""
     access = wanted.access
     return Shape("try", "image", 3, 2, access.gpu_resource, access.host_network, bool(access.hugepages))
 
 
-def cases() -> Iterator[tuple[str, Kind, Wanted]]:
+def cases() -> Iterator[tuple[str, JobKind, PodRequirements]]:
     """Each kind with each shape of stack."""
     for name, kind in KINDS.items():
         for title, wanted in WANTED.items():

@@ -11,7 +11,7 @@ from trackbed_lab.kubernetes import crds
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
 
 from tests.cluster.objects import GROUP, crd
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.applyset import ApplySet, compute_id, list_members
 from trackbed.cluster.rollout.options import RunOptions, StuckError
@@ -186,7 +186,7 @@ def test_removing_the_set_leaves_nothing_of_it(client: BlockingClient, of: Apply
     one = rolled(client, of, Apply("", "x", [config("member")]))
     client.run(one.remove())
     assert client.collect(list_members(client.dynamic, of)) == []
-    with pytest.raises(RefusedError, match="not found"):
+    with pytest.raises(ApiRefusedError, match="not found"):
         client.get("v1", "ConfigMap", of.name, NAMESPACE)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.stacks.fabric_of import FLAT, fabric
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.native.annotation import policies
 
@@ -51,7 +51,7 @@ def refusal(client: BlockingClient, one: Object) -> str:
     """Why an object is refused, empty if it is not."""
     try:
         client.create(one, dry_run=True)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         return error.message
     return ""
 

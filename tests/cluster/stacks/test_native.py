@@ -14,7 +14,7 @@ from tests.cluster.stacks.fabric_of import DIRECT, FLAT, NONE, fabric, one, prob
 from tests.cluster.stacks.sites import INFINIBAND, VFS
 from trackbed import __version__
 from trackbed.cli.main import cli
-from trackbed.cluster.jobs.wanted import wanted
+from trackbed.cluster.jobs.requirements import build_requirements
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.native.daemon import MOUNTS
 from trackbed.cluster.stacks.releases import catalogue
@@ -31,7 +31,7 @@ def agent() -> dict[str, Any]:
 
 
 def test_a_pod_asks_for_one_of_each_rail_and_for_nothing_else() -> None:
-    found = wanted(NATIVE, fabric(3, addressing=FLAT))
+    found = build_requirements(NATIVE, fabric(3, addressing=FLAT))
     assert found.access.resources == tuple((f"trackbed.dev/rail{rail}", 1) for rail in range(3))
     assert (found.access.networks, found.access.claims, found.access.annotations) == ((), (), ())
     assert (found.access.privileged, found.access.host_network, found.access.host_paths) == (False, False, ())
@@ -39,7 +39,7 @@ def test_a_pod_asks_for_one_of_each_rail_and_for_nothing_else() -> None:
 
 
 def test_lists_of_rdma_devices_are_left_to_cdi_which_knows_those_of_the_pod() -> None:
-    names = dict(wanted(NATIVE, fabric(addressing=FLAT)).variables)
+    names = dict(build_requirements(NATIVE, fabric(addressing=FLAT)).variables)
     assert not {"NCCL_IB_HCA", "UCX_NET_DEVICES"} & set(names)
     assert names["NCCL_SOCKET_IFNAME"] == "=eth0"
 

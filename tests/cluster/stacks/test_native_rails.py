@@ -23,7 +23,7 @@ from tests.cluster.stacks.admission import (
     refusal,
 )
 from tests.cluster.stacks.fabric_of import FLAT, fabric
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.stacks.native.annotation import policies
 
 COUNT = 8
@@ -202,7 +202,7 @@ def test_a_namespaces_default_is_for_pods_without_the_annotation(server: Blockin
 def test_a_wrong_default_is_refused_at_the_namespace(server: BlockingClient, asked: str) -> None:
     assert "fabric train has rails 0 to 7" in refusal(server, namespace("wrong", asked))
     server.apply(namespace("once-right", "2"), force=True)
-    with pytest.raises(RefusedError, match="fabric train has rails 0 to 7"):
+    with pytest.raises(ApiRefusedError, match="fabric train has rails 0 to 7"):
         server.apply(namespace("once-right", asked), force=True)
 
 

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.values import pod
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.daemon.listening import Address
+from trackbed.cluster.daemon.listening import ListenAddress
 from trackbed.cluster.webhook.certificates import Held, renewed
 from trackbed.cluster.webhook.configuration import Where
 from trackbed.cluster.webhook.keeping import publish
@@ -61,7 +61,7 @@ class Webhook:
         assert self._ready.wait(SECONDS)
 
     async def _serve(self) -> None:
-        async with serving(self._source, self.tls, Address("127.0.0.1", self.port)) as self.port:
+        async with serving(self._source, self.tls, ListenAddress("127.0.0.1", self.port)) as self.port:
             self._ready.set()
             await self._end.wait()
 
@@ -124,6 +124,6 @@ def refusal(client: BlockingClient, one: Object) -> str:
     """Why an object is refused, empty if it is not."""
     try:
         client.create(one, dry_run=True)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         return error.message
     return ""

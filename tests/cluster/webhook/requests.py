@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from trackbed.cluster.webhook.review import Request
+from trackbed.cluster.webhook.review import ReviewRequest
 
 
-def request(one: Mapping[str, Any], before: Mapping[str, Any] | None = None, namespace: str = "") -> Request:
+def request(one: Mapping[str, Any], before: Mapping[str, Any] | None = None, namespace: str = "") -> ReviewRequest:
     """The request about an object that is created, or changed from `before`."""
     return msgspec.convert(
         {
@@ -22,5 +22,5 @@ def request(one: Mapping[str, Any], before: Mapping[str, Any] | None = None, nam
             "object": msgspec.Raw(json.dumps(one).encode()),
             "oldObject": msgspec.Raw(json.dumps(before).encode()),
         },
-        Request,
+        ReviewRequest,
     )

@@ -9,7 +9,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace, refusal, registered
 from tests.cluster.webhook.values import fabric, pod
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.webhook.known import Known
 
 RAILS = {"trackbed.dev/rails": "all"}
@@ -50,7 +50,7 @@ def test_what_does_not_need_the_webhook_goes_on(dead: BlockingClient, one: dict[
 
 
 def test_a_pod_that_must_not_run_without_rails_waits(dead: BlockingClient) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(ApiRefusedError) as caught:
         dead.create(pod("opted-in"), dry_run=True)
     assert 'failed calling webhook "pods-in-opted-in-namespaces.trackbed.dev"' in caught.value.message
     assert caught.value.status == 500

@@ -12,7 +12,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 from tests.cluster.webhook.live import make_namespace, registered
 from tests.cluster.webhook.rows import BEFORE, FABRIC, NAMESPACES, ROWS, Row, read
 from tests.cluster.webhook.values import NO_RAILS, RAILS, every_stack, pod
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks import MODULES
 from trackbed.cluster.webhook.known import Known
@@ -33,7 +33,7 @@ def server(client: BlockingClient) -> Iterator[BlockingClient]:
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_what_becomes_of_a_pod(server: BlockingClient, row: Row) -> None:
     if row.refused:
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(ApiRefusedError) as caught:
             server.create(row.pod, dry_run=True)
         assert (row.refused in caught.value.message, caught.value.status) == (True, 422), caught.value.message
         assert "Traceback" not in caught.value.message

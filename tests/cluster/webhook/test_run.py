@@ -16,7 +16,7 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace
 from trackbed.cluster.api.dynamic import connect
-from trackbed.cluster.daemon.listening import Address
+from trackbed.cluster.daemon.listening import ListenAddress
 from trackbed.cluster.webhook import run as program
 from trackbed.cluster.webhook.certificates import Held, renewed
 from trackbed.cluster.webhook.configuration import Where
@@ -79,7 +79,9 @@ def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
         assert any(ssl.get_server_certificate(("127.0.0.1", port)) == second for _ in range(2000))
 
     while_it_runs(
-        api_server, WebhookSettings(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1"), tmp_path), check
+        api_server,
+        WebhookSettings(ListenAddress("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1"), tmp_path),
+        check,
     )
 
 
@@ -93,7 +95,9 @@ def test_configurations_that_somebody_deletes_are_written_again(
         space.delete(one)
         assert any(space.find(API, KINDS[0], "trackbed") for _ in range(2000))
 
-    while_it_runs(api_server, WebhookSettings(Address("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1")), check)
+    while_it_runs(
+        api_server, WebhookSettings(ListenAddress("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1")), check
+    )
 
 
 def test_it_shows_what_its_secret_holds(api_server: Path, space: BlockingClient) -> None:
@@ -102,4 +106,4 @@ def test_it_shows_what_its_secret_holds(api_server: Path, space: BlockingClient)
         shown = ssl.get_server_certificate(("127.0.0.1", port))
         assert base64.b64decode(secret["data"]["tls.crt"]).decode() == shown
 
-    while_it_runs(api_server, WebhookSettings(Address("127.0.0.1", 0), Where(SPACE)), check)
+    while_it_runs(api_server, WebhookSettings(ListenAddress("127.0.0.1", 0), Where(SPACE)), check)

@@ -15,7 +15,7 @@ from tests.cluster.stacks.sites import HEAD, alike
 from tests.cluster.webhook.live import make_namespace
 from tests.kinds import installed
 from trackbed.cluster.api.client import Client, connect
-from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.daemon.serving import until_one_ends
 from trackbed.cluster.webhook import watching
@@ -145,7 +145,7 @@ class _Scripted(Client):
         """An empty list."""
         del params, accept
         if self.trouble or "trackbed.dev" in path:
-            raise self.trouble or RefusedError(404, "NotFound", "no such kind", path)
+            raise self.trouble or ApiRefusedError(404, "NotFound", "no such kind", path)
         yield msgspec.convert({"metadata": {"resourceVersion": "1"}, "items": []}, shape)
 
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ import msgspec
 from lightkube.config.kubeconfig import SingleConfig
 
 from trackbed.cluster.api.configuration import LOGIN_ERRORS, load_configuration, open_pool
-from trackbed.cluster.api.errors import ConfigurationError, RefusedError, UnreachableError
+from trackbed.cluster.api.errors import ApiRefusedError, ConfigurationError, UnreachableError
 from trackbed.cluster.api.metrics import API_REQUESTS
 from trackbed.cluster.api.response import Object, check_response, decode, parse_response, retry_seconds
 
@@ -91,7 +91,7 @@ class Client:
         await self._http.aclose()
 
     async def get(self, path: str, shape: type[_T], **params: str) -> _T:
-        """Return what is at a path, as `shape`. Raises RefusedError, UnreachableError; KubeError for another shape."""
+        """Return what is at a path, as `shape`. Raises KubeError."""
         response = await self.request("GET", path, params=params)
         check_response(response, path)
         return decode(response.content, shape, path)
@@ -110,13 +110,13 @@ class Client:
         response = await self.request("PATCH", path, body, params, {"Content-Type": APPLY})
         try:
             return parse_response(response, path).body
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if _UNDECLARED not in error.message:
                 raise
-            raise RefusedError(error.status, error.reason, f"{error.message}{_OLDER}", error.what) from error
+            raise ApiRefusedError(error.status, error.reason, f"{error.message}{_OLDER}", error.what) from error
 
     async def delete(self, path: str) -> None:
-        """Delete an object. RefusedError with status 404 where there is none."""
+        """Delete an object. ApiRefusedError with status 404 where there is none."""
         check_response(await self.request("DELETE", path), path)
 
     async def list(self, path: str, shape: type[_T], **params: str) -> AsyncIterator[_T]:
@@ -143,7 +143,7 @@ class Client:
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
         """Yield the lines of a stream until it ends; only a line feed ends a line, not other Unicode breaks (U+0085).
 
-        Raises RefusedError, and UnreachableError where the stream breaks or is silent for too long.
+        Raises ApiRefusedError, and UnreachableError where the stream breaks or is silent for too long.
         """
         timeout = httpx.Timeout(self._policy.timeout_seconds, read=STREAM_SECONDS)
         try:

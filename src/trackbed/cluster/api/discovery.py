@@ -12,7 +12,7 @@ EVERYTHING = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ApiResource:
     """Where a kind is served."""
 
     group_version: str
@@ -61,7 +61,7 @@ class _Named(msgspec.Struct):
     name: str = ""
 
 
-class _Group(msgspec.Struct):
+class _GroupDiscovery(msgspec.Struct):
     metadata: _Named
     versions: list[_ServedVersion] = []
 
@@ -69,16 +69,16 @@ class _Group(msgspec.Struct):
 class Groups(msgspec.Struct):
     """What all groups serve, each with the version first that the server prefers."""
 
-    items: list[_Group] | None
+    items: list[_GroupDiscovery] | None
 
 
-def index_kinds(version: Version, api_version: str) -> dict[str, Resource]:
+def index_kinds(version: Version, api_version: str) -> dict[str, ApiResource]:
     """Return kind -> where it is served."""
     served = [entry for entry in version.resources or () if "/" not in entry.name]
-    return {entry.kind: Resource(api_version, entry.name, entry.kind, entry.namespaced) for entry in served}
+    return {entry.kind: ApiResource(api_version, entry.name, entry.kind, entry.namespaced) for entry in served}
 
 
-def find_kind(groups: Groups, word: str) -> Resource | None:
+def find_kind(groups: Groups, word: str) -> ApiResource | None:
     """Return the first kind with this plural, singular or name, in any case; `word` may end in .GROUP."""
     name, _, suffix = word.lower().partition(".")
     for group in groups.items or ():
@@ -88,5 +88,5 @@ def find_kind(groups: Groups, word: str) -> Resource | None:
                 names = {served.resource, served.singular_resource, kind.lower()}
                 if name in names and suffix in {"", group.metadata.name}:
                     api_version = "/".join(filter(None, (group.metadata.name, version.version)))
-                    return Resource(api_version, served.resource, kind, served.scope == "Namespaced")
+                    return ApiResource(api_version, served.resource, kind, served.scope == "Namespaced")
     return None

@@ -11,8 +11,8 @@ import msgspec
 from trackbed.cluster.api import discovery
 from trackbed.cluster.api.client import APPLY, PATIENT, Client, Listing
 from trackbed.cluster.api.configuration import load_configuration
-from trackbed.cluster.api.discovery import Resource
-from trackbed.cluster.api.errors import RefusedError, UnknownKindError
+from trackbed.cluster.api.discovery import ApiResource
+from trackbed.cluster.api.errors import ApiRefusedError, UnknownKindError
 from trackbed.cluster.api.response import ApiResponse, Object, check_response, decode, parse_response
 
 FIELD_MANAGER = "trackbed"
@@ -48,8 +48,8 @@ class DynamicClient:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.namespace = client.config.namespace
-        self._resources: dict[str, dict[str, Resource]] = {}
-        self._words: dict[str, Resource] = {}
+        self._resources: dict[str, dict[str, ApiResource]] = {}
+        self._words: dict[str, ApiResource] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,7 +62,7 @@ class DynamicClient:
         return (await self._get("/version", _ServerVersion, "version")).git_version
 
     async def create(self, body: Object, *, validation: str = "Strict", dry_run: bool = False) -> ApiResponse:
-        """Create an object. RefusedError where the server does not want it (unknown fields included, in Strict)."""
+        """Create an object. ApiRefusedError where the server does not want it (unknown fields included, in Strict)."""
         params = {"fieldValidation": validation, "fieldManager": FIELD_MANAGER, **_dry_run(dry_run=dry_run)}
         resource = await self._resource(body)
         path = resource.path(self._namespace(body))
@@ -89,7 +89,7 @@ class DynamicClient:
         return parse_response(response, _name_object(body))
 
     async def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
-        """Return an object. RefusedError with status 404 where there is none."""
+        """Return an object. ApiRefusedError with status 404 where there is none."""
         resource = await self.resource(api_version, kind)
         return await self._get(resource.path(namespace or self.namespace, name), Object, f"{kind}/{name}")
 
@@ -97,7 +97,7 @@ class DynamicClient:
         """Return an object; None where there is none."""
         try:
             return await self.get(api_version, kind, name, namespace)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return None
@@ -133,7 +133,7 @@ class DynamicClient:
         if response.status_code != HTTPStatus.NOT_FOUND:
             check_response(response, _name_object(body))
 
-    async def resource(self, api_version: str, kind: str) -> Resource:
+    async def resource(self, api_version: str, kind: str) -> ApiResource:
         """Return where a kind is served; an unknown kind is looked up again. Raises UnknownKindError."""
         if kind not in self._resources.get(api_version, {}):
             self._resources[api_version] = await self._discover(api_version)
@@ -142,7 +142,7 @@ class DynamicClient:
         except KeyError as error:
             raise UnknownKindError(f"the server has no {kind} in {api_version}; install its CRD") from error
 
-    async def find_kind(self, word: str) -> Resource:
+    async def find_kind(self, word: str) -> ApiResource:
         """Return the kind of a name that kubectl accepts: plural, singular, kind, Kind.group. Raises UnknownKindError.
 
         A kind that was found is not looked up again.
@@ -151,7 +151,7 @@ class DynamicClient:
             self._words[word] = await self._look_up(word)
         return self._words[word]
 
-    async def _look_up(self, word: str) -> Resource:
+    async def _look_up(self, word: str) -> ApiResource:
         for base in ("/api", "/apis"):
             groups = await self._get(base, discovery.Groups, base, {"Accept": discovery.EVERYTHING})
             resource = discovery.find_kind(groups, word)
@@ -159,11 +159,11 @@ class DynamicClient:
                 return resource
         raise UnknownKindError(f"the server serves nothing called {word}; its CRD comes with its operator")
 
-    async def _discover(self, api_version: str) -> dict[str, Resource]:
+    async def _discover(self, api_version: str) -> dict[str, ApiResource]:
         base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
             version = await self._get(base, discovery.Version, api_version)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise UnknownKindError(f"the server has no {api_version}; install its CRDs") from error
             raise
@@ -174,7 +174,7 @@ class DynamicClient:
         check_response(response, what)
         return decode(response.content, shape, what)
 
-    async def _resource(self, body: Object) -> Resource:
+    async def _resource(self, body: Object) -> ApiResource:
         return await self.resource(body["apiVersion"], body["kind"])
 
     async def _path(self, body: Object) -> str:

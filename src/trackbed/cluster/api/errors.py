@@ -4,7 +4,7 @@ KubeError
   ConfigurationError   no kubeconfig, or one that cannot be used
   UnreachableError     nobody answers, or not in time
   UnknownKindError     the server serves no such kind
-  RefusedError         the server said no: status, reason, message, and the object it is about
+  ApiRefusedError         the server said no: status, reason, message, and the object it is about
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnknownKindError(KubeError):
     """The server serves no such kind: its CRD is not installed."""
 
 
-class RefusedError(KubeError):
+class ApiRefusedError(KubeError):
     """The server refused a request.
 
     `status` is the HTTP status, `reason` the API's word for it (AlreadyExists, Invalid, ...), `what` the object.

@@ -21,8 +21,8 @@ from time import monotonic
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import KubeError, RefusedError
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
+from trackbed.cluster.api.metadata import ObjectMetadata
 
 LEASE_SECONDS = 15
 DEADLINE_SECONDS = 7.0
@@ -35,7 +35,7 @@ class _LeaseSpec(msgspec.Struct, rename="camel"):
 
 
 class _Lease(msgspec.Struct):
-    metadata: Metadata
+    metadata: ObjectMetadata
     spec: _LeaseSpec
 
 
@@ -88,7 +88,7 @@ class Election:
         begun = monotonic()
         try:
             done = await self._take()
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status != HTTPStatus.CONFLICT:
                 report(f"leases cannot be had: {error}")
                 return False
@@ -103,7 +103,7 @@ class Election:
     async def _take(self) -> bool:
         try:
             lease = await self._client.get(f"{self._all}/{self._name}", _Lease)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             await self._client.create(self._all, self._first())

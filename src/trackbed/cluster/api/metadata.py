@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class ObjectMetadata(msgspec.Struct, frozen=True, rename="camel"):
     """Metadata of an object (meta/v1, ObjectMeta)."""
 
     name: str
@@ -29,4 +29,4 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 class PartialObject(msgspec.Struct, frozen=True):
     """An object of any kind, of which only the metadata is read."""
 
-    metadata: Metadata
+    metadata: ObjectMetadata

@@ -26,8 +26,8 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from trackbed.cluster.api.client import Client, ListMetadata, ObjectList
-from trackbed.cluster.api.errors import KubeError, RefusedError
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
+from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.metrics import WATCH_HEARD
 from trackbed.cluster.api.response import Object, decode
 
@@ -42,7 +42,7 @@ class ApiObject(Protocol):
     """An object of a kind that a reflector keeps."""
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> ObjectMetadata:
         """Its metadata."""
 
 
@@ -95,7 +95,7 @@ class Reflector(Generic[_Kind]):
             try:
                 await self._follow(await self._list())
             except KubeError as error:
-                status = error.status if isinstance(error, RefusedError) else 0
+                status = error.status if isinstance(error, ApiRefusedError) else 0
                 if status == HTTPStatus.NOT_FOUND:
                     self._clear()
                 elif self._optional and status == HTTPStatus.FORBIDDEN:
@@ -157,7 +157,7 @@ class Reflector(Generic[_Kind]):
                 version = await self._watch(version)
                 failures = self._failures = 0
                 self._forbidden = False
-            except RefusedError as error:
+            except ApiRefusedError as error:
                 if error.status != HTTPStatus.GONE:
                     raise
                 return
@@ -168,7 +168,7 @@ class Reflector(Generic[_Kind]):
                 await asyncio.sleep(pause_seconds(failures))
 
     async def _watch(self, version: str) -> str:
-        """Read one stream to its end; return the version to continue from. Raises RefusedError."""
+        """Read one stream to its end; return the version to continue from. Raises ApiRefusedError."""
         seconds = WATCH_SECONDS + random.randrange(WATCH_SECONDS // 4)  # noqa: S311 - no secret
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
         params |= {"timeoutSeconds": str(seconds), **self._selection}
@@ -181,7 +181,7 @@ class Reflector(Generic[_Kind]):
         if event.type == "ERROR":
             status = decode(event.object, _Status, self._path)
             reason = "Expired" if status.code == HTTPStatus.GONE else "Error"
-            raise RefusedError(status.code, reason, status.message, self._path)
+            raise ApiRefusedError(status.code, reason, status.message, self._path)
         self._record_contact()
         self._failures = 0
         if event.type == "BOOKMARK":

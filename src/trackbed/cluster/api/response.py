@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import httpx2 as httpx
 import msgspec
 
-from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 
 Object = dict[str, Any]
 
@@ -33,7 +33,7 @@ class ApiResponse:
 
 
 def parse_response(response: httpx.Response, what: str) -> ApiResponse:
-    """Return the response about `what`. Raises RefusedError; KubeError for a success without a JSON object."""
+    """Return the response about `what`. Raises ApiRefusedError; KubeError for a success without a JSON object."""
     check_response(response, what)
     try:
         body = msgspec.json.decode(response.content, type=Object)
@@ -43,7 +43,7 @@ def parse_response(response: httpx.Response, what: str) -> ApiResponse:
 
 
 def check_response(response: httpx.Response, what: str) -> None:
-    """Raise RefusedError unless the response is a success."""
+    """Raise ApiRefusedError unless the response is a success."""
     if response.is_success:
         return
     try:
@@ -51,7 +51,7 @@ def check_response(response: httpx.Response, what: str) -> None:
     except msgspec.DecodeError:
         body = {"message": response.text.strip()[:_SHOWN_CHARACTERS]}
     reason = str(body.get("reason") or response.reason_phrase)
-    raise RefusedError(response.status_code, reason, str(body.get("message") or "no reason given"), what)
+    raise ApiRefusedError(response.status_code, reason, str(body.get("message") or "no reason given"), what)
 
 
 def decode(raw: bytes | msgspec.Raw, shape: type[_T], what: str) -> _T:

@@ -14,7 +14,7 @@ from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller.drain import evict_pods
-from trackbed.cluster.controller.objects import CORDONED, NODES, RAILNODES, SINCE, Node, RailNode
+from trackbed.cluster.controller.objects import CORDONED, NODES, RAILNODES, SINCE, NodeObject, RailNode
 from trackbed.cluster.controller.slices import Slices
 from trackbed.cluster.controller.stage import Standing
 from trackbed.cluster.resources.railnode import API_VERSION, FABRIC_LABEL, KIND, RETRY, TAINT
@@ -26,7 +26,12 @@ class Actor:
     """What can be done to a node of one Fabric, at one generation of it."""
 
     def __init__(
-        self, client: Client, railnodes: Reflector[RailNode], nodes: Reflector[Node], wanted: Slices, generation: int
+        self,
+        client: Client,
+        railnodes: Reflector[RailNode],
+        nodes: Reflector[NodeObject],
+        wanted: Slices,
+        generation: int,
     ) -> None:
         self._client, self._railnodes, self._nodes = client, railnodes, nodes
         self._wanted, self._generation = wanted, generation
@@ -110,7 +115,7 @@ class Actor:
         self._railnodes.record_write(await self._client.merge(f"{RAILNODES}/{one.name}", change))
 
 
-async def free(client: Client, nodes: Reflector[Node], node: Node | None) -> None:
+async def free(client: Client, nodes: Reflector[NodeObject], node: NodeObject | None) -> None:
     """Take taint and cordon from a node, as far as they are ours."""
     if node is None or not (node.begun or node.metadata.annotations.cordoned is not None):
         return
@@ -121,7 +126,7 @@ async def free(client: Client, nodes: Reflector[Node], node: Node | None) -> Non
     await _write(client, nodes, node, {SINCE: None, CORDONED: None}, spec)
 
 
-async def let_go(client: Client, nodes: Reflector[Node], rail: RailNode, node: Node | None) -> bool:
+async def let_go(client: Client, nodes: Reflector[NodeObject], rail: RailNode, node: NodeObject | None) -> bool:
     """Delete the RailNode of a Fabric that is no more, and free its node. Raises KubeError."""
     await free(client, nodes, node)
     await client.delete(f"{RAILNODES}/{rail.metadata.name}")
@@ -129,7 +134,11 @@ async def let_go(client: Client, nodes: Reflector[Node], rail: RailNode, node: N
 
 
 async def _write(
-    client: Client, nodes: Reflector[Node], node: Node, marks: Mapping[str, str | None], spec: Mapping[str, Any]
+    client: Client,
+    nodes: Reflector[NodeObject],
+    node: NodeObject,
+    marks: Mapping[str, str | None],
+    spec: Mapping[str, Any],
 ) -> None:
     metadata = {"resourceVersion": node.metadata.resource_version, "annotations": dict(marks)}
     nodes.record_write(await client.merge(f"{NODES}/{node.metadata.name}", {"metadata": metadata, "spec": dict(spec)}))
@@ -140,6 +149,6 @@ def _rail(one: Standing) -> RailNode:
     return one.rail
 
 
-def _node(one: Standing) -> Node:
+def _node(one: Standing) -> NodeObject:
     assert one.node is not None  # noqa: S101 - by its stage
     return one.node

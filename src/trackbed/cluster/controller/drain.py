@@ -12,8 +12,8 @@ from http import HTTPStatus
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.errors import ApiRefusedError
+from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.controller.metrics import EVICTIONS_REFUSED
 from trackbed.cluster.resources.railnode import TAINT
 
@@ -29,7 +29,7 @@ class _PodAnnotations(msgspec.Struct, frozen=True):
     mirror: str | None = msgspec.field(default=None, name=_MIRROR)
 
 
-class _PodMetadata(Metadata, frozen=True, rename="camel"):
+class _PodMetadata(ObjectMetadata, frozen=True, rename="camel"):
     owner_references: tuple[_OwnerReference, ...] = ()
     annotations: _PodAnnotations = _PodAnnotations()
 
@@ -74,7 +74,7 @@ async def _evict(client: Client, pod: _Pod) -> str:
     try:
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/eviction"
         await client.create(path, eviction)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return f"{pod.metadata.key} has gone"
         if error.status != HTTPStatus.TOO_MANY_REQUESTS:

@@ -14,8 +14,8 @@ from http import HTTPStatus
 import msgspec
 
 from trackbed.cluster.api.client import Client, Object
-from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.errors import ApiRefusedError
+from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.fabric.model.load import load_lock
 from trackbed.fabric.plan.lock import render_lock
 
@@ -27,7 +27,7 @@ class _Data(msgspec.Struct):
 
 
 class _Stored(msgspec.Struct):
-    metadata: Metadata
+    metadata: ObjectMetadata
     data: _Data
 
 
@@ -45,7 +45,7 @@ class KeptLock:
         """Read it; where there is none yet it is empty. Raises KubeError, and SpecError for one that cannot be read."""
         try:
             stored = await self._client.get(f"{self._all}/{self._metadata['name']}", _Stored)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             self.nodes, self.version = {}, ""
@@ -56,7 +56,7 @@ class KeptLock:
     async def write(self, nodes: Mapping[str, int]) -> None:
         """Write it over what was read last, and leave alone what another version of Trackbed keeps beside it.
 
-        RefusedError with status 409 where somebody else wrote meanwhile.
+        ApiRefusedError with status 409 where somebody else wrote meanwhile.
         """
         data = {_KEY: render_lock(self._fabric, nodes)}
         if self.version:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.resources.conditions import Condition, find
 
@@ -38,7 +38,7 @@ class _MaintenanceStatus(msgspec.Struct, frozen=True):
 class NodeMaintenance(msgspec.Struct, frozen=True):
     """An object of either operator; `reason` is for people with the one, `requestorID` is who asked with the other."""
 
-    metadata: Metadata
+    metadata: ObjectMetadata
     spec: _MaintenanceSpec = _MaintenanceSpec()
     status: _MaintenanceStatus = _MaintenanceStatus()
 

@@ -11,7 +11,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from trackbed.cluster.api.metrics import WATCH_HEARD
 from trackbed.cluster.controller.decide import Decision
-from trackbed.cluster.controller.objects import Fabric
+from trackbed.cluster.controller.objects import FabricObject
 from trackbed.cluster.controller.stage import Rules, Stage
 
 LEADER = Gauge("trackbed_leader", "1 for the controller that leads, 0 for one that waits for its turn.")
@@ -38,7 +38,7 @@ LOOK = Histogram(
 _OF_FABRICS = (NODES, UNAVAILABLE, BUDGET, GENERATION, GOOD, ACCEPTED, HALTED)
 
 
-def saw(fabric: Fabric, decision: Decision, rules: Rules) -> None:
+def saw(fabric: FabricObject, decision: Decision, rules: Rules) -> None:
     """Tell how a Fabric stands that is carried out."""
     name, at = rules.fabric, Count(one.stage for one in decision.placed)
     for stage in Stage:
@@ -51,7 +51,7 @@ def saw(fabric: Fabric, decision: Decision, rules: Rules) -> None:
     HALTED.labels(name).set(bool(decision.halted))
 
 
-def refused(fabric: Fabric) -> None:
+def refused(fabric: FabricObject) -> None:
     """Tell that a Fabric cannot be planned; its nodes stay as they were."""
     ACCEPTED.labels(fabric.metadata.name).set(0)
 

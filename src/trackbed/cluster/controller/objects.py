@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.resources import fabric, railnode
 from trackbed.cluster.resources.conditions import Condition
 from trackbed.cluster.resources.railnode import FABRIC_LABEL, PAUSED, RETRY, TAINT, RailNodeSlice
@@ -39,7 +39,7 @@ class _ControlAnnotations(msgspec.Struct, frozen=True, gc=False):
     rollback: str | None = msgspec.field(default=None, name=ROLLBACK)
 
 
-class ControlledMetadata(Metadata, frozen=True, rename="camel"):
+class ControlledMetadata(ObjectMetadata, frozen=True, rename="camel"):
     """Metadata of an object with the labels and annotations that a controller reads."""
 
     labels: _FabricLabel = _FabricLabel()
@@ -80,7 +80,7 @@ def _shared(resources: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return dict(resources)
 
 
-class Node(msgspec.Struct, frozen=True):
+class NodeObject(msgspec.Struct, frozen=True):
     """A node of the cluster."""
 
     metadata: ControlledMetadata
@@ -129,7 +129,7 @@ class RailNode(msgspec.Struct, frozen=True):
     status: _RailNodeStatus = _RailNodeStatus()
 
 
-class Fabric(msgspec.Struct, frozen=True, rename="camel"):
+class FabricObject(msgspec.Struct, frozen=True, rename="camel"):
     """A Fabric; its spec is read only when its generation is a new one."""
 
     metadata: ControlledMetadata

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from trackbed.cluster.controller.decide import Decision, Placed, counted
-from trackbed.cluster.controller.objects import Fabric
+from trackbed.cluster.controller.objects import FabricObject
 from trackbed.cluster.controller.stage import IN_PROGRESS, Rules, Stage, Standing
 from trackbed.cluster.resources.conditions import Condition, Status, find, put
 from trackbed.cluster.resources.fabric import FabricStatus
@@ -84,7 +84,7 @@ def _left(pods: tuple[str, ...]) -> str:
 
 
 def fabric_status(
-    fabric: Fabric, decision: Decision, rules: Rules, resources: Mapping[str, tuple[str, ...]], now: str
+    fabric: FabricObject, decision: Decision, rules: Rules, resources: Mapping[str, tuple[str, ...]], now: str
 ) -> FabricStatus:
     """The status of a Fabric that is carried out; `resources` are those of each node's rails."""
     counts = decision.counts
@@ -107,7 +107,7 @@ def fabric_status(
     )
 
 
-def refused(fabric: Fabric, why: str, now: str) -> FabricStatus:
+def refused(fabric: FabricObject, why: str, now: str) -> FabricStatus:
     """The status of a Fabric that cannot be carried out; what was carried out before stays."""
     new = Condition(ACCEPTED, "False", "Invalid", why[:_LONGEST_MESSAGE], "", fabric.metadata.generation)
     conditions = put(fabric.status.conditions, new, now)
@@ -137,7 +137,7 @@ def _progress(decision: Decision, *, done: bool) -> Condition:
     return Condition(PROGRESSING, "True", "Rolling", decision.wave)
 
 
-def _conditions(fabric: Fabric, progress: Condition, *, done: bool, now: str) -> tuple[Condition, ...]:
+def _conditions(fabric: FabricObject, progress: Condition, *, done: bool, now: str) -> tuple[Condition, ...]:
     generation = fabric.metadata.generation
     accepted = Condition(ACCEPTED, "True", "Planned", "", "", generation)
     ready = (

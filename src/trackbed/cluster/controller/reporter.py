@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller import metrics, report
 from trackbed.cluster.controller.decide import Decision, Placed
 from trackbed.cluster.controller.events import tell as tell_event
-from trackbed.cluster.controller.objects import FABRICS, RAILNODES, Fabric, RailNode
+from trackbed.cluster.controller.objects import FABRICS, RAILNODES, FabricObject, RailNode
 from trackbed.cluster.controller.pace import AGAIN_SECONDS, MOVED_ON, QUIET_SECONDS, Tell, together
 from trackbed.cluster.controller.revisions import Revisions
 from trackbed.cluster.controller.stage import Rules, Stage
@@ -27,7 +27,7 @@ MANAGER = "trackbed-controller"
 REPORT_SECONDS = 1.0
 
 
-class Seen(NamedTuple):
+class FabricPass(NamedTuple):
     """What one look found, as far as it is told."""
 
     decision: Decision
@@ -46,12 +46,12 @@ class Reporter:
         self._told: dict[str, tuple[Stage, str]] = {}
         self._reported = 0.0
 
-    async def refused(self, fabric: Fabric, why: str) -> None:
+    async def refused(self, fabric: FabricObject, why: str) -> None:
         """Tell why a Fabric cannot be carried out."""
         metrics.refused(fabric)
         await self._status(fabric, report.refused(fabric, why, now()))
 
-    async def carried(self, fabric: Fabric, seen: Seen, tell: Tell) -> float:
+    async def carried(self, fabric: FabricObject, seen: FabricPass, tell: Tell) -> float:
         """Tell how it stands; seconds until there is more to tell."""
         wait = self._reported + REPORT_SECONDS - time.monotonic()
         if wait > 0:
@@ -80,7 +80,7 @@ class Reporter:
         try:
             self._railnodes.record_write(await self._client.apply(f"{RAILNODES}/{name}/status", one, MANAGER))
         except KubeError as error:
-            if isinstance(error, RefusedError) and error.status in MOVED_ON:
+            if isinstance(error, ApiRefusedError) and error.status in MOVED_ON:
                 return True
             tell(f"status of {name}: {error}")
             return False
@@ -93,7 +93,7 @@ class Reporter:
         await tell_event(self._client, rail, "Failed", one.why, "Warning")
         return True
 
-    async def _status(self, fabric: Fabric, status: FabricStatus) -> None:
+    async def _status(self, fabric: FabricObject, status: FabricStatus) -> None:
         if status == fabric.status:
             return
         metadata = {"name": fabric.metadata.name}
@@ -101,6 +101,6 @@ class Reporter:
         await self._client.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
 
 
-def _told(one: Placed, seen: Seen, at: str) -> dict[str, Any] | None:
+def _told(one: Placed, seen: FabricPass, at: str) -> dict[str, Any] | None:
     name = one.standing.name
     return report.told(one, seen.left.get(name, ()), seen.resources.get(name, ()), at)

@@ -11,9 +11,9 @@ from http import HTTPStatus
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import RefusedError
-from trackbed.cluster.api.metadata import Metadata
-from trackbed.cluster.controller.objects import Fabric
+from trackbed.cluster.api.errors import ApiRefusedError
+from trackbed.cluster.api.metadata import ObjectMetadata
+from trackbed.cluster.controller.objects import FabricObject
 from trackbed.cluster.resources.railnode import FABRIC_LABEL
 
 _KEPT = 5
@@ -24,7 +24,7 @@ class _Data(msgspec.Struct):
 
 
 class _Revision(msgspec.Struct):
-    metadata: Metadata
+    metadata: ObjectMetadata
     revision: int
     data: _Data
 
@@ -37,7 +37,7 @@ class Revisions:
         self._all = f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions"
         self._namespace = namespace
 
-    async def keep(self, fabric: Fabric) -> None:
+    async def keep(self, fabric: FabricObject) -> None:
         """Keep this generation as a good one, and forget all but the newest few. Raises KubeError."""
         name = f"{self._fabric}-{fabric.metadata.generation}"
         metadata = {"name": name, "namespace": self._namespace, "labels": {FABRIC_LABEL: self._fabric}}
@@ -45,7 +45,7 @@ class Revisions:
         kind = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": fabric.metadata.generation}
         try:
             await self._client.create(self._all, {**kind, "metadata": metadata, "data": data})
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
         for old in (await self._listed())[:-_KEPT]:
@@ -64,6 +64,6 @@ class Revisions:
     async def _forget(self, name: str) -> None:
         try:
             await self._client.delete(f"{self._all}/{name}")
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

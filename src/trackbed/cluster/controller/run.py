@@ -19,12 +19,12 @@ from trackbed.cluster.api.lease import LEASE_SECONDS, Election
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.act import let_go
+from trackbed.cluster.controller.fabric_reconciler import FabricReconciler
 from trackbed.cluster.controller.maintenance import Maintenance
-from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, Fabric, Node, RailNode
+from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, FabricObject, NodeObject, RailNode
 from trackbed.cluster.controller.pace import Tell, together
-from trackbed.cluster.controller.site import Site
 from trackbed.cluster.controller.stacks import Stacks, without
-from trackbed.cluster.daemon.listening import Address
+from trackbed.cluster.daemon.listening import ListenAddress
 from trackbed.cluster.daemon.observed import observed
 from trackbed.cluster.daemon.serving import until_one_ends, until_told
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 async def serve(
-    client: Client, namespace: str, who: str, watched_at: Address | None, stacks: Collection[str] = ()
+    client: Client, namespace: str, who: str, watched_at: ListenAddress | None, stacks: Collection[str] = ()
 ) -> None:
     """Lead whenever it is this one's turn, until SIGTERM or SIGINT; `stacks` may be applied. Raises ListenError."""
     election = Election(client, namespace, LEASE, who)
@@ -75,11 +75,11 @@ class Controller:
         self._client, self._namespace, self._tell = client, namespace, tell
         self._changed = asyncio.Event()
         self._stacks = Stacks(client, stacks, self._changed.set)
-        self._fabrics = Reflector(client, FABRICS, Fabric, self._changed.set)
+        self._fabrics = Reflector(client, FABRICS, FabricObject, self._changed.set)
         self._railnodes = Reflector(client, RAILNODES, RailNode, self._changed.set)
-        self._nodes = Reflector(client, NODES, Node, self._changed.set)
+        self._nodes = Reflector(client, NODES, NodeObject, self._changed.set)
         self._maintenance = Maintenance(client, self._changed.set)
-        self._sites: dict[str, Site] = {}
+        self._reconcilers: dict[str, FabricReconciler] = {}
 
     async def run(self) -> None:
         """Keep looking, until cancelled."""
@@ -104,19 +104,19 @@ class Controller:
         """Look at every Fabric once; seconds until the next look that nothing need cause."""
         waits = [60.0]
         for name, fabric in sorted(self._fabrics.objects.items()):
-            site = self._sites.get(name) or self._sites.setdefault(name, self._site(name))
+            reconciler = self._reconcilers.get(name) or self._reconcilers.setdefault(name, self._build_reconciler(name))
             begun = time.monotonic()
             try:
                 with metrics.LOOK.time():
-                    waits.append(await site.look(without(fabric), self._maintenance.nodes(), self._tell))
-                waits.append(await self._stacks.look(fabric, site.stack(fabric)))
+                    waits.append(await reconciler.look(without(fabric), self._maintenance.nodes(), self._tell))
+                waits.append(await self._stacks.look(fabric, reconciler.stack(fabric)))
             except KubeError as error:
                 self._tell(f"fabric {name}: {error}")
                 waits.append(_AGAIN_SECONDS)
             if (took := time.monotonic() - begun) > _AGAIN_SECONDS:
                 self._tell(f"fabric {name}: one look took {took:.1f} s")
-        for gone in self._sites.keys() - self._fabrics.objects.keys():
-            del self._sites[gone]
+        for gone in self._reconcilers.keys() - self._fabrics.objects.keys():
+            del self._reconcilers[gone]
             metrics.forget(gone)
             self._stacks.forget(gone)
         waits.append(await self._orphans())
@@ -136,5 +136,5 @@ class Controller:
             return _AGAIN_SECONDS
         return 60.0
 
-    def _site(self, name: str) -> Site:
-        return Site(self._client, self._railnodes, self._nodes, self._namespace, name)
+    def _build_reconciler(self, name: str) -> FabricReconciler:
+        return FabricReconciler(self._client, self._railnodes, self._nodes, self._namespace, name)

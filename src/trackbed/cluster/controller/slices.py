@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trackbed.cluster.controller.objects import Fabric
+from trackbed.cluster.controller.objects import FabricObject
 from trackbed.cluster.controller.stage import Rules, Slice, Wave
 from trackbed.cluster.resources.railnode import API_VERSION
 from trackbed.cluster.stacks import MODULES, stack
@@ -43,7 +43,7 @@ class Slices(msgspec.Struct, frozen=True):
         return node_document(self.plans[name])
 
 
-def model_of(fabric: Fabric) -> Model:
+def model_of(fabric: FabricObject) -> Model:
     """The Fabric as a model. Raises SpecError."""
     spec = msgspec.json.decode(fabric.spec)
     return build_fabric_from_resource(
@@ -77,7 +77,7 @@ def _slice(node: NodePlan) -> Slice:
     return Slice(node.slot, node.unit, hashlib.sha256(content).hexdigest()[:_DIGEST])
 
 
-def rules(fabric: Fabric, model: Model, nodes: int) -> Rules:
+def rules(fabric: FabricObject, model: Model, nodes: int) -> Rules:
     """What a Fabric of so many nodes says about roll-outs."""
     told = model.spec.rollout
     unavailable = count_nodes(told.max_unavailable, nodes)

@@ -22,7 +22,7 @@ from lightkube.config.kubeconfig import SingleConfig
 
 from trackbed.cluster.api.client import PATIENT, REQUEST_SECONDS, Client
 from trackbed.cluster.api.dynamic import DynamicClient
-from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.rollout.applyset import build_applyset
 from trackbed.cluster.rollout.gates import Gate, check_gate
 from trackbed.cluster.rollout.options import OwnedError, RunOptions, ShutError, StuckError, UnservedError
@@ -77,7 +77,7 @@ async def run_pass(config: SingleConfig, order: StackOrder, last: PassOutcome | 
         async with DynamicClient(Client(config, policy)) as client:
             outcome = await _check_shut(client, order.name, last.shut) if last and last.shut else None
             outcome = outcome or await _apply(client, order, is_applied=is_applied)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         is_forbidden = error.status == HTTPStatus.FORBIDDEN
         outcome = _explain_rights(order.name, error) if is_forbidden else PassOutcome("Refused", str(error))
     except KubeError as error:
@@ -130,7 +130,7 @@ async def _check_shut(client: DynamicClient, name: str, until: Until) -> PassOut
     """Check the gate that ended the last pass; None where it is open now."""
     try:
         gate = await check_gate(client, until)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         return _explain_rights(name, error)._replace(shut=until)
@@ -150,6 +150,6 @@ def _list_charts(name: str, all_steps: Iterable[Step]) -> str:
     return f"; its charts, which the controller does not install: {listed}; {how} their values" if charts else ""
 
 
-def _explain_rights(name: str, error: RefusedError) -> PassOutcome:
+def _explain_rights(name: str, error: ApiRefusedError) -> PassOutcome:
     how = f"`trackbed render rights {name} -f FILE | kubectl apply -f -` grants it (docs/reference/stacks/rights.md)"
     return PassOutcome("Forbidden", f"{error.message}; {how}")

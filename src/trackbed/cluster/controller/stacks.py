@@ -22,7 +22,7 @@ import msgspec
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller.events import tell_of
-from trackbed.cluster.controller.objects import FABRICS, Fabric
+from trackbed.cluster.controller.objects import FABRICS, FabricObject
 from trackbed.cluster.controller.stack_pass import APPLIED, PassOutcome, StackOrder, run_pass
 from trackbed.cluster.resources.conditions import Condition, find, put
 from trackbed.cluster.resources.railnode import API_VERSION
@@ -53,23 +53,23 @@ class Stacks:
 
     def __init__(self, client: Client, allowed: Collection[str], changed: Callable[[], None]) -> None:
         self._client, self._allowed, self._changed = client, allowed, changed
-        self._sites: dict[str, _StackState] = {}
+        self._states: dict[str, _StackState] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        passes = [site.task for site in self._sites.values() if site.task]
-        for name in list(self._sites):
+        passes = [state.task for state in self._states.values() if state.task]
+        for name in list(self._states):
             self.forget(name)
         await asyncio.gather(*passes, return_exceptions=True)
 
     def forget(self, name: str) -> None:
         """Cancel the pass of a Fabric, if any; its objects are kept."""
-        if (site := self._sites.pop(name, None)) and site.task:
-            site.task.cancel()
+        if (state := self._states.pop(name, None)) and state.task:
+            state.task.cancel()
 
-    async def look(self, fabric: Fabric, wanted: StackOrder | None) -> float:
+    async def look(self, fabric: FabricObject, wanted: StackOrder | None) -> float:
         """Begin a pass where one is due, and tell how it stands; seconds until to look again. Raises KubeError."""
         name = fabric.metadata.name
         if wanted is None:
@@ -86,28 +86,28 @@ class Stacks:
             )
             await self._tell(fabric, Condition(STACK_APPLIED, "False", "NotAllowed", why))
             return _QUIET_SECONDS
-        site = self._sites.setdefault(name, _StackState())
-        held = self._step(site, fabric, wanted)
-        await self._tell(fabric, _condition(site, wanted))
-        return _QUIET_SECONDS if site.task or held else max(0.0, min(site.due - time.monotonic(), _QUIET_SECONDS))
+        state = self._states.setdefault(name, _StackState())
+        held = self._step(state, fabric, wanted)
+        await self._tell(fabric, _condition(state, wanted))
+        return _QUIET_SECONDS if state.task or held else max(0.0, min(state.due - time.monotonic(), _QUIET_SECONDS))
 
-    def _step(self, site: _StackState, fabric: Fabric, wanted: StackOrder) -> bool:
+    def _step(self, state: _StackState, fabric: FabricObject, wanted: StackOrder) -> bool:
         """Take note of a pass that has ended, end one for another plan, begin one that is due: one at a time.
 
         Whether one is held back, until the Fabric is another.
         """
-        if site.task and site.task.done():
-            _ended(site)
-        if site.key != wanted.key:
-            if site.task is None:
-                before = _applied_before(fabric, wanted) if site.key is None else None
-                site.key, site.last, site.due = wanted.key, before, 0.0
+        if state.task and state.task.done():
+            _ended(state)
+        if state.key != wanted.key:
+            if state.task is None:
+                before = _applied_before(fabric, wanted) if state.key is None else None
+                state.key, state.last, state.due = wanted.key, before, 0.0
             else:
-                site.task.cancel()
-        held = wanted.paused and (site.last is None or site.last.reason != APPLIED)
-        if site.task is None and not held and time.monotonic() >= site.due:
-            site.task = asyncio.create_task(run_pass(self._client.config, wanted, site.last))
-            site.task.add_done_callback(self._heard)
+                state.task.cancel()
+        held = wanted.paused and (state.last is None or state.last.reason != APPLIED)
+        if state.task is None and not held and time.monotonic() >= state.due:
+            state.task = asyncio.create_task(run_pass(self._client.config, wanted, state.last))
+            state.task.add_done_callback(self._heard)
         return held
 
     def _heard(self, task: asyncio.Task[PassOutcome]) -> None:
@@ -116,7 +116,7 @@ class Stacks:
             task.exception()
         self._changed()
 
-    async def _tell(self, fabric: Fabric, wanted: Condition | None) -> None:
+    async def _tell(self, fabric: FabricObject, wanted: Condition | None) -> None:
         """Have the Fabric say so, where it does not; None: nothing is said of it any more."""
         old = find(fabric.status.conditions, STACK_APPLIED)
         if wanted is None:
@@ -135,46 +135,46 @@ class Stacks:
             well = new.reason in {APPLIED, "Waiting", "Paused"}
             await tell_of(self._client, about, f"Stack{new.reason}", new.message, "Normal" if well else "Warning")
 
-    async def _apply(self, fabric: Fabric, conditions: list[Condition]) -> None:
+    async def _apply(self, fabric: FabricObject, conditions: list[Condition]) -> None:
         status = {"conditions": msgspec.to_builtins(conditions)}
         one = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": _named(fabric), "status": status}
         await self._client.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
 
 
-def without(fabric: Fabric) -> Fabric:
+def without(fabric: FabricObject) -> FabricObject:
     """The Fabric as those see it who write its other conditions."""
     others = tuple(one for one in fabric.status.conditions if one.type != STACK_APPLIED)
     return msgspec.structs.replace(fabric, status=msgspec.structs.replace(fabric.status, conditions=others))
 
 
-def _named(fabric: Fabric) -> dict[str, str]:
+def _named(fabric: FabricObject) -> dict[str, str]:
     return {"name": fabric.metadata.name}
 
 
-def _ended(site: _StackState) -> None:
+def _ended(state: _StackState) -> None:
     """Take note of how a pass ended."""
-    assert site.task is not None  # noqa: S101 - by its caller
-    if not site.task.cancelled():
-        site.last = site.task.result()
-        site.due = time.monotonic() + site.last.again
-        if site.last.shut != site.shut[0]:
-            site.shut = (site.last.shut, time.monotonic())
-    site.task = None
+    assert state.task is not None  # noqa: S101 - by its caller
+    if not state.task.cancelled():
+        state.last = state.task.result()
+        state.due = time.monotonic() + state.last.again
+        if state.last.shut != state.shut[0]:
+            state.shut = (state.last.shut, time.monotonic())
+    state.task = None
 
 
-def _applied_before(fabric: Fabric, wanted: StackOrder) -> PassOutcome | None:
+def _applied_before(fabric: FabricObject, wanted: StackOrder) -> PassOutcome | None:
     """What a leader before has said of the same plan: all was applied, so gates need not be asked again."""
     said = find(fabric.status.conditions, STACK_APPLIED)
     same = said.observed_generation == fabric.metadata.generation and said.reason == APPLIED and not wanted.back
     return PassOutcome(APPLIED, said.message) if same else None
 
 
-def _condition(site: _StackState, wanted: StackOrder) -> Condition:
-    if site.last is None or site.key != wanted.key:
+def _condition(state: _StackState, wanted: StackOrder) -> Condition:
+    if state.last is None or state.key != wanted.key:
         if wanted.paused:
             return Condition(STACK_APPLIED, "False", "Paused", "the Fabric is paused; its stack is not touched")
         return Condition(STACK_APPLIED, "False", "Applying", f"stack {wanted.name} is applied")
-    until, since = site.shut
+    until, since = state.shut
     stuck = until is not None and time.monotonic() - since > until.timeout_seconds
-    reason = "Stuck" if stuck and site.last.reason == "Waiting" else site.last.reason
-    return Condition(STACK_APPLIED, "True" if reason == APPLIED else "False", reason, site.last.message)
+    reason = "Stuck" if stuck and state.last.reason == "Waiting" else state.last.reason
+    return Condition(STACK_APPLIED, "True" if reason == APPLIED else "False", reason, state.last.message)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from trackbed.cluster.controller.objects import Node, RailNode
+from trackbed.cluster.controller.objects import NodeObject, RailNode
 from trackbed.cluster.resources.conditions import find
 from trackbed.cluster.resources.railnode import FAILED, PREPARED, RETRY
 
@@ -74,7 +74,7 @@ class Standing(NamedTuple):
     name: str
     wanted: Slice | None
     rail: RailNode | None
-    node: Node | None
+    node: NodeObject | None
     unsure: bool = False
     """Whether a write to the Node got no answer, so that it may have begun already."""
     maintenance: str = ""
@@ -142,7 +142,7 @@ def _alone(one: Standing, found: Stage, why: str) -> tuple[Stage, str]:
     return (Stage.HELD, "; ".join(filter(None, (one.maintenance, why)))) if one.maintenance else (found, why)
 
 
-def _as_planned(one: Standing, rail: RailNode, node: Node) -> tuple[Stage, str]:
+def _as_planned(one: Standing, rail: RailNode, node: NodeObject) -> tuple[Stage, str]:
     if node.begun or rail.spec.may_change:
         return _alone(one, Stage.FINISHING, "")
     return Stage.SOUND, ""
@@ -181,7 +181,7 @@ def _needs_reboot(rail: RailNode, rules: Rules, message: str) -> tuple[Stage, st
     return Stage.NEEDS_REBOOT, message
 
 
-def _draining(one: Standing, rail: RailNode, node: Node, rules: Rules, now: datetime) -> tuple[Stage, str]:
+def _draining(one: Standing, rail: RailNode, node: NodeObject, rules: Rules, now: datetime) -> tuple[Stage, str]:
     since = node.metadata.annotations.since
     drained = _age(since, now) if since else 0.0
     if one.maintenance:  # pods that must leave afterwards are to have half of the time at least
@@ -194,7 +194,7 @@ def _draining(one: Standing, rail: RailNode, node: Node, rules: Rules, now: date
     return Stage.DRAINING, ""
 
 
-def _waiting(one: Standing, rail: RailNode, node: Node, message: str) -> tuple[Stage, str]:
+def _waiting(one: Standing, rail: RailNode, node: NodeObject, message: str) -> tuple[Stage, str]:
     if node.metadata.annotations.paused is not None or rail.metadata.annotations.paused is not None:
         return Stage.HELD, f"somebody has paused it; {message}"
     if one.maintenance:

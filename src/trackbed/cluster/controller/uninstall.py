@@ -18,11 +18,11 @@ from functools import partial
 from http import HTTPStatus
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.metadata import PartialObject
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.act import free
-from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, Node
+from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, NodeObject
 from trackbed.cluster.controller.pace import together
 from trackbed.cluster.controller.run import LEASE
 from trackbed.cluster.resources.railnode import FABRIC_LABEL
@@ -66,7 +66,7 @@ async def uninstall(client: Client, namespace: str, keep: Keep, tell: Callable[[
     for _ in range(TRIES - 1):
         try:
             await _once(client, namespace, keep, tell)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status not in _PASSES:
                 raise
             await asyncio.sleep(AGAIN_SECONDS)
@@ -99,13 +99,13 @@ async def _refuse_while_installed(client: Client) -> None:
 
 async def _free_all(client: Client) -> None:
     """Take taint and cordon from every node, as far as they are ours."""
-    nodes = Reflector(client, NODES, Node, lambda: None)  # takes note of writes; nobody follows it
+    nodes = Reflector(client, NODES, NodeObject, lambda: None)  # takes note of writes; nobody follows it
 
-    async def free_node(node: Node) -> bool:
+    async def free_node(node: NodeObject) -> bool:
         await free(client, nodes, node)
         return True
 
-    await together([partial(free_node, node) async for node in client.list(NODES, Node)])
+    await together([partial(free_node, node) async for node in client.list(NODES, NodeObject)])
 
 
 async def _kept(client: Client, namespace: str, keep: Keep) -> AsyncIterator[str]:
@@ -126,7 +126,7 @@ async def _list_paths(client: Client, path: str, **selection: str) -> list[str]:
     """Return the paths of all objects of a kind; none where the server has no such kind."""
     try:
         return [f"{path}/{item.metadata.name}" async for item in client.list(path, PartialObject, **selection)]
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         return []
@@ -139,7 +139,7 @@ async def _delete_all(client: Client, paths: list[str], tell: Callable[[str], No
 async def _delete(client: Client, path: str, tell: Callable[[str], None]) -> bool:
     try:
         await client.delete(path)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         return False

@@ -19,7 +19,7 @@ class ListenError(Exception):
     """An address that cannot be listened on; the message names it."""
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where a server listens; without a host on all addresses, of IPv4 and of IPv6 as far as the kernel has them."""
 
     host: str | None
@@ -31,7 +31,7 @@ class Address(NamedTuple):
 
 
 @asynccontextmanager
-async def listening(app: web.Application, at: Address, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def listening(app: web.Application, at: ListenAddress, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Serve until the block ends; yields the port. Raises ListenError."""
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_SECONDS, shutdown_timeout=STOP_SECONDS)
     await runner.setup()

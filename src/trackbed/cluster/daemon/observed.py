@@ -15,14 +15,14 @@ from http import HTTPStatus
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, disable_created_metrics, generate_latest
 
-from trackbed.cluster.daemon.listening import Address, listening
+from trackbed.cluster.daemon.listening import ListenAddress, listening
 
 Trouble = Callable[[], str]
 """Why a program does not do its work now; empty where it does."""
 
 
 @asynccontextmanager
-async def observed(at: Address | None, trouble: Trouble) -> AsyncIterator[None]:
+async def observed(at: ListenAddress | None, trouble: Trouble) -> AsyncIterator[None]:
     """Serve the paths above until the block ends; nothing where there is no address. Raises ListenError."""
     if at is None:
         yield

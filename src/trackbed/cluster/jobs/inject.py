@@ -17,11 +17,13 @@ from trackbed.cluster.jobs.template import Mapping, container_of, items, look, m
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trackbed.cluster.jobs.requirements import PodRequirements
     from trackbed.cluster.jobs.security import Level
-    from trackbed.cluster.jobs.wanted import Wanted
 
 
-def inject(template: Mapping, wanted: Wanted, namespace: str | None = None, level: Level = "privileged") -> list[Note]:
+def inject(
+    template: Mapping, wanted: PodRequirements, namespace: str | None = None, level: Level = "privileged"
+) -> list[Note]:
     """Put rails on a template (metadata, spec), in place.
 
     `namespace` is that of the pods, None where it is not known, and `level` what it allows them: IPC_LOCK is left out
@@ -41,13 +43,13 @@ def inject(template: Mapping, wanted: Wanted, namespace: str | None = None, leve
     ]
 
 
-def _environment(spec: Mapping, container: Mapping, wanted: Wanted) -> Iterator[Note]:
+def _environment(spec: Mapping, container: Mapping, wanted: PodRequirements) -> Iterator[Note]:
     place = f"{place_of(spec, container)}.env"
     for note in environment.set_variables(container, wanted.access, wanted.variables):
         yield note.below(place)
 
 
-def stray(template: Mapping, wanted: Wanted, namespace: str | None = None) -> list[Note]:
+def stray(template: Mapping, wanted: PodRequirements, namespace: str | None = None) -> list[Note]:
     """Rails on a template that uses none: nothing is changed."""
     ours = {name for name, _ in wanted.access.resources}
     held = [

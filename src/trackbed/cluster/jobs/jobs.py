@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from trackbed.cluster.jobs.kinds import KINDS, kind_of, other_version
 from trackbed.cluster.jobs.kinds.kind import patch
 from trackbed.cluster.jobs.note import Note
+from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.template import Mapping, NotAJobError, items, plain
-from trackbed.cluster.jobs.wanted import Wanted
 
 
 class Patched(NamedTuple):
@@ -19,7 +19,7 @@ class Patched(NamedTuple):
     notes: list[Note]
 
 
-def put_rails(documents: Sequence[Any], wanted: Wanted) -> list[Patched]:
+def put_rails(documents: Sequence[Any], wanted: PodRequirements) -> list[Patched]:
     """Put rails on every job among the documents, in place; what is no job stays as it is.
 
     NotAJobError if there is no job, or one has not the shape of its kind, or a version that is not known.
@@ -31,7 +31,7 @@ def put_rails(documents: Sequence[Any], wanted: Wanted) -> list[Patched]:
     return found
 
 
-def compare(documents: Sequence[Any], wanted: Wanted) -> list[Patched]:
+def compare(documents: Sequence[Any], wanted: PodRequirements) -> list[Patched]:
     """How the jobs differ from what the plan gives; nothing is changed."""
     return put_rails(plain(list(documents)), wanted)
 
@@ -58,7 +58,7 @@ def _is_job(one: Mapping) -> bool:
     return kind_of(one) is not None
 
 
-def _patched(one: Mapping, wanted: Wanted, beside: Sequence[Mapping]) -> Patched:
+def _patched(one: Mapping, wanted: PodRequirements, beside: Sequence[Mapping]) -> Patched:
     kind = kind_of(one)
     metadata = one.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None

@@ -16,7 +16,7 @@ from trackbed.cluster.jobs.template import Mapping, annotations_of, look
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.cluster.stacks.access import Access, Network
+    from trackbed.cluster.stacks.access import Access, PodNetwork
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 _PLACE = f"metadata.annotations[{ANNOTATION}]"
@@ -63,7 +63,7 @@ def _networks(template: Mapping, access: Access, namespace: str | None) -> Itera
         annotations_of(template)[ANNOTATION] = text([*theirs, *ours])
 
 
-def _one(network: Network, found: Entry | None, theirs: list[Entry]) -> tuple[Entry | None, Note | None]:
+def _one(network: PodNetwork, found: Entry | None, theirs: list[Entry]) -> tuple[Entry | None, Note | None]:
     """The entry of one rail, and what there is to say about it."""
     title = f"network {network.namespace}/{network.name} as interface {network.interface}"
     if found is None:
@@ -79,19 +79,19 @@ def _one(network: Network, found: Entry | None, theirs: list[Entry]) -> tuple[En
     return found, None
 
 
-def _doubled(theirs: list[Entry], networks: tuple[Network, ...], namespace: str | None) -> Iterator[Note]:
+def _doubled(theirs: list[Entry], networks: tuple[PodNetwork, ...], namespace: str | None) -> Iterator[Note]:
     for entry in theirs:
         if names_one(entry, networks, namespace):
             what = f"network {entry['name']} is attached more often than planned"
             yield Note("extra", "pod-network-doubled", what, "the pod takes two devices or addresses of a rail", _PLACE)
 
 
-def names_one(entry: Entry, networks: tuple[Network, ...], namespace: str | None) -> bool:
+def names_one(entry: Entry, networks: tuple[PodNetwork, ...], namespace: str | None) -> bool:
     """Whether an entry of the annotation names one of the networks."""
     return any(_same(entry, network, namespace) for network in networks)
 
 
-def _placed(networks: tuple[Network, ...], entries: list[Entry], namespace: str | None) -> list[Entry | None]:
+def _placed(networks: tuple[PodNetwork, ...], entries: list[Entry], namespace: str | None) -> list[Entry | None]:
     """For each of our networks the user's entry for it: those of the same interface first, then any of its name."""
     found: list[Entry | None] = [None] * len(networks)
     for exact in (True, False):
@@ -102,11 +102,11 @@ def _placed(networks: tuple[Network, ...], entries: list[Entry], namespace: str 
     return found
 
 
-def _match(entry: Entry, network: Network, namespace: str | None, *, exact: bool) -> bool:
+def _match(entry: Entry, network: PodNetwork, namespace: str | None, *, exact: bool) -> bool:
     return _same(entry, network, namespace) and (not exact or entry.get("interface") == network.interface)
 
 
-def _same(entry: Entry, network: Network, namespace: str | None) -> bool:
+def _same(entry: Entry, network: PodNetwork, namespace: str | None) -> bool:
     """Whether an entry names the network; without a namespace it means the pod's own."""
     where = entry.get("namespace") or namespace or network.namespace
     return bool(entry["name"] == network.name and where == network.namespace)

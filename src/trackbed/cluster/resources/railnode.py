@@ -95,7 +95,7 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     """Its addresses, in rail order."""
 
 
-class Finding(msgspec.Struct, frozen=True, rename="camel"):
+class RailNodeFinding(msgspec.Struct, frozen=True, rename="camel"):
     """Something that doctor found broken on the node."""
 
     code: str
@@ -123,5 +123,5 @@ class RailNodeStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     """What is not as planned; the first few."""
     allocations: tuple[Allocation, ...] = ()
     """Pods with rails."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RailNodeFinding, ...] = ()
     """What doctor found broken; the first few."""

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
-from trackbed.cluster.api.discovery import Resource
+from trackbed.cluster.api.discovery import ApiResource
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import UnknownKindError
 from trackbed.cluster.api.response import Object
@@ -74,7 +74,7 @@ def _parse_resource(wait: Wait) -> tuple[str, str, str]:
 
 
 async def _read_targets(
-    client: DynamicClient, wait: Wait, resource: Resource, name: str, selector: str
+    client: DynamicClient, wait: Wait, resource: ApiResource, name: str, selector: str
 ) -> AsyncIterator[Object]:
     """Yield the objects of a wait that exist."""
     kind = (resource.group_version, resource.kind)
@@ -85,7 +85,7 @@ async def _read_targets(
         yield named
 
 
-async def _judge(client: DynamicClient, wait: Wait, resource: Resource, targets: AsyncIterator[Object]) -> Gate:
+async def _judge(client: DynamicClient, wait: Wait, resource: ApiResource, targets: AsyncIterator[Object]) -> Gate:
     """Describe the first few objects that fall short; thousands are counted, never kept."""
     total, unmet = 0, 0
     first: list[Object] = []
@@ -101,7 +101,7 @@ async def _judge(client: DynamicClient, wait: Wait, resource: Resource, targets:
     return Gate(not unmet, tuple(lines), suggest_remedy(first[0]) if first else "")
 
 
-def _describe_absence(resource: Resource, wait: Wait) -> Gate:
+def _describe_absence(resource: ApiResource, wait: Wait) -> Gate:
     where = f" in namespace {wait.namespace}" if wait.namespace else ""
     name = wait.resource if "/" in wait.resource else resource.kind
     missing, shows = f"there is no {name}{where} yet", "shows whether its operator runs"

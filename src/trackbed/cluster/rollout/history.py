@@ -23,7 +23,7 @@ from http import HTTPStatus
 import msgspec
 
 from trackbed.cluster.api.dynamic import DynamicClient
-from trackbed.cluster.api.errors import KubeError, RefusedError, UnknownKindError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnknownKindError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.applyset import ApplySet, find_live, list_members, locate
 from trackbed.cluster.rollout.options import RunOptions, is_shared
@@ -147,7 +147,7 @@ async def _create(client: DynamicClient, options: RunOptions, body: Object) -> N
     """Create the record; first its namespace, which the run would create, where it does not exist yet."""
     try:
         await client.create(body)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": body["metadata"]["namespace"]}}

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from trackbed.cluster.api.dynamic import DynamicClient
-from trackbed.cluster.api.errors import RefusedError, UnknownKindError
+from trackbed.cluster.api.errors import ApiRefusedError, UnknownKindError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.applyset import ApplySet, ObjectKey, find_live, list_members, locate
 from trackbed.cluster.rollout.options import ObjectChange, RunOptions, name_object
@@ -45,7 +45,7 @@ async def _preview_object(
         response = await client.apply(labelled, manager=options.manager, force=options.force, dry_run=True)
     except UnknownKindError:
         return ObjectChange(name_object(body), "created, once its kind is there"), locate(body)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return ObjectChange(name_object(body), "created, once its namespace is there"), locate(body)
         if error.status != HTTPStatus.CONFLICT:

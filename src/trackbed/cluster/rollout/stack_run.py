@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import TypeVar, cast
 
 from trackbed.cluster.api.dynamic import DynamicClient
-from trackbed.cluster.api.errors import KubeError, RefusedError, UnknownKindError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnknownKindError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout import gates
 from trackbed.cluster.rollout.agent_removal import SECONDS, is_agent_daemon_set, remove_agents
@@ -111,7 +111,7 @@ class StackRun:
         labelled = self.options.label(self.applyset, body)
         try:
             response = await self.client.apply(labelled, manager=self.options.manager, force=self.options.force)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status == HTTPStatus.CONFLICT:
                 return str(error)
             raise

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from trackbed.cluster.api.dynamic import DynamicClient
-from trackbed.cluster.api.errors import RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.rollout.applyset import ApplySet, list_applysets, list_members
 from trackbed.cluster.rollout.gates import LABELLING, Gate, check_gate, count_labelled_nodes
@@ -184,7 +184,7 @@ async def _check_steps(client: DynamicClient, steps: Sequence[Step]) -> AsyncIte
 async def _check(client: DynamicClient, until: Until) -> tuple[Gate, GateStatus]:
     try:
         gate = await check_gate(client, until)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         gate = Gate(holds=False, missing=(str(error),), remedy="see what this account may read")
     return gate, GateStatus(f"{until.resource}: {until.until}", gate.holds, gate.missing, gate.remedy)
 

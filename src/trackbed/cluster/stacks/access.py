@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Network(msgspec.Struct, frozen=True):
+class PodNetwork(msgspec.Struct, frozen=True):
     """One attachment: the network's namespace and name, and the interface's name inside the pod (15 bytes at most)."""
 
     namespace: str
@@ -48,7 +48,7 @@ class HostPath(msgspec.Struct, frozen=True):
 class Access(msgspec.Struct, frozen=True):
     """What a pod carries on one stack to get all its rails."""
 
-    networks: tuple[Network, ...] = ()
+    networks: tuple[PodNetwork, ...] = ()
     resources: tuple[tuple[str, int], ...] = ()
     """Resource name and count, in rail order."""
     claims: tuple[Claim, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackbed.cluster.stacks.access import Hca, Network
+from trackbed.cluster.stacks.access import Hca, PodNetwork
 from trackbed.fabric.plan.plan import Plan, RailPlan
 
 OWN_PREFIX = "trackbed.dev"
@@ -25,10 +25,10 @@ def prefix(plan: Plan, own: str) -> str:
     return resource(plan.common.rails[0], own).rpartition("/")[0]
 
 
-def networks(plan: Plan, namespace: str | None = None) -> tuple[Network, ...]:
+def networks(plan: Plan, namespace: str | None = None) -> tuple[PodNetwork, ...]:
     """One network for each rail, in rail order, named as planned; inside the pod the interface has the rail's name."""
     where = namespace or plan.kubernetes.namespace
-    return tuple(Network(where, rail.network, f"rail{rail.rail}") for rail in plan.common.rails)
+    return tuple(PodNetwork(where, rail.network, f"rail{rail.rail}") for rail in plan.common.rails)
 
 
 def resources(plan: Plan, own: str) -> tuple[tuple[str, int], ...]:

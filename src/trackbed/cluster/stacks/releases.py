@@ -13,7 +13,7 @@ from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.plan.plan import Plan
 
 
-class Image(msgspec.Struct, frozen=True):
+class ReleaseImage(msgspec.Struct, frozen=True):
     """A container image in the three parts that operators ask for."""
 
     repository: str
@@ -43,11 +43,11 @@ class Release(msgspec.Struct, frozen=True):
         """The version as numbers that compare: v26.4.1 is (26, 4, 1)."""
         return tuple(int(part) for part in re.findall(r"\d+", self.version))
 
-    def image(self, name: str) -> Image:
+    def image(self, name: str) -> ReleaseImage:
         """One of its images; KeyError if it has none of that name."""
         path, _, tag = self.images[name].rpartition(":")
         repository, _, image = path.rpartition("/")
-        return Image(repository, image, tag)
+        return ReleaseImage(repository, image, tag)
 
 
 class Component(msgspec.Struct, frozen=True):

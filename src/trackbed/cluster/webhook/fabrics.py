@@ -14,7 +14,7 @@ from trackbed.cluster.stacks import stack as stack_of
 from trackbed.cluster.stacks.refusals import refusals
 from trackbed.cluster.webhook import review
 from trackbed.cluster.webhook.known import Known, Planned, Ranges
-from trackbed.cluster.webhook.review import Request, Verdict
+from trackbed.cluster.webhook.review import ReviewRequest, Verdict
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.load import build_fabric_from_resource
 from trackbed.fabric.model.problems import Problem, SpecError
@@ -28,7 +28,7 @@ _LISTED = 8
 _OWN = "stack"
 
 
-def decide(request: Request, known: Known) -> Verdict:
+def decide(request: ReviewRequest, known: Known) -> Verdict:
     """Whether a new or changed Fabric may be so. Raises ReviewError where the review has none."""
     one, before = (review.mapping(raw) for raw in (request.object, request.old_object))
     name = str(_metadata(one).get("name"))

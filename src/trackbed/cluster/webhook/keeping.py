@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from trackbed.cluster.api.dynamic import DynamicClient
-from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.objects import manifest
 from trackbed.cluster.webhook.certificates import Held, renewed
@@ -42,7 +42,7 @@ async def keep(client: DynamicClient, namespace: str, names: tuple[str, ...]) ->
             return held
         try:
             await _write(client, namespace, wanted, found)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
         else:

@@ -15,10 +15,10 @@ from trackbed.cluster.webhook import review
 from trackbed.cluster.webhook.asked import SPIDERPOOL, SPIDERPOOL_NETWORK, AskError, asked, rails
 from trackbed.cluster.webhook.known import Known, namespace_of
 from trackbed.cluster.webhook.patch import difference
-from trackbed.cluster.webhook.review import Request, Verdict
+from trackbed.cluster.webhook.review import ReviewRequest, Verdict
 
 
-def decide(request: Request, known: Known) -> Verdict:
+def decide(request: ReviewRequest, known: Known) -> Verdict:
     """What becomes of a namespace. Raises ReviewError where the review has none."""
     one = review.mapping(request.object)
     held = namespace_of(one)

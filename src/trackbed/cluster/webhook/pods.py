@@ -24,7 +24,7 @@ from trackbed.cluster.webhook import review
 from trackbed.cluster.webhook.asked import FABRIC, Ask, AskError, asked, rails
 from trackbed.cluster.webhook.known import Known, Namespace, Planned
 from trackbed.cluster.webhook.patch import difference
-from trackbed.cluster.webhook.review import Request, Verdict
+from trackbed.cluster.webhook.review import ReviewRequest, Verdict
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of what a kubelet tells of a static pod: changing or refusing it changes nothing on the node."""
@@ -58,7 +58,7 @@ class PodRefusedError(Exception):
     """A pod that cannot be let in; the message says why, and what to do."""
 
 
-def decide(request: Request, namespace: Namespace, known: Known, *, last: bool = False) -> Verdict:
+def decide(request: ReviewRequest, namespace: Namespace, known: Known, *, last: bool = False) -> Verdict:
     """What becomes of a new pod. `last`: nothing changes it any more, so what it lacks it will not get.
 
     Raises ReviewError where the review has no pod.
@@ -171,7 +171,7 @@ def _refuse(pod: Mapping, ask: Ask, planned: Planned, chosen: tuple[int, ...], n
     _entries(look(pod, "metadata", "annotations").get(networks.ANNOTATION))
 
 
-def _given(request: Request, pod: Mapping, gift: _Gift, *, last: bool) -> Verdict:
+def _given(request: ReviewRequest, pod: Mapping, gift: _Gift, *, last: bool) -> Verdict:
     level = level_of(gift.namespace.labels)
     wanted = gift.planned.wanted(gift.rails)
     needs = forbidden(wanted.access, level)

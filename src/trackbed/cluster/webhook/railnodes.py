@@ -5,12 +5,12 @@ from __future__ import annotations
 from trackbed.cluster.jobs.template import look
 from trackbed.cluster.webhook import review
 from trackbed.cluster.webhook.known import Known
-from trackbed.cluster.webhook.review import Request, Verdict
+from trackbed.cluster.webhook.review import ReviewRequest, Verdict
 
 _FIXED = ("fabric", "slot")
 
 
-def decide(request: Request, known: Known) -> Verdict:
+def decide(request: ReviewRequest, known: Known) -> Verdict:
     """Whether a new or changed RailNode may be so. Raises ReviewError where the review has none."""
     spec, before = (look(review.mapping(raw), "spec") for raw in (request.object, request.old_object))
     for name in _FIXED:

@@ -26,7 +26,7 @@ class ReviewError(ValueError):
     """A body that is no AdmissionReview, or one whose object is none."""
 
 
-class Request(msgspec.Struct, frozen=True, rename="camel"):
+class ReviewRequest(msgspec.Struct, frozen=True, rename="camel"):
     """What is asked; only what is used."""
 
     uid: str
@@ -40,7 +40,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
 class _Asked(msgspec.Struct, frozen=True, rename="camel"):
     api_version: Literal["admission.k8s.io/v1"]
     kind: Literal["AdmissionReview"]
-    request: Request
+    request: ReviewRequest
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True):
     refusal: str | None = None
 
 
-def read(body: bytes) -> Request:
+def read(body: bytes) -> ReviewRequest:
     """The request in a body. Raises ReviewError."""
     try:
         return msgspec.json.decode(body, type=_Asked).request
@@ -69,7 +69,7 @@ def mapping(raw: msgspec.Raw) -> dict[str, Any]:
         raise ReviewError(f"the review's object is none: {error}") from error
 
 
-def answer(request: Request, verdict: Verdict) -> bytes:
+def answer(request: ReviewRequest, verdict: Verdict) -> bytes:
     """The AdmissionReview that says a verdict."""
     response: dict[str, Any] = {"uid": request.uid, "allowed": verdict.refusal is None}
     if verdict.refusal is not None:

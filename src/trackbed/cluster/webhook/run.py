@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.daemon.listening import Address
+from trackbed.cluster.daemon.listening import ListenAddress
 from trackbed.cluster.daemon.observed import observed
 from trackbed.cluster.daemon.serving import until_one_ends, until_told
 from trackbed.cluster.webhook.certificates import expiry
@@ -46,10 +46,10 @@ log = logging.getLogger(__name__)
 class WebhookSettings:
     """Where to listen, how we are called, the folder of certificates that others make, and where to be watched."""
 
-    at: Address
+    at: ListenAddress
     where: Where
     certificates: Path | None = None
-    metrics: Address | None = None
+    metrics: ListenAddress | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

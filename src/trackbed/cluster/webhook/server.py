@@ -25,12 +25,12 @@ from typing import Protocol
 from aiohttp import web
 
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.daemon.listening import Address, listening
+from trackbed.cluster.daemon.listening import ListenAddress, listening
 from trackbed.cluster.daemon.observed import add_health
 from trackbed.cluster.webhook import configuration, fabrics, namespaces, pods, railnodes
 from trackbed.cluster.webhook.known import Known, Namespace
 from trackbed.cluster.webhook.metrics import REVIEWS, Outcome, outcome_of
-from trackbed.cluster.webhook.review import Request, ReviewError, Verdict, answer, read
+from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict, answer, read
 
 BODY_BYTES = 3 << 20
 """The API server itself takes no larger request."""
@@ -57,10 +57,10 @@ class Source(Protocol):
         """A namespace that is not known yet, asked for now; an empty one where there is none. Raises KubeError."""
 
 
-Decide = Callable[[Request, Known], Awaitable[Verdict]]
+Decide = Callable[[ReviewRequest, Known], Awaitable[Verdict]]
 
 
-def serving(source: Source, tls: ssl.SSLContext, at: Address) -> AbstractAsyncContextManager[int]:
+def serving(source: Source, tls: ssl.SSLContext, at: ListenAddress) -> AbstractAsyncContextManager[int]:
     """Serve reviews until the block ends; yields the port. Raises ListenError."""
     return listening(application(source), at, tls)
 
@@ -151,15 +151,15 @@ def _failed(status: HTTPStatus, why: str) -> tuple[web.Response, Outcome]:
     return web.Response(status=status, text=f"{why}\n"), "failed"
 
 
-async def _pod(source: Source, request: Request, known: Known, *, last: bool = False) -> Verdict:
+async def _pod(source: Source, request: ReviewRequest, known: Known, *, last: bool = False) -> Verdict:
     namespace = known.namespaces.get(request.namespace)
     if namespace is None:
         namespace = await source.namespace(request.namespace)
     return pods.decide(request, namespace, known, last=last)
 
 
-def _now(decide: Callable[[Request, Known], Verdict]) -> Decide:
-    async def decided(request: Request, known: Known) -> Verdict:
+def _now(decide: Callable[[ReviewRequest, Known], Verdict]) -> Decide:
+    async def decided(request: ReviewRequest, known: Known) -> Verdict:
         return decide(request, known)
 
     return decided

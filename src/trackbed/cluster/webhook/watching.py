@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import KubeError, RefusedError
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
+from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.resources import fabric, railnode
 from trackbed.cluster.webhook.fabrics import prepared
@@ -35,13 +35,13 @@ _NAMESPACES = "/api/v1/namespaces"
 log = logging.getLogger(__name__)
 
 
-class _LabelledMetadata(Metadata, frozen=True, rename="camel"):
+class _LabelledMetadata(ObjectMetadata, frozen=True, rename="camel"):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Fabric(msgspec.Struct, frozen=True):
-    metadata: Metadata
+    metadata: ObjectMetadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -50,8 +50,8 @@ class _Slot(msgspec.Struct, frozen=True):
     slot: int | None = None
 
 
-class _RailNode(msgspec.Struct, frozen=True):
-    metadata: Metadata
+class _SlottedRailNode(msgspec.Struct, frozen=True):
+    metadata: ObjectMetadata
     spec: _Slot = _Slot()
 
 
@@ -73,7 +73,7 @@ class _Addresses(msgspec.Struct, frozen=True):
 
 
 class _Node(msgspec.Struct, frozen=True):
-    metadata: Metadata
+    metadata: ObjectMetadata
     spec: _PodRanges = _PodRanges()
     status: _Addresses = _Addresses()
 
@@ -83,13 +83,13 @@ class _Cidrs(msgspec.Struct, frozen=True):
 
 
 class _Services(msgspec.Struct, frozen=True):
-    metadata: Metadata
+    metadata: ObjectMetadata
     spec: _Cidrs = _Cidrs()
 
 
 class _Cluster(NamedTuple):
     fabrics: list[_Fabric]
-    railnodes: list[_RailNode]
+    railnodes: list[_SlottedRailNode]
     spaces: list[_Space]
     nodes: list[_Node]
     services: list[_Services]
@@ -102,7 +102,7 @@ class Watched:
         self._client = client
         self._changed, self._begun = asyncio.Event(), asyncio.Event()
         self._fabrics = Reflector(client, fabric.PATH, _Fabric, self._changed.set)
-        self._railnodes = Reflector(client, railnode.PATH, _RailNode, self._changed.set)
+        self._railnodes = Reflector(client, railnode.PATH, _SlottedRailNode, self._changed.set)
         self._spaces = Reflector(client, _NAMESPACES, _Space, self._changed.set)
         self._nodes = Reflector(client, "/api/v1/nodes", _Node, self._changed.set)
         self._services = Reflector(client, "/apis/networking.k8s.io/v1/servicecidrs", _Services, self._changed.set)
@@ -138,7 +138,7 @@ class Watched:
         """A namespace as it is now; an empty one where there is none. Raises KubeError."""
         try:
             return _namespace(await self._client.get(f"{_NAMESPACES}/{name}", _Space))
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return Namespace()
@@ -202,7 +202,7 @@ def _namespace(one: _Space) -> Namespace:
     return Namespace(one.metadata.labels, one.metadata.annotations)
 
 
-def _slots(railnodes: Iterable[_RailNode]) -> dict[str, dict[str, int]]:
+def _slots(railnodes: Iterable[_SlottedRailNode]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for one in railnodes:
         if one.spec.slot is not None:

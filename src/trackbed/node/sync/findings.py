@@ -16,7 +16,15 @@ from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.times import now
 from trackbed.cluster.resources.conditions import Condition, find, put
-from trackbed.cluster.resources.railnode import API_VERSION, HEALTHY, KIND, PATH, Finding, RailNodeSpec, RailNodeStatus
+from trackbed.cluster.resources.railnode import (
+    API_VERSION,
+    HEALTHY,
+    KIND,
+    PATH,
+    RailNodeFinding,
+    RailNodeSpec,
+    RailNodeStatus,
+)
 from trackbed.doctor.diagnosis import Diagnosis
 from trackbed.doctor.finding import Finding as Found
 from trackbed.fabric.model.problems import SpecError
@@ -66,7 +74,7 @@ async def _renew(client: Client, name: str, rail: tuple[RailNodeSpec, RailNodeSt
     await client.apply(f"{PATH}/{name}/status", {**one, "status": msgspec.to_builtins(fresh)}, MANAGER)
 
 
-async def _found(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[Finding, ...]]:
+async def _found(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[RailNodeFinding, ...]]:
     try:
         found = await examine(parse_node(spec.plan))
     except (OSError, NetlinkError, SpecError, msgspec.MsgspecError) as error:
@@ -84,9 +92,9 @@ def healthy(found: Diagnosis) -> Condition:
     return Condition(HEALTHY, "False", "Broken", told[:_LONGEST])
 
 
-def findings(found: Diagnosis) -> tuple[Finding, ...]:
+def findings(found: Diagnosis) -> tuple[RailNodeFinding, ...]:
     """The first few that fail."""
-    return tuple(Finding(one.id, _subject(one), _message(one)) for one in _failed(found))[:_SHOWN]
+    return tuple(RailNodeFinding(one.id, _subject(one), _message(one)) for one in _failed(found))[:_SHOWN]
 
 
 def _failed(found: Diagnosis) -> Iterator[Found]:

@@ -25,7 +25,7 @@ import msgspec
 
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.api.metadata import Metadata
+from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.daemon.serving import until_one_ends, until_told
@@ -65,7 +65,7 @@ async def serve(client: Client, name: str, boot: str, socket: Path) -> None:
 class _RailNode(msgspec.Struct, frozen=True):
     """The whole RailNode of this node."""
 
-    metadata: Metadata
+    metadata: ObjectMetadata
     spec: RailNodeSpec
     status: RailNodeStatus = RailNodeStatus()
 

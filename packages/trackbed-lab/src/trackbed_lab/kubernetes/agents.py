@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller.objects import RAILNODES, RailNode
@@ -81,7 +81,7 @@ class Agents:
                 try:
                     await self._say(client, rail.metadata.name, status)
                 except KubeError as error:
-                    if isinstance(error, RefusedError) and error.status == HTTPStatus.NOT_FOUND:
+                    if isinstance(error, ApiRefusedError) and error.status == HTTPStatus.NOT_FOUND:
                         return True  # it was deleted meanwhile
                     tell(str(error))
                     return False

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Self, TypeVar
 
-from trackbed.cluster.api.discovery import Resource
+from trackbed.cluster.api.discovery import ApiResource
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.dynamic import connect as connect_dynamic
 from trackbed.cluster.api.response import ApiResponse, Object
@@ -80,7 +80,7 @@ class BlockingClient:
         """Delete an object, if it exists."""
         self.run(self.dynamic.delete(body))
 
-    def find_kind(self, word: str) -> Resource:
+    def find_kind(self, word: str) -> ApiResource:
         """Return the kind of a name that kubectl accepts."""
         return self.run(self.dynamic.find_kind(word))
 

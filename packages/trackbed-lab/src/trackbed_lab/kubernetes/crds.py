@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from trackbed.cluster.api.errors import KubeError, RefusedError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.response import Object
 from trackbed_lab.kubernetes.blocking import BlockingClient
 
@@ -72,7 +72,7 @@ def _create(client: BlockingClient, one: Object) -> None:
     """Create one; that it is there already is fine. Some are too large for client-side apply, none for this."""
     try:
         client.create(one, validation="Ignore")
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status != HTTPStatus.CONFLICT:
             raise
 

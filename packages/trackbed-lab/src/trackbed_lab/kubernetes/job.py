@@ -11,7 +11,7 @@ from typing import Any
 
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.jobs.jobs import put_rails
-from trackbed.cluster.jobs.wanted import wanted
+from trackbed.cluster.jobs.requirements import build_requirements
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.native.choice import ANNOTATION
 from trackbed.cluster.stacks.rails import OWN_PREFIX, resource
@@ -62,7 +62,7 @@ gid() {
 def objects(plan: Plan, image: str) -> list[Object]:
     """The job, as `trackbed job patch` leaves it."""
     job = _job(image)
-    put_rails([job], wanted(stack(STACK), plan))
+    put_rails([job], build_requirements(stack(STACK), plan))
     job["spec"]["template"]["spec"].pop("nodeSelector", None)  # the label of the fabric is another stack's doing
     return [job]
 

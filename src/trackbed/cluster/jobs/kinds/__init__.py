@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, patch
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, patch
 from trackbed.cluster.jobs.kinds.queued import put_in_queue, put_near
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.template import look
 
 if TYPE_CHECKING:
+    from trackbed.cluster.jobs.requirements import PodRequirements
     from trackbed.cluster.jobs.template import Mapping
-    from trackbed.cluster.jobs.wanted import Wanted
     from trackbed.cluster.stacks.objects import Manifest
     from trackbed.fabric.plan.plan import Plan
 
@@ -31,22 +31,22 @@ _FAMILIES = (
 """Modules beside this one, in the order of the reference."""
 
 
-def _load_kinds(family: str) -> tuple[Kind, ...]:
-    kinds: tuple[Kind, ...] = import_module(f"{__name__}.{family}").KINDS
+def _load_kinds(family: str) -> tuple[JobKind, ...]:
+    kinds: tuple[JobKind, ...] = import_module(f"{__name__}.{family}").KINDS
     return kinds
 
 
-KINDS: dict[str, Kind] = {kind.name: kind for family in _FAMILIES for kind in _load_kinds(family)}
+KINDS: dict[str, JobKind] = {kind.name: kind for family in _FAMILIES for kind in _load_kinds(family)}
 """Name on the command line -> kind."""
 
 
-def kind_of(document: Mapping) -> Kind | None:
+def kind_of(document: Mapping) -> JobKind | None:
     """The kind of an object; None if it is no job, or of a version that is not known."""
     version, name = document.get("apiVersion"), document.get("kind")
     return next((kind for kind in KINDS.values() if kind.kind == name and version in kind.api_versions), None)
 
 
-def other_version(document: Mapping) -> Kind | None:
+def other_version(document: Mapping) -> JobKind | None:
     """The kind that an object has in another version of the same API group than those that are known."""
     name, group = document.get("kind"), str(document.get("apiVersion")).rpartition("/")[0]
     if kind_of(document) is not None:
@@ -55,7 +55,7 @@ def other_version(document: Mapping) -> Kind | None:
     return next((kind for kind in same if kind.api_versions[0].rpartition("/")[0] == group), None)
 
 
-def shape(plan: Plan, wanted: Wanted, name: str, image: str, nodes: int) -> Shape:
+def shape(plan: Plan, wanted: PodRequirements, name: str, image: str, nodes: int) -> Shape:
     """What a new job on this plan is to be: all GPUs of each node, as many as the node with the fewest has."""
     counts = [len({gpu for port in node.ports for gpu in port.gpus}) for node in plan.nodes]
     access = wanted.access
@@ -71,7 +71,7 @@ def shape(plan: Plan, wanted: Wanted, name: str, image: str, nodes: int) -> Shap
 
 
 def new(
-    kind: Kind, wanted: Wanted, shape: Shape, queue: str | None = None, level: str | None = None
+    kind: JobKind, wanted: PodRequirements, shape: Shape, queue: str | None = None, level: str | None = None
 ) -> tuple[list[Manifest], list[Note]]:
     """A ready job with rails: its objects, the job last, and what there is to say about them.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, Template, container, only, pod
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, only, pod
 from trackbed.cluster.jobs.program import ALL_REDUCE_PERF
 from trackbed.cluster.jobs.template import NotAJobError
 from trackbed.cluster.stacks.objects import Manifest, manifest
@@ -48,7 +48,7 @@ def _no_queue(_: Mapping, __: str) -> None:
 
 
 KINDS = (
-    Kind("pod", "Pod", ("v1",), _itself, _pod),
-    Kind("deployment", "Deployment", ("apps/v1",), only("spec", "template"), _deployment),
-    Kind("daemonset", "DaemonSet", ("apps/v1",), only("spec", "template"), _daemon_set, queue=_no_queue),
+    JobKind("pod", "Pod", ("v1",), _itself, _pod),
+    JobKind("deployment", "Deployment", ("apps/v1",), only("spec", "template"), _deployment),
+    JobKind("daemonset", "DaemonSet", ("apps/v1",), only("spec", "template"), _daemon_set, queue=_no_queue),
 )

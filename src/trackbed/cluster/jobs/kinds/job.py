@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trackbed.cluster.jobs.kinds.kind import QUEUE_LABEL, Kind, Shape, container, label_of, only, pod, ranked
+from trackbed.cluster.jobs.kinds.kind import QUEUE_LABEL, JobKind, Shape, container, label_of, only, pod, ranked
 from trackbed.cluster.jobs.kinds.stateful_set import headless
 from trackbed.cluster.jobs.template import mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
@@ -53,6 +53,8 @@ def _queue(job: Mapping, name: str) -> None:
 
 
 KINDS = (
-    Kind("job", "Job", ("batch/v1",), only("spec", "template"), _job),
-    Kind("cronjob", "CronJob", ("batch/v1",), only("spec", "jobTemplate", "spec", "template"), _cron_job, queue=_queue),
+    JobKind("job", "Job", ("batch/v1",), only("spec", "template"), _job),
+    JobKind(
+        "cronjob", "CronJob", ("batch/v1",), only("spec", "jobTemplate", "spec", "template"), _cron_job, queue=_queue
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, Template, container, pod, ranked
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod, ranked
 from trackbed.cluster.jobs.template import items, look, mapping, names
 from trackbed.cluster.stacks.objects import Manifest, manifest
 
@@ -51,4 +51,4 @@ def _skeleton(shape: Shape) -> list[Manifest]:
     return [manifest("jobset.x-k8s.io/v1alpha2", "JobSet", shape.name, spec=spec)]
 
 
-KINDS = (Kind("jobset", "JobSet", ("jobset.x-k8s.io/v1alpha2",), _templates, _skeleton),)
+KINDS = (JobKind("jobset", "JobSet", ("jobset.x-k8s.io/v1alpha2",), _templates, _skeleton),)

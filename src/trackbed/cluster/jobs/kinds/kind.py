@@ -12,8 +12,8 @@ import msgspec
 from trackbed.cluster.jobs.inject import inject, stray
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.program import torchrun
+from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.template import Mapping, look, mapping
-from trackbed.cluster.jobs.wanted import Wanted
 from trackbed.cluster.stacks.objects import Manifest
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -47,7 +47,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class JobKind:
     """One job API."""
 
     name: str
@@ -57,7 +57,7 @@ class Kind:
     templates: Callable[[Mapping], Iterator[Template]]
     skeleton: Callable[[Shape], list[Manifest]]
     """A ready job without rails, as one or more objects; the job is the last of them."""
-    patch: Callable[[Mapping, Wanted, Sequence[Mapping]], list[Note]] | None = None
+    patch: Callable[[Mapping, PodRequirements, Sequence[Mapping]], list[Note]] | None = None
     """Puts rails on a job where its templates alone are not enough; the last argument holds all objects of its file."""
     queue: Callable[[Mapping, str], None] | None = None
     """Puts the job in a queue. Default: Kueue's label."""
@@ -73,12 +73,12 @@ def only(*keys: str) -> Callable[[Mapping], Iterator[Template]]:
     return templates
 
 
-def patch(kind: Kind, job: Mapping, wanted: Wanted, beside: Sequence[Mapping] = ()) -> list[Note]:
+def patch(kind: JobKind, job: Mapping, wanted: PodRequirements, beside: Sequence[Mapping] = ()) -> list[Note]:
     """Put rails on a job, in place; NotAJobError where it has not the shape of its kind."""
     return kind.patch(job, wanted, beside) if kind.patch else patch_templates(kind.templates(job), job, wanted)
 
 
-def patch_templates(templates: Iterator[Template], job: Mapping, wanted: Wanted) -> list[Note]:
+def patch_templates(templates: Iterator[Template], job: Mapping, wanted: PodRequirements) -> list[Note]:
     """Put rails on the templates that get them; say which of the others hold some."""
     found: list[Note] = []
     for one in templates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, Template, container, pod, ranked
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod, ranked
 from trackbed.cluster.jobs.template import look, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
 
@@ -32,4 +32,4 @@ def _skeleton(shape: Shape) -> list[Manifest]:
     return [manifest("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", shape.name, spec=spec)]
 
 
-KINDS = (Kind("leaderworkerset", "LeaderWorkerSet", ("leaderworkerset.x-k8s.io/v1",), _templates, _skeleton),)
+KINDS = (JobKind("leaderworkerset", "LeaderWorkerSet", ("leaderworkerset.x-k8s.io/v1",), _templates, _skeleton),)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, Template, container, patch_templates, pod
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, patch_templates, pod
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.program import ALL_REDUCE_PERF
 from trackbed.cluster.jobs.template import List, Mapping, items, listed, look, mapping
@@ -18,7 +18,7 @@ from trackbed.cluster.stacks.objects import Manifest, manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trackbed.cluster.jobs.wanted import Wanted
+    from trackbed.cluster.jobs.requirements import PodRequirements
 
 _REPLICAS = ("spec", "mpiReplicaSpecs")
 _LAUNCHER = (*_REPLICAS, "Launcher", "template")
@@ -35,14 +35,14 @@ def _templates(job: Mapping) -> Iterator[Template]:
         yield Template(".".join(path), mapping(job, *path), rails)
 
 
-def _patch(job: Mapping, wanted: Wanted, _: Sequence[Mapping]) -> list[Note]:
+def _patch(job: Mapping, wanted: PodRequirements, _: Sequence[Mapping]) -> list[Note]:
     found = patch_templates(_templates(job), job, wanted)
     if look(job, *_LAUNCHER):
         found += [note.below(f"{'.'.join(_LAUNCHER)}.spec") for note in _launcher(job, wanted)]
     return found
 
 
-def _launcher(job: Mapping, wanted: Wanted) -> Iterator[Note]:
+def _launcher(job: Mapping, wanted: PodRequirements) -> Iterator[Note]:
     spec = look(job, *_LAUNCHER, "spec")
     for index, one in enumerate(items(spec, "containers")[:1]):
         implementation = look(job, "spec").get("mpiImplementation", "OpenMPI")
@@ -61,7 +61,7 @@ def _command_line(one: Mapping) -> tuple[List, int] | None:
     return None
 
 
-def _exported(words: List, start: int, wanted: Wanted) -> Iterator[Note]:
+def _exported(words: List, start: int, wanted: PodRequirements) -> Iterator[Note]:
     """Add `-x NAME=VALUE` behind mpirun for what is not exported yet."""
     pairs = (words[at + 1] for at in range(start, len(words) - 1) if words[at] == "-x")
     held = dict(str(pair).partition("=")[::2] for pair in pairs)
@@ -76,7 +76,7 @@ def _exported(words: List, start: int, wanted: Wanted) -> Iterator[Note]:
     words[start + 1 : start + 1] = fresh
 
 
-def _told(one: Mapping, wanted: Wanted) -> Iterator[Note]:
+def _told(one: Mapping, wanted: PodRequirements) -> Iterator[Note]:
     """A script, or another MPI: what a person must add there."""
     written = " ".join(str(word) for key in ("command", "args") for word in (one.get(key) or ()))
     missing = [f"{name}={value}" for name, value in wanted.variables if not re.search(rf"\b{name}\b", written)]
@@ -117,4 +117,4 @@ def _mpirun(shape: Shape) -> list[str]:
     ]
 
 
-KINDS: tuple[Kind, ...] = (Kind("mpijob", "MPIJob", ("kubeflow.org/v2beta1",), _templates, _skeleton, _patch),)
+KINDS: tuple[JobKind, ...] = (JobKind("mpijob", "MPIJob", ("kubeflow.org/v2beta1",), _templates, _skeleton, _patch),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, Template, container, pod
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod
 from trackbed.cluster.jobs.program import torchrun
 from trackbed.cluster.jobs.template import look, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
@@ -39,4 +39,4 @@ def _role(shape: Shape, replicas: int) -> dict[str, Any]:
     return {"replicas": replicas, "restartPolicy": "Never", "template": {"spec": pod(one)}}
 
 
-KINDS = (Kind("pytorchjob", "PyTorchJob", ("kubeflow.org/v1",), _templates, _skeleton),)
+KINDS = (JobKind("pytorchjob", "PyTorchJob", ("kubeflow.org/v1",), _templates, _skeleton),)

@@ -15,9 +15,9 @@ from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trackbed.cluster.jobs.kinds.kind import Kind
+    from trackbed.cluster.jobs.kinds.kind import JobKind
+    from trackbed.cluster.jobs.requirements import PodRequirements
     from trackbed.cluster.jobs.template import Mapping
-    from trackbed.cluster.jobs.wanted import Wanted
     from trackbed.fabric.plan.plan import Plan
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -30,7 +30,7 @@ _UNLIMITED = {"cpu": "1M", "memory": "1Ei"}
 """Jobs often ask for these too; they are covered, and GPUs and rails are what runs out."""
 
 
-def put_in_queue(kind: Kind, job: Mapping, queue: str) -> None:
+def put_in_queue(kind: JobKind, job: Mapping, queue: str) -> None:
     """Name the queue where the kind has it, in place."""
     if kind.queue is not None:
         kind.queue(job, queue)
@@ -38,14 +38,16 @@ def put_in_queue(kind: Kind, job: Mapping, queue: str) -> None:
         mapping(job, "metadata", "labels")[QUEUE_LABEL] = queue
 
 
-def put_near(kind: Kind, job: Mapping, level: str) -> None:
+def put_near(kind: JobKind, job: Mapping, level: str) -> None:
     """Ask that the pods with rails share a value of a node label, in place."""
     for one in kind.templates(job):
         if one.gets_rails:
             annotations_of(one.template).setdefault(_NEAR, level)
 
 
-def queue_objects(plan: Plan, wanted: Wanted, name: str, gpus: int, levels: Sequence[str] = ()) -> list[Manifest]:
+def queue_objects(
+    plan: Plan, wanted: PodRequirements, name: str, gpus: int, levels: Sequence[str] = ()
+) -> list[Manifest]:
     """Topology, ResourceFlavor, ClusterQueue and LocalQueue for all nodes of the fabric.
 
     `levels` are node labels above the node, the widest first. Claims are counted only where Kueue's own configuration
@@ -63,7 +65,7 @@ def queue_objects(plan: Plan, wanted: Wanted, name: str, gpus: int, levels: Sequ
     ]
 
 
-def _quotas(plan: Plan, wanted: Wanted, gpus: int) -> dict[str, Any]:
+def _quotas(plan: Plan, wanted: PodRequirements, gpus: int) -> dict[str, Any]:
     """So much of each resource as jobs that take whole nodes can use."""
     access, nodes = wanted.access, len(plan.nodes)
     own = {access.gpu_resource: nodes * gpus} if access.gpu_resource else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trackbed.cluster.jobs.kinds.job_set import uses_gpus
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, Template, container, pod
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod
 from trackbed.cluster.jobs.program import RAY
 from trackbed.cluster.jobs.template import items, look, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
@@ -76,6 +76,6 @@ def _groups(shape: Shape) -> dict[str, Any]:
 
 
 KINDS = (
-    Kind("raycluster", "RayCluster", ("ray.io/v1",), _of_cluster, _cluster),
-    Kind("rayjob", "RayJob", ("ray.io/v1",), _of_job, _job),
+    JobKind("raycluster", "RayCluster", ("ray.io/v1",), _of_cluster, _cluster),
+    JobKind("rayjob", "RayJob", ("ray.io/v1",), _of_job, _job),
 )

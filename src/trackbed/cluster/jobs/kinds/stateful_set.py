@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, container, label_of, only, pod, ranked
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, container, label_of, only, pod, ranked
 from trackbed.cluster.stacks.objects import Manifest, manifest
 
 
@@ -26,4 +26,4 @@ def _skeleton(shape: Shape) -> list[Manifest]:
     return [headless(shape.name, labels), manifest("apps/v1", "StatefulSet", shape.name, spec=spec)]
 
 
-KINDS = (Kind("statefulset", "StatefulSet", ("apps/v1",), only("spec", "template"), _skeleton),)
+KINDS = (JobKind("statefulset", "StatefulSet", ("apps/v1",), only("spec", "template"), _skeleton),)

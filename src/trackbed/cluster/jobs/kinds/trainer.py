@@ -14,7 +14,7 @@ import msgspec
 from trackbed.cluster.jobs import resources
 from trackbed.cluster.jobs.inject import inject
 from trackbed.cluster.jobs.kinds.job_set import replicated
-from trackbed.cluster.jobs.kinds.kind import Kind, Shape, Template, container, namespace, pod
+from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, namespace, pod
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.program import torchrun
 from trackbed.cluster.jobs.template import Mapping, NotAJobError, items, listed, look, mapping, names
@@ -23,7 +23,7 @@ from trackbed.cluster.stacks.objects import Manifest, manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from trackbed.cluster.jobs.wanted import Wanted
+    from trackbed.cluster.jobs.requirements import PodRequirements
 
 API = "trainer.kubeflow.org/v1alpha1"
 MANAGER = "trackbed.dev/rails"
@@ -48,7 +48,7 @@ def _none(_: Mapping) -> Iterator[Template]:
     return iter(())
 
 
-def _patch(job: Mapping, wanted: Wanted, beside: Sequence[Mapping]) -> list[Note]:
+def _patch(job: Mapping, wanted: PodRequirements, beside: Sequence[Mapping]) -> list[Note]:
     if any(_is_runtime(one, job) for one in beside):
         return [note.below("spec.trainer") for note in _beside_runtime(job, wanted)]
     return [note.below("spec") for note in (*_impossible(wanted), *_carried(job, wanted))]
@@ -60,7 +60,7 @@ def _is_runtime(one: Mapping, job: Mapping) -> bool:
     return one.get("kind") == kind and look(one, "metadata").get("name") == reference.get("name")
 
 
-def _beside_runtime(job: Mapping, wanted: Wanted) -> Iterator[Note]:
+def _beside_runtime(job: Mapping, wanted: PodRequirements) -> Iterator[Note]:
     """The runtime has the rails; but a job that states resources replaces the runtime's, so they must name rails."""
     held = look(job, "spec", "trainer", "resourcesPerNode")
     if not held:
@@ -70,7 +70,7 @@ def _beside_runtime(job: Mapping, wanted: Wanted) -> Iterator[Note]:
     yield from resources.ask({"containers": [one], "resourceClaims": claims}, one, wanted.access)
 
 
-def _impossible(wanted: Wanted) -> Iterator[Note]:
+def _impossible(wanted: PodRequirements) -> Iterator[Note]:
     access = wanted.access
     for what, asked in (("claims", bool(access.claims)), ("hostNetwork", access.host_network)):
         if asked:
@@ -79,7 +79,7 @@ def _impossible(wanted: Wanted) -> Iterator[Note]:
             yield Note("different", "pod-trainjob-claims-in-patch", told, f"the pods get no rails; {advice}")
 
 
-def _carried(job: Mapping, wanted: Wanted) -> Iterator[Note]:
+def _carried(job: Mapping, wanted: PodRequirements) -> Iterator[Note]:
     """Inject into a template put together from where a TrainJob has its parts, and put the parts back."""
     access = msgspec.structs.replace(wanted.access, claims=(), host_network=False)
     trainer = mapping(job, "spec", "trainer")
@@ -163,18 +163,18 @@ def _train_job(shape: Shape) -> list[Manifest]:
     return [runtime, manifest(API, "TrainJob", shape.name, spec=spec)]
 
 
-def _alone(kind: str) -> Kind:
+def _alone(kind: str) -> JobKind:
     def skeleton(shape: Shape) -> list[Manifest]:
         return [_runtime(kind, shape.name, shape)]
 
     def no_queue(_: Mapping, __: str) -> None:
         raise NotAJobError("a runtime waits in no queue, the jobs that name it do; leave the queue out", "")
 
-    return Kind(kind.lower(), kind, (API,), _templates, skeleton, queue=no_queue)
+    return JobKind(kind.lower(), kind, (API,), _templates, skeleton, queue=no_queue)
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind("trainjob", "TrainJob", (API,), _none, _train_job, _patch),
+KINDS: tuple[JobKind, ...] = (
+    JobKind("trainjob", "TrainJob", (API,), _none, _train_job, _patch),
     _alone("TrainingRuntime"),
     _alone("ClusterTrainingRuntime"),
 )

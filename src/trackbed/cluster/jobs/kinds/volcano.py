@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trackbed.cluster.jobs.kinds.job_set import uses_gpus
-from trackbed.cluster.jobs.kinds.kind import PORT, Kind, Shape, Template, container, pod
+from trackbed.cluster.jobs.kinds.kind import PORT, JobKind, Shape, Template, container, pod
 from trackbed.cluster.jobs.program import torchrun
 from trackbed.cluster.jobs.template import items, look, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
@@ -54,4 +54,4 @@ def _queue(job: Mapping, name: str) -> None:
     mapping(job, "spec")["queue"] = name
 
 
-KINDS = (Kind("volcanojob", "Job", ("batch.volcano.sh/v1alpha1",), _templates, _skeleton, queue=_queue),)
+KINDS = (JobKind("volcanojob", "Job", ("batch.volcano.sh/v1alpha1",), _templates, _skeleton, queue=_queue),)

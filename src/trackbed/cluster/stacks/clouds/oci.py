@@ -7,7 +7,7 @@ finds it. Oracle Cloud, "Running RDMA (remote direct memory access) GPU workload
 
 from __future__ import annotations
 
-from trackbed.cluster.stacks.access import Access, HostPath, Network
+from trackbed.cluster.stacks.access import Access, HostPath, PodNetwork
 from trackbed.cluster.stacks.clouds.provider import instead, refusals
 from trackbed.cluster.stacks.stack import Stack
 from trackbed.fabric.plan.plan import Plan
@@ -19,7 +19,7 @@ TRAFFIC_CLASS = "41"
 
 def _access(plan: Plan) -> Access:
     return Access(
-        networks=tuple(Network("default", NETWORK, f"rail{rail.rail}") for rail in plan.common.rails),
+        networks=tuple(PodNetwork("default", NETWORK, f"rail{rail.rail}") for rail in plan.common.rails),
         resources=((RESOURCE, len(plan.common.rails)),),
         host_paths=(HostPath("infiniband", "/dev/infiniband", "/dev/infiniband", read_only=False),),
         privileged=True,

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.errors import KubeError, RefusedError, UnreachableError
+from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.act import Actor
@@ -22,9 +22,9 @@ from trackbed.cluster.controller.decide import Decision, Verb, decide
 from trackbed.cluster.controller.events import DEEDS
 from trackbed.cluster.controller.events import tell as tell_event
 from trackbed.cluster.controller.lock import KeptLock
-from trackbed.cluster.controller.objects import Fabric, Node, RailNode
+from trackbed.cluster.controller.objects import FabricObject, NodeObject, RailNode
 from trackbed.cluster.controller.pace import AGAIN_SECONDS, MOVED_ON, QUIET_SECONDS, Tell, together
-from trackbed.cluster.controller.reporter import Reporter, Seen
+from trackbed.cluster.controller.reporter import FabricPass, Reporter
 from trackbed.cluster.controller.revisions import Revisions
 from trackbed.cluster.controller.slices import Slices, model_of, rules, slices
 from trackbed.cluster.controller.stack_pass import StackOrder
@@ -38,11 +38,11 @@ UNSURE_SECONDS = 60.0
 """A server ends a request after so long at the latest (kube-apiserver --request-timeout)."""
 
 
-class Site:
+class FabricReconciler:
     """One Fabric and what is known of carrying it out."""
 
     def __init__(
-        self, client: Client, railnodes: Reflector[RailNode], nodes: Reflector[Node], namespace: str, name: str
+        self, client: Client, railnodes: Reflector[RailNode], nodes: Reflector[NodeObject], namespace: str, name: str
     ) -> None:
         self._client, self._railnodes, self._nodes, self._name = client, railnodes, nodes, name
         self._lock = KeptLock(client, namespace, name)
@@ -53,7 +53,7 @@ class Site:
         self._unsure: dict[str, float] = {}
         self._reporter = Reporter(client, railnodes, self._revisions)
 
-    def stack(self, fabric: Fabric) -> StackOrder | None:
+    def stack(self, fabric: FabricObject) -> StackOrder | None:
         """What is wanted of the Fabric's stack; None before anything was planned."""
         if self._planned is None:
             return None
@@ -61,7 +61,7 @@ class Site:
         paused = model.spec.rollout.paused or fabric.metadata.annotations.paused is not None
         return StackOrder(key, model.spec.kubernetes.stack, found.plan, fabric.rolled_back, paused)
 
-    async def look(self, fabric: Fabric, maintenance: Mapping[str, str], tell: Tell) -> float:
+    async def look(self, fabric: FabricObject, maintenance: Mapping[str, str], tell: Tell) -> float:
         """Look at everything and do what is next; seconds after which to look again if nothing changes.
 
         `maintenance` has the nodes that others have in maintenance, and why.
@@ -78,10 +78,10 @@ class Site:
         actor = Actor(self._client, self._railnodes, self._nodes, wanted, told.generation)
         again = await self._act(decision, actor, tell)
         left = {name: who for name, (_, who) in self._drains.items()}
-        seen = Seen(decision, told, wanted.resources, left)
+        seen = FabricPass(decision, told, wanted.resources, left)
         return min(again, await self._reporter.carried(fabric, seen, tell))
 
-    async def _plan(self, fabric: Fabric) -> tuple[Model, Slices]:
+    async def _plan(self, fabric: FabricObject) -> tuple[Model, Slices]:
         """The Fabric's model and plan, made anew for a new generation or lock. Raises SpecError, KubeError."""
         if not self._lock_read:
             await self._lock.read()
@@ -94,7 +94,7 @@ class Site:
             self._planned = ((*of, self._lock.version), model, found)
         return self._planned[1], self._planned[2]
 
-    async def _wanted(self, fabric: Fabric) -> Fabric:
+    async def _wanted(self, fabric: FabricObject) -> FabricObject:
         """The Fabric as it is to be carried out: as it stands, or as it was when all was well."""
         if not fabric.rolled_back:
             return fabric
@@ -107,7 +107,7 @@ class Site:
             return
         try:
             await self._lock.write(lock)
-        except RefusedError:
+        except ApiRefusedError:
             self._lock_read = False  # somebody else wrote it: read it anew
             raise
 
@@ -148,7 +148,7 @@ class Site:
             if verb in DEEDS and one.rail is not None:
                 await tell_event(self._client, one.rail, *DEEDS[verb])
         except KubeError as error:
-            if isinstance(error, RefusedError) and error.status in MOVED_ON:
+            if isinstance(error, ApiRefusedError) and error.status in MOVED_ON:
                 return True
             if isinstance(error, UnreachableError) and verb == "begin":
                 self._unsure[one.name] = time.monotonic() + UNSURE_SECONDS

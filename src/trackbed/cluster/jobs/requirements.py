@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class PodRequirements(msgspec.Struct, frozen=True):
     """What a pod with rails carries, whatever job it belongs to."""
 
     access: Access
@@ -32,7 +32,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return bool(access.networks or access.resources or access.claims or access.annotations or access.host_network)
 
 
-def wanted(stack: Stack, plan: Plan, rails: Collection[int] | None = None) -> Wanted:
+def build_requirements(stack: Stack, plan: Plan, rails: Collection[int] | None = None) -> PodRequirements:
     """What pods carry on this stack; the stack must not refuse the plan.
 
     `rails` are those that a pod gets, None for all. ValueError if there are none, or one is no rail of the plan.
@@ -42,10 +42,10 @@ def wanted(stack: Stack, plan: Plan, rails: Collection[int] | None = None) -> Wa
     where = {"bootstrap": nccl.off_rails(plan)} if access.host_network else {}
     nodes = tuple(groups.selector(plan).items()) if stack.labels_nodes else ()
     general = nccl.variables(part, access.hcas, **where)
-    return Wanted(access, tuple(merged(general, access).items()), nodes)
+    return PodRequirements(access, tuple(merge_variables(general, access).items()), nodes)
 
 
-def merged(general: dict[str, str], access: Access) -> dict[str, str]:
+def merge_variables(general: dict[str, str], access: Access) -> dict[str, str]:
     """The fabric's variables with the stack's own: its value counts, and an empty one takes the variable away."""
     return {name: value for name, value in {**general, **dict(access.env)}.items() if value}
 
