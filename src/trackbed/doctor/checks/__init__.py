@@ -5,61 +5,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import reduce
-from typing import TYPE_CHECKING
+from importlib import import_module
 
-from trackbed.doctor.checks import (
-    addresses,
-    bios,
-    cmdline,
-    cni,
-    drivers,
-    fabric,
-    firmware,
-    kubelet,
-    limits,
-    names,
-    neighbours,
-    pod,
-    qos,
-    rdma,
-    routing,
-    runtime,
-    tables,
-    vfs,
-)
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Wanted
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import ModuleType
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-
-MODULES: tuple[ModuleType, ...] = (
-    bios,
-    cmdline,
-    firmware,
-    drivers,
-    rdma,
-    vfs,
-    names,
-    addresses,
-    neighbours,
-    tables,
-    routing,
-    qos,
-    limits,
-    kubelet,
-    runtime,
-    cni,
-    pod,
-    fabric,
+_NAMES = (
+    "bios",
+    "cmdline",
+    "firmware",
+    "drivers",
+    "rdma",
+    "vfs",
+    "names",
+    "addresses",
+    "neighbours",
+    "tables",
+    "routing",
+    "qos",
+    "limits",
+    "kubelet",
+    "runtime",
+    "cni",
+    "pod",
+    "fabric",
 )
-"""The steps in the order of the chain."""
+"""Modules beside this one, in the order of the chain."""
 
-CHECKS: tuple[Callable[[NodeView], Iterator[Finding]], ...] = tuple(module.check for module in MODULES)
+_MODULES = tuple(import_module(f"{__name__}.{name}") for name in _NAMES)
 
-READS: Wanted = reduce(Wanted.__or__, (getattr(module, "READS", Wanted()) for module in MODULES), Wanted())
+CHECKS: tuple[Callable[[NodeView], Iterator[Finding]], ...] = tuple(module.check for module in _MODULES)
+
+READS: Wanted = reduce(Wanted.__or__, (getattr(module, "READS", Wanted()) for module in _MODULES), Wanted())
 """What all checks together read of a host."""
