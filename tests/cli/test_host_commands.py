@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from tests.host.places import MACS, Host, host
 from trackbed.cli.main import cli
-from trackbed.host.transaction.files import owned
+from trackbed.host.transaction.files import read_owned
 
 FABRIC = f"""apiVersion: trackbed.dev/v1alpha1
 kind: Fabric
@@ -83,17 +83,17 @@ def test_a_dry_run_shows_all_and_does_nothing(place: Host, fabric: str) -> None:
     assert done.exit_code == 1
     assert "MTU of rail0" in done.stdout
     assert "write /etc/sysctl.d/90-trackbed.conf" in done.stderr
-    assert owned(place.machine) == {}
+    assert read_owned(place.machine) == {}
     assert not place.records.exists()
 
 
 def test_apply_persists_in_the_format_of_the_machine_and_undo_removes_it(place: Host, fabric: str) -> None:
     (place.machine.root / "etc/netplan").mkdir(parents=True)
     assert on(place, "apply", fabric, "--yes").exit_code == 0
-    assert "/etc/netplan/90-trackbed.yaml" in owned(place.machine)
+    assert "/etc/netplan/90-trackbed.yaml" in read_owned(place.machine)
     done = on(place, "apply", fabric, "--undo")
     assert (done.exit_code, done.stdout) == (0, "everything is as it was before the last apply\n")
-    assert owned(place.machine) == {}
+    assert read_owned(place.machine) == {}
     again = on(place, "apply", fabric, "--undo")
     assert (again.exit_code, "there is nothing to undo" in again.stderr) == (2, True)
 

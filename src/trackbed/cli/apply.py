@@ -105,12 +105,12 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
     from pathlib import Path
 
     from trackbed.host.render import FORMATS
-    from trackbed.host.transaction.files import renderer, warnings
+    from trackbed.host.transaction.files import find_renderer, list_warnings
 
     if persist == "none" or (persist == "auto" and machine.netns is not None and machine.root == Path("/")):
         return None
-    chosen = renderer(machine) if persist == "auto" else persist
-    for warning in warnings(machine, node):
+    chosen = find_renderer(machine) if persist == "auto" else persist
+    for warning in list_warnings(machine, node):
         click.echo(f"warning: {warning}", err=True)
     return next(render for name, render in FORMATS.items() if name == chosen)(node)
 
@@ -118,15 +118,15 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
 def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, form: str) -> bool:
     """Show what differs once the host has booted; whether anything is to be done."""
     from trackbed.host.steps import settings
-    from trackbed.host.transaction.compare import compare, without_files
-    from trackbed.host.transaction.files import differences
+    from trackbed.host.transaction.compare import compare, drop_files
+    from trackbed.host.transaction.files import list_differences
     from trackbed.kernel.netlink.codec import NetlinkError
 
     booted(machine)
     try:
         found = compare(machine, settings(node))
-        found = found if files is not None else without_files(found)
-        rewritten = differences(machine, files) if files is not None else ()
+        found = found if files is not None else drop_files(found)
+        rewritten = list_differences(machine, files) if files is not None else ()
     except (OSError, NetlinkError) as error:
         refuse(f"cannot read the state of this machine: {error}")
     if form != "quiet":
@@ -148,11 +148,11 @@ def _agree(*, yes: bool) -> None:
 def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Applied:
     from trackbed.host.steps import settings
     from trackbed.host.transaction.apply import HostError, apply
-    from trackbed.host.transaction.record import folder
+    from trackbed.host.transaction.record import find_folder
     from trackbed.kernel.netlink.codec import NetlinkError
 
     try:
-        return apply(machine, settings(node), folder(machine), files, until_reboot=files is None)
+        return apply(machine, settings(node), find_folder(machine), files, until_reboot=files is None)
     except (HostError, OSError, ValueError, NetlinkError) as error:
         click.echo(f"trackbed: {node.name}: {error}", err=True)
         raise SystemExit(1) from error
@@ -172,11 +172,11 @@ def _report(done: Applied, node: NodePlan, form: str) -> None:
 
 def _undo(machine: Machine) -> None:
     from trackbed.host.transaction.apply import NothingToUndoError, undo
-    from trackbed.host.transaction.record import folder
+    from trackbed.host.transaction.record import find_folder
     from trackbed.kernel.netlink.codec import NetlinkError
 
     try:
-        wrong = undo(machine, folder(machine))
+        wrong = undo(machine, find_folder(machine))
     except NothingToUndoError as error:
         refuse(str(error))
     except (OSError, ValueError, NetlinkError) as error:

@@ -24,7 +24,7 @@ from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS
 from trackbed.host.state import read
 from trackbed.host.transaction import carriers
-from trackbed.host.transaction.files import differences, renderer
+from trackbed.host.transaction.files import find_renderer, list_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,7 +138,7 @@ def _find_pod_sources(node: NodePlan, pod: PodView, attachment: dict[str, Any]) 
 
 def _list_unpersisted_files(machine: Machine, node: NodePlan) -> tuple[str, ...] | None:
     try:
-        files = FORMATS[renderer(machine)](node)
-        return tuple(change.path for change in differences(machine, files))
+        files = FORMATS[find_renderer(machine)](node)
+        return tuple(change.path for change in list_differences(machine, files))
     except OSError:
         return None

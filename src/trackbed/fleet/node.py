@@ -33,9 +33,9 @@ from trackbed.host.machine import Machine
 from trackbed.host.runner import Ran
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import BusyError, HostError, apply
-from trackbed.host.transaction.compare import compare, without_files
-from trackbed.host.transaction.files import differences, renderer, warnings
-from trackbed.host.transaction.record import folder
+from trackbed.host.transaction.compare import compare, drop_files
+from trackbed.host.transaction.files import find_renderer, list_differences, list_warnings
+from trackbed.host.transaction.record import find_folder
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import list_links
 
@@ -62,7 +62,7 @@ def wanted_files(
     persist = request["persist"]
     if persist == "none":
         return None, ()
-    return request["files"][renderer(machine) if persist == "auto" else persist], warnings(machine, node)
+    return request["files"][find_renderer(machine) if persist == "auto" else persist], list_warnings(machine, node)
 
 
 def answer(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
@@ -88,11 +88,11 @@ def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     files, told = wanted_files(machine, node, request)
     if request["verb"] == "diff":
         found = compare(machine, settings(node))
-        found = found if files is not None else without_files(found)
-        paths = [change.path for change in differences(machine, files)] if files is not None else []
+        found = found if files is not None else drop_files(found)
+        paths = [change.path for change in list_differences(machine, files)] if files is not None else []
         outcome = "differs" if found.changes or paths else "same"
         return {"outcome": outcome, "files": paths, "warnings": told} | document(found)
-    made = apply(machine, settings(node), folder(machine), files, until_reboot=files is None)
+    made = apply(machine, settings(node), find_folder(machine), files, until_reboot=files is None)
     count = {"applied": len(made.changes), "files": [change.path for change in made.files], "warnings": told}
     touched = "applied" if made.changes or made.files else "same"
     by_hand = any(not change.reboot for change in made.left.changes)

@@ -5,8 +5,8 @@ import pytest
 
 from tests.host.export.fabrics import EVERYTHING, KERNEL, planned
 from trackbed.host.export.arguments import CPUS, GRUB_FILE, IOMMU, Arguments, arguments, grub_file, script
-from trackbed.host.kinds.arguments import iommu, split
-from trackbed.host.kinds.bootloader import find
+from trackbed.host.kinds.arguments import find_iommu_arguments, split
+from trackbed.host.kinds.bootloader import find_loader
 from trackbed.host.machine import Machine
 
 INTEL = "processor\t: 0\nvendor_id\t: GenuineIntel\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n"
@@ -53,7 +53,7 @@ def wanted(more: str = EVERYTHING) -> Arguments:
 @pytest.mark.parametrize("vendor", IOMMU)
 def test_each_vendors_iommu_is_switched_as_apply_does(tmp_path: Path, vendor: str) -> None:
     host = machine(tmp_path, "GRUB", CPUINFO[vendor])
-    assert IOMMU[vendor] == iommu(host)
+    assert IOMMU[vendor] == find_iommu_arguments(host)
     assert run(script(wanted()), tmp_path).returncode == 0
     assert (tmp_path / GRUB_FILE.lstrip("/")).read_text() == grub_file(f"{' '.join(IOMMU[vendor])} {WORDS}")
 
@@ -65,7 +65,7 @@ def test_each_boot_loader_gets_them_and_apply_finds_its_own_file(tmp_path: Path,
     for _ in range(2):
         done = run(script(wanted()), tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
-    found = find(host)
+    found = find_loader(host)
     assert found is not None
     assert (found.name, found.own) == (loader, split(words))
     assert host.read(found.file) == (found.content(split(words)) or "").strip()

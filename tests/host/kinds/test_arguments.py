@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.host.trees import AMD, ARM, INTEL, grow
-from trackbed.host.kinds.arguments import against, fulfilled, iommu, split, without
+from trackbed.host.kinds.arguments import find_iommu_arguments, is_fulfilled, list_contradictions, remove_words, split
 from trackbed.host.machine import Machine
 
 
@@ -41,7 +41,7 @@ def test_a_command_line_is_split_as_the_kernel_does(line: str, words: tuple[str,
     ],
 )
 def test_whether_a_command_line_has_an_argument(group: str, line: str, has: bool) -> None:
-    assert fulfilled(group, split(line)) is has
+    assert is_fulfilled(group, split(line)) is has
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_whether_a_command_line_has_an_argument(group: str, line: str, has: bool
     ],
 )
 def test_what_contradicts_an_argument(group: str, line: str, wrong: tuple[str, ...]) -> None:
-    assert against(group, split(line)) == wrong
+    assert list_contradictions(group, split(line)) == wrong
 
 
 def test_our_arguments_are_the_last_of_their_kind() -> None:
-    assert without(("a", "b", "a", "c"), ("a", "x")) == ("a", "b", "c")
+    assert remove_words(("a", "b", "a", "c"), ("a", "x")) == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_our_arguments_are_the_last_of_their_kind() -> None:
 )
 def test_each_cpu_has_its_own_iommu_switch(tmp_path: Path, cpu: str, words: tuple[str, ...] | None) -> None:
     grow(tmp_path, {"/proc/cpuinfo": cpu})
-    assert iommu(Machine(tmp_path)) == words
+    assert find_iommu_arguments(Machine(tmp_path)) == words
 
 
 def test_without_cpuinfo_the_switch_is_not_known(tmp_path: Path) -> None:
-    assert iommu(Machine(tmp_path)) is None
+    assert find_iommu_arguments(Machine(tmp_path)) is None

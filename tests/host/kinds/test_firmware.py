@@ -8,7 +8,7 @@ from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import Scripted, grow, with_programs
 from trackbed.host.change import Change
 from trackbed.host.kinds import module
-from trackbed.host.kinds.firmware import Value, parse
+from trackbed.host.kinds.firmware import Value, parse_values
 from trackbed.host.runner import Ran
 from trackbed.host.setting import Setting
 from trackbed.host.steps import settings
@@ -55,7 +55,7 @@ def wanted() -> tuple[Setting, ...]:
     ],
 )
 def test_what_mlxconfig_shows_is_read(text: str, name: str, value: Value | None) -> None:
-    assert parse(text).get(name) == value
+    assert parse_values(text).get(name) == value
 
 
 @pytest.mark.parametrize(

@@ -570,7 +570,7 @@ def test_carrier_counts_of_another_boot_are_none(place: Host) -> None:
     boot = place.machine.path("/proc/sys/kernel/random/boot_id")
     boot.parent.mkdir(parents=True)
     boot.write_text("one\n")
-    folder = record.folder(place.machine)
+    folder = record.find_folder(place.machine)
     folder.mkdir(parents=True, exist_ok=True)
     carriers.save(place.machine, frozenset({"eth0"}), folder)
     assert carriers.load(place.machine) is not None

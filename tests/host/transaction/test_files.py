@@ -9,7 +9,7 @@ from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS, Format, render
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
-from trackbed.host.transaction.files import differences, owned, renderer, rivals, write
+from trackbed.host.transaction.files import find_renderer, list_differences, list_rivals, read_owned, write
 
 NODE = node_plan(P2P, PORTS)
 MINE = "/etc/netplan/90-trackbed.yaml"
@@ -28,21 +28,21 @@ def put(machine: Machine, path: str, content: str) -> Path:
 
 
 def written(machine: Machine, form: Format) -> None:
-    for change in differences(machine, render(NODE, form)):
+    for change in list_differences(machine, render(NODE, form)):
         write(machine, change.path, change.want)
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_rendered_file_is_found_again(machine: Machine, form: Format) -> None:
     written(machine, form)
-    assert {path: content.decode() for path, content in owned(machine).items()} == render(NODE, form)
-    assert differences(machine, render(NODE, form)) == ()
+    assert {path: content.decode() for path, content in read_owned(machine).items()} == render(NODE, form)
+    assert list_differences(machine, render(NODE, form)) == ()
 
 
 def test_another_format_replaces_the_files_of_the_first(machine: Machine) -> None:
     written(machine, "netplan")
     written(machine, "networkmanager")
-    assert set(owned(machine)) == set(render(NODE, "networkmanager"))
+    assert set(read_owned(machine)) == set(render(NODE, "networkmanager"))
 
 
 def test_files_of_others_are_never_touched(machine: Machine) -> None:
@@ -86,7 +86,7 @@ def test_a_file_for_all_can_be_read_by_all_whatever_the_umask(machine: Machine) 
 def test_the_machines_own_format_is_found(machine: Machine, folders: list[str], expected: str) -> None:
     for folder in folders:
         machine.path(folder).mkdir(parents=True)
-    assert renderer(machine) == expected
+    assert find_renderer(machine) == expected
 
 
 def test_other_files_that_speak_of_a_rail_are_named_with_their_line(machine: Machine) -> None:
@@ -94,7 +94,7 @@ def test_other_files_that_speak_of_a_rail_are_named_with_their_line(machine: Mac
     put(machine, "/etc/udev/rules.d/70.rules", 'ATTR{address}=="b8:3f:d2:00:00:01", NAME="nic1"\n')
     put(machine, "/etc/systemd/network/20-x.network", "[Match]\nName=rail01\n")
     written(machine, "netplan")
-    assert rivals(machine, frozenset({"rail0", "rail1", "b8:3f:d2:00:00:01"})) == (
+    assert list_rivals(machine, frozenset({"rail0", "rail1", "b8:3f:d2:00:00:01"})) == (
         "/etc/netplan/01-site.yaml:3: rail0: {mtu: 1500}",
         '/etc/udev/rules.d/70.rules:1: ATTR{address}=="b8:3f:d2:00:00:01", NAME="nic1"',
     )
@@ -106,7 +106,7 @@ def test_an_apply_writes_its_files_and_undo_puts_the_old_ones_back(place: Host) 
     assert {change.path for change in done.files} == set(render(NODE, "netplan"))
     assert apply(place.machine, settings(NODE), place.records, render(NODE, "netplan")).files == ()
     assert undo(place.machine, place.records) == ()
-    assert owned(place.machine) == {MINE: b"from before\n"}
+    assert read_owned(place.machine) == {MINE: b"from before\n"}
 
 
 def test_a_file_that_cannot_be_written_undoes_the_live_settings_too(place: Host) -> None:
@@ -117,4 +117,4 @@ def test_a_file_that_cannot_be_written_undoes_the_live_settings_too(place: Host)
     ):
         apply(place.machine, settings(NODE), place.records, render(NODE, "networkd"))
     assert everything(place.machine) == before
-    assert owned(place.machine) == {}
+    assert read_owned(place.machine) == {}

@@ -51,7 +51,7 @@ def test_the_record_is_of_the_state_that_was_compared(
         },
     )
     view = observe(host.machine, settings)
-    record.save(tmp_path, record.take(view, (), judge(view).changes))
+    record.save(tmp_path, record.build_record(view, (), judge(view).changes))
 
     def judge_and_disturb(view: View) -> Comparison:
         comparison = judge(view)

@@ -35,7 +35,7 @@ from trackbed.host.render import FORMATS
 from trackbed.host.steps import settings
 from trackbed.host.transaction import record
 from trackbed.host.transaction.apply import apply
-from trackbed.host.transaction.files import renderer
+from trackbed.host.transaction.files import find_renderer
 from trackbed.kernel.netlink.addresses import list_addresses
 from trackbed.kernel.netlink.links import VethEnd, create_veth
 from trackbed.kernel.netlink.sockets import Socket
@@ -118,7 +118,7 @@ class Lab:
     def apply_node(self, node: NodePlan) -> Applied:
         """Configure one host; ApplyError after everything was put back."""
         machine = self.get_machine(node.name)
-        return apply(machine, tuple(settings(node)), record.folder(machine), FORMATS[renderer(machine)](node))
+        return apply(machine, tuple(settings(node)), record.find_folder(machine), FORMATS[find_renderer(machine)](node))
 
     def start_speaker(self) -> None:
         """Let the leaves speak, in a process of their own that ends with the lab."""

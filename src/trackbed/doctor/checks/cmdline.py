@@ -12,7 +12,7 @@ from trackbed.doctor import hardware
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.hardware import DEVICES, find_log_line, is_x86, iter_functions, read_attribute, read_kernel_log
 from trackbed.host.kinds import kernel_arguments
-from trackbed.host.kinds.arguments import fulfilled, split
+from trackbed.host.kinds.arguments import is_fulfilled, split
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.host.steps import cmdline as planned
 
@@ -69,7 +69,7 @@ def check_arguments(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     if line is None:
         yield judge("cmdline-not-applied", view.node, None, ok=None, evidence=f"{CMDLINE} cannot be read")
         return
-    lacking = [group for group in groups if not fulfilled(group, split(line))]
+    lacking = [group for group in groups if not is_fulfilled(group, split(line))]
     evidence = f"{CMDLINE} lacks {' '.join(lacking)}" if lacking else f"{CMDLINE} has {' '.join(groups)}"
     yield judge("cmdline-not-applied", view.node, None, ok=not lacking, evidence=evidence)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import text
 from trackbed.host.change import NOTHING, Change, Skipped, fulfil, remove
-from trackbed.host.kinds.entries import Table, keep_body, restore_entries
+from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.setting import PROTOCOL
 from trackbed.kernel.netlink.addresses import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trackbed.host.setting import Setting
     from trackbed.kernel.netlink.codec import Message
 
-_TABLE = Table("addresses", list_addresses, identify_address, RTM_DELADDR, (restore_address,))
+_TABLE = KernelTable("addresses", list_addresses, identify_address, RTM_DELADDR, (restore_address,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +65,19 @@ def describe(want: Want) -> str:
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of an address that is missing, or has the wrong prefix length."""
     planned, link = want.address, view.ports[want.netdev]
-    family, what = FAMILY[planned.version], f"IPv{planned.version} address of {want.netdev}"
+    family, subject = FAMILY[planned.version], f"IPv{planned.version} address of {want.netdev}"
     present = [a for a in view.state.addresses_on(link) if (a.family, a.address) == (family, planned.address)]
     right = [address for address in present if address.prefix == planned.prefix]
     if any(address.flags & IFA_F_DADFAILED for address in right):
-        return Skipped(setting, what, f"another machine has {planned} (duplicate address detection failed)")
+        return Skipped(setting, subject, f"another machine has {planned} (duplicate address detection failed)")
     wrong = [address for address in present if address.prefix != planned.prefix]
     if right and not wrong:
         return None
-    new = () if right else (_add(planned, link.index),)
+    new = () if right else (_build_address(planned, link.index),)
     old = tuple(delete_address(address) for address in wrong)
     # With the new one in place first, IPv4 keeps the routes that use the address; IPv6 allows an address only once.
     do = (*new, *old) if family == socket.AF_INET else (*old, *new)
-    return fulfil(setting, what, ", ".join(map(_text, wrong)) or NOTHING, str(planned), do)
+    return fulfil(setting, subject, ", ".join(map(_to_text, wrong)) or NOTHING, str(planned), do)
 
 
 def find_stale(view: View) -> Iterator[Change]:
@@ -86,9 +86,9 @@ def find_stale(view: View) -> Iterator[Change]:
     planned = {(view.ports[want.netdev].index, FAMILY[want.version], want.address.address) for want in wants}
     for address in view.state.addresses:
         if address.protocol == PROTOCOL and (address.index, address.family, address.address) not in planned:
-            what = f"old address of {view.state.named(address.index)}"
+            subject = f"old address of {view.state.named(address.index)}"
             do = (delete_address(address),)
-            yield remove("addresses", view.find_rail(address.index), what, _text(address), do)
+            yield remove("addresses", view.find_rail(address.index), subject, _to_text(address), do)
 
 
 def keep(view: View) -> Kept:
@@ -99,26 +99,26 @@ def keep(view: View) -> Kept:
     wants = [want for want in view.wants(Want) if want.netdev in view.ports]
     planned = {f"{view.ports[want.netdev].index} {want.address}": None for want in wants}
     present = [a for a in view.state.addresses if a.index in view.indexes or a.protocol == PROTOCOL]
-    return planned | {_key(address): keep_body(address) for address in present}
+    return planned | {_to_key(address): keep_body(address) for address in present}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterable[str]:
     """Put the addresses back."""
     planned = {key for key, body in kept.items() if body is None}
-    return restore_entries(machine, _TABLE, filter(None, kept.values()), lambda address: _key(address) in planned)
+    return restore_entries(machine, _TABLE, filter(None, kept.values()), lambda address: _to_key(address) in planned)
 
 
-def _key(address: Address) -> str:
-    return f"{address.index} {_text(address)}"
+def _to_key(address: Address) -> str:
+    return f"{address.index} {_to_text(address)}"
 
 
-def _add(planned: Addressed, index: int) -> Message:
+def _build_address(planned: Addressed, index: int) -> Message:
     family = FAMILY[planned.version]
     flags = IFA_F_NODAD if family == socket.AF_INET6 else 0
     return add_address(Address(index, family, planned.address, planned.prefix, flags=flags, protocol=PROTOCOL))
 
 
-def _text(address: Address) -> str:
+def _to_text(address: Address) -> str:
     return f"{text(4 if address.family == socket.AF_INET else 6, address.address)}/{address.prefix}"
 
 

@@ -35,84 +35,84 @@ _VENDORS = {
 
 def split(line: str) -> tuple[str, ...]:
     """The arguments of a command line; blanks in double quotes do not part them."""
-    found, current, quoted = [], "", False
+    words, current, quoted = [], "", False
     for letter in line.strip() + " ":
         quoted ^= letter == '"'
         if letter.isspace() and not quoted:
-            found += [current] if current else []
+            words += [current] if current else []
             current = ""
         else:
             current += letter
-    return tuple(found)
+    return tuple(words)
 
 
-def fulfilled(group: str, line: Sequence[str]) -> bool:
+def is_fulfilled(group: str, line: Sequence[str]) -> bool:
     """Whether a command line has a wanted argument (or, for huge pages, its pair), and nothing after it undoes it."""
     if group.startswith("hugepagesz="):
-        size, count = _pair(group)
-        return _pages(line).get(size) == count
+        size, count = _parse_pair(group)
+        return _parse_pages(line).get(size) == count
     name, equals, value = group.partition("=")
-    values = _values(name, line)
+    values = _list_values(name, line)
     if name in _LISTS:
-        parts = [part for given in values for part in given.split(",")]
+        parts = [part for text in values for part in text.split(",")]
         return value in parts and not _AGAINST[name] & set(parts)
     return bool(values) and values[-1] == (value if equals else "")
 
 
-def against(group: str, line: Sequence[str]) -> tuple[str, ...]:
+def list_contradictions(group: str, line: Sequence[str]) -> tuple[str, ...]:
     """The arguments of a command line that say something else than a wanted one."""
     if group.startswith("hugepagesz="):
-        size, count = _pair(group)
-        have = _pages(line).get(size)
+        size, count = _parse_pair(group)
+        have = _parse_pages(line).get(size)
         return (f"hugepagesz={size} hugepages={have}",) if have not in {None, count} else ()
     name, _, value = group.partition("=")
-    given = [word for word in line if word.partition("=")[0] == name]
+    present = [word for word in line if word.partition("=")[0] == name]
     if name in _LISTS:
-        return tuple(word for word in given if _AGAINST[name] & set(word.partition("=")[2].split(",")))
-    return tuple(word for word in given if word.partition("=")[2] != value)
+        return tuple(word for word in present if _AGAINST[name] & set(word.partition("=")[2].split(",")))
+    return tuple(word for word in present if word.partition("=")[2] != value)
 
 
-def without(line: Iterable[str], ours: Iterable[str]) -> tuple[str, ...]:
+def remove_words(line: Iterable[str], ours: Iterable[str]) -> tuple[str, ...]:
     """A command line without our arguments: the last occurrence of each goes."""
-    rest = list(line)
+    words = list(line)
     for word in ours:
-        if word in rest:
-            del rest[len(rest) - 1 - rest[::-1].index(word)]
-    return tuple(rest)
+        if word in words:
+            del words[len(words) - 1 - words[::-1].index(word)]
+    return tuple(words)
 
 
-def iommu(machine: Machine) -> tuple[str, ...] | None:
+def find_iommu_arguments(machine: Machine) -> tuple[str, ...] | None:
     """How this CPU's IOMMU is put in pass-through; None where /proc/cpuinfo does not say whose CPU it is."""
     text = machine.read("/proc/cpuinfo")
     if isinstance(text, Absent | Unreadable):
         return None
-    lines = dict(_field(line) for line in reversed(text.splitlines()) if ":" in line)
+    lines = dict(_parse_field(line) for line in reversed(text.splitlines()) if ":" in line)
     vendor = lines.get("vendor_id") or ("Arm" if "CPU implementer" in lines else "")
     return _VENDORS.get(vendor)
 
 
-def _field(line: str) -> tuple[str, str]:
+def _parse_field(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.strip(), value.strip()
 
 
-def _values(name: str, line: Sequence[str]) -> list[str]:
+def _list_values(name: str, line: Sequence[str]) -> list[str]:
     return [value for key, _, value in (word.partition("=") for word in line) if key == name]
 
 
-def _pair(group: str) -> tuple[str, str]:
+def _parse_pair(group: str) -> tuple[str, str]:
     size, count = (word.partition("=")[2] for word in group.split())
     return size.upper(), count
 
 
-def _pages(line: Sequence[str]) -> dict[str, str]:
+def _parse_pages(line: Sequence[str]) -> dict[str, str]:
     """Count of each size of huge pages; a count before any size belongs to the default size."""
-    size = (_values("default_hugepagesz", line) or ["2M"])[-1].upper()
-    found: dict[str, str] = {}
+    size = (_list_values("default_hugepagesz", line) or ["2M"])[-1].upper()
+    counts: dict[str, str] = {}
     for word in line:
         key, _, value = word.partition("=")
         if key == "hugepagesz":
             size = value.upper()
         if key == "hugepages":
-            found[size] = value
-    return found
+            counts[size] = value
+    return counts

@@ -36,14 +36,14 @@ def describe(want: Want) -> str:
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of an attribute that has another value."""
     machine, path = view.machine, _find_file(want, view)
-    what = path or describe(want)
+    subject = path or describe(want)
     have = Absent() if machine.shared or not path else machine.read(path)
     if isinstance(have, Absent):
-        return Skipped(setting, what, machine.shared or "this port's driver has no such file")
+        return Skipped(setting, subject, machine.shared or "this port's driver has no such file")
     if isinstance(have, Unreadable):
-        return Skipped(setting, what, f"cannot be read: {have.reason}")
+        return Skipped(setting, subject, f"cannot be read: {have.reason}")
     now = parse_value(have)
-    return None if now == want.value else fulfil(setting, what, now, want.value, (AttributeWrite(path, want.value),))
+    return None if now == want.value else fulfil(setting, subject, now, want.value, (AttributeWrite(path, want.value),))
 
 
 def keep(view: View) -> Kept:

@@ -70,43 +70,43 @@ class Loader:
             return (Run(self.add, self.add),)
         gone = tuple(word for word in self.own if word not in words)
         fresh = tuple(word for word in words if word not in (self.staged or ()))
-        taken = ((Run(_with(self.remove, gone), _with(self.add, gone)),)) if gone else ()
-        return (*taken, Run(_with(self.add, fresh), _with(self.remove, fresh))) if fresh else taken
+        taken = ((Run(_append_words(self.remove, gone), _append_words(self.add, gone)),)) if gone else ()
+        return (*taken, Run(_append_words(self.add, fresh), _append_words(self.remove, fresh))) if fresh else taken
 
     def command(self, words: Sequence[str]) -> str:
         """The same for people."""
         return "; ".join(" ".join(run.argv) for run in self.runs(words))
 
 
-def find(machine: Machine) -> Loader | None:
+def find_loader(machine: Machine) -> Loader | None:
     """The machine's boot loader; None where it is none of the three."""
     if machine.path("/etc/kernelstub/configuration").is_file():
-        return _kernelstub(machine)
+        return _find_kernelstub(machine)
     entries = sorted(machine.path(_ENTRIES).glob("*.conf")) if machine.path("/boot").is_dir() else []
     if entries and (machine.has("grubby") or not _reads_drop_ins(machine)):
-        return _grubby(machine, [entry.name for entry in entries])
-    return _grub(machine) if _reads_drop_ins(machine) else None
+        return _find_grubby(machine, [entry.name for entry in entries])
+    return _find_grub(machine) if _reads_drop_ins(machine) else None
 
 
-def mentions(machine: Machine, loader: Loader, word: str) -> str:
+def find_mentions(machine: Machine, loader: Loader, word: str) -> str:
     """Where a person has written an argument (`file:line`); the loader's files where no line is found."""
-    found, sought = [], re.compile(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])")
+    places, sought = [], re.compile(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])")
     for place in loader.places:
         text = machine.read(place)
         lines = text.splitlines() if isinstance(text, str) else []
-        found += [
+        places += [
             f"{place}:{number}" for number, line in enumerate(lines, start=1) if sought.search(line.partition("#")[0])
         ]
-    return ", ".join(found or loader.places)
+    return ", ".join(places or loader.places)
 
 
-def _with(command: tuple[str, ...], words: Iterable[str]) -> tuple[str, ...]:
+def _append_words(command: tuple[str, ...], words: Iterable[str]) -> tuple[str, ...]:
     """A command with the arguments where it wants them: in its last word after `=`, else as a word of their own."""
     joined = " ".join(words)
     return (*command[:-1], command[-1] + joined) if command[-1].endswith("=") else (*command, joined)
 
 
-def _own(machine: Machine, path: str) -> tuple[str, ...]:
+def _read_own(machine: Machine, path: str) -> tuple[str, ...]:
     text = machine.read(path)
     lines = text.splitlines() if isinstance(text, str) else []
     return tuple(
@@ -117,12 +117,12 @@ def _own(machine: Machine, path: str) -> tuple[str, ...]:
     )
 
 
-def _grub(machine: Machine) -> Loader:
+def _find_grub(machine: Machine) -> Loader:
     staged = None
     for folder in ("grub", "grub2"):
         text = machine.read(f"/boot/{folder}/grub.cfg")
         if isinstance(text, str):
-            staged = _first_entry(text)
+            staged = _parse_first_entry(text)
             break
     config = next((f for f in ("grub", "grub2") if machine.path(f"/boot/{f}").is_dir()), "grub")
     mkconfig = (f"{config}-mkconfig", "-o", f"/boot/{config}/grub.cfg")
@@ -130,7 +130,7 @@ def _grub(machine: Machine) -> Loader:
     drop_ins = sorted(path.name for path in machine.path("/etc/default/grub.d").glob("*.cfg"))
     places = ("/etc/default/grub", *(f"/etc/default/grub.d/{name}" for name in drop_ins))
     theirs = tuple(place for place in places if place != GRUB_FILE)
-    return Loader("GRUB", GRUB_FILE, staged, _own(machine, GRUB_FILE), update, update, theirs)
+    return Loader("GRUB", GRUB_FILE, staged, _read_own(machine, GRUB_FILE), update, update, theirs)
 
 
 def _reads_drop_ins(machine: Machine) -> bool:
@@ -139,7 +139,7 @@ def _reads_drop_ins(machine: Machine) -> bool:
     return known and (machine.has("update-grub") or any(sign.exists() for sign in signs))
 
 
-def _first_entry(text: str) -> tuple[str, ...] | None:
+def _parse_first_entry(text: str) -> tuple[str, ...] | None:
     """The arguments of the first `linux` line of a grub.cfg: what boots unless somebody chooses otherwise."""
     for line in text.splitlines():
         words = split(line)
@@ -148,59 +148,59 @@ def _first_entry(text: str) -> tuple[str, ...] | None:
     return None
 
 
-def _grubby(machine: Machine, entries: list[str]) -> Loader:
-    variables = _variables(machine.read("/boot/grub2/grubenv"))
+def _find_grubby(machine: Machine, entries: list[str]) -> Loader:
+    variables = _parse_variables(machine.read("/boot/grub2/grubenv"))
     normal = [name for name in entries if "-rescue" not in name] or entries
     saved = f"{variables.get('saved_entry', '')}.conf"
     chosen = saved if saved in entries else normal[-1]
-    staged = _options(machine.read(f"{_ENTRIES}/{chosen}"), variables)
+    staged = _parse_options(machine.read(f"{_ENTRIES}/{chosen}"), variables)
     command = ("grubby", "--update-kernel=ALL")
     return Loader(
         "grubby",
         OTHER_FILE,
         staged,
-        _own(machine, OTHER_FILE),
+        _read_own(machine, OTHER_FILE),
         (*command, "--args="),
         (*command, "--remove-args="),
         (f"{_ENTRIES}/{chosen}", "/boot/grub2/grubenv", "/etc/default/grub"),
     )
 
 
-def _variables(text: object) -> dict[str, str]:
+def _parse_variables(text: object) -> dict[str, str]:
     lines = text.splitlines() if isinstance(text, str) else []
     return {name: value for name, sign, value in (line.partition("=") for line in lines) if sign}
 
 
-def _options(text: object, variables: dict[str, str]) -> tuple[str, ...] | None:
+def _parse_options(text: object, variables: dict[str, str]) -> tuple[str, ...] | None:
     """The arguments of a boot loader entry, $kernelopts and its kin filled in."""
     if not isinstance(text, str):
         return None
-    found: list[str] = []
+    words: list[str] = []
     for line in text.splitlines():
-        key, _, rest = line.strip().partition(" ")
-        for word in split(rest) if key == "options" else ():
-            found += split(variables.get(word[1:], "")) if word.startswith("$") else [word]
-    return tuple(found)
+        key, _, options = line.strip().partition(" ")
+        for word in split(options) if key == "options" else ():
+            words += split(variables.get(word[1:], "")) if word.startswith("$") else [word]
+    return tuple(words)
 
 
-def _kernelstub(machine: Machine) -> Loader:
+def _find_kernelstub(machine: Machine) -> Loader:
     place = "/etc/kernelstub/configuration"
     return Loader(
         "kernelstub",
         OTHER_FILE,
-        _stub_options(machine.read(place)),
-        _own(machine, OTHER_FILE),
+        _parse_stub_options(machine.read(place)),
+        _read_own(machine, OTHER_FILE),
         ("kernelstub", "--add-options"),
         ("kernelstub", "--delete-options"),
         (place,),
     )
 
 
-def _stub_options(text: object) -> tuple[str, ...] | None:
+def _parse_stub_options(text: object) -> tuple[str, ...] | None:
     try:
-        told = json.loads(text)["user"]["kernel_options"] if isinstance(text, str) else None
+        options = json.loads(text)["user"]["kernel_options"] if isinstance(text, str) else None
     except (ValueError, KeyError, TypeError):
         return None
-    if isinstance(told, list) and all(isinstance(word, str) for word in told):
-        return tuple(told)
-    return split(told) if isinstance(told, str) else None
+    if isinstance(options, list) and all(isinstance(word, str) for word in options):
+        return tuple(options)
+    return split(options) if isinstance(options, str) else None

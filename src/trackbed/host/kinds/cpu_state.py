@@ -35,19 +35,19 @@ def describe(_: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of the state of another policy: its removal, or advice while kubelet runs."""
-    machine, what = view.machine, describe(want)
+    machine, subject = view.machine, describe(want)
     text = Absent() if machine.shared else machine.read(STATE)
     if isinstance(text, Absent):
-        return Skipped(setting, what, machine.shared) if machine.shared else None
+        return Skipped(setting, subject, machine.shared) if machine.shared else None
     have = _parse_policy(text)
     if have is None:
-        return Skipped(setting, what, f"{STATE} cannot be read")
+        return Skipped(setting, subject, f"{STATE} cannot be read")
     if have == want.policy:
         return None
     if any(find_processes(machine, "kubelet")):
         advice = f"drain this node, systemctl stop kubelet, apply again (it removes {STATE}), systemctl start kubelet"
-        return advise(setting, what, have, want.policy, advice)
-    return fulfil(setting, what, have, want.policy, (FileWrite(STATE, None, 0o600),))
+        return advise(setting, subject, have, want.policy, advice)
+    return fulfil(setting, subject, have, want.policy, (FileWrite(STATE, None, 0o600),))
 
 
 def _parse_policy(text: object) -> str | None:

@@ -143,20 +143,20 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of what a port does otherwise."""
-    name, what = view.ports[want.netdev].name, want.describe()
+    name, subject = view.ports[want.netdev].name, want.describe()
     bridge = view.read_once(_read_bridges).get(want.netdev)
     if bridge is None:
-        return Skipped(setting, what, view.machine.shared or "this port's driver has no DCB")
+        return Skipped(setting, subject, view.machine.shared or "this port's driver has no DCB")
     outcome = want.compare(bridge, name)
     if isinstance(outcome, str):
-        return Skipped(setting, what, outcome)
+        return Skipped(setting, subject, outcome)
     have, wanted, messages = outcome
     if not messages:
         return None
     if bridge.dcbx and not bridge.dcbx & dcb.DCB_CAP_DCBX_HOST:
         advice = f"the firmware of {want.netdev} negotiates DCB; run on this host: dcb dcbx set dev {name} host ieee"
-        return advise(setting, what, have, wanted, advice)
-    return fulfil(setting, what, have, wanted, (DcbSet(messages),))
+        return advise(setting, subject, have, wanted, advice)
+    return fulfil(setting, subject, have, wanted, (DcbSet(messages),))
 
 
 def keep(view: View) -> Kept:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trackbed.kernel.netlink.sockets import Socket
 
 
-class Entry(Protocol):
+class TableEntry(Protocol):
     """An address, a route or a rule as the kernel listed it."""
 
     @property
@@ -34,14 +34,14 @@ class Entry(Protocol):
         """The kernel's message."""
 
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=TableEntry)
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Generic[E]):
+class KernelTable(Generic[E]):
     """One of the kernel's tables: how its entries are listed, told apart, removed (RTM_DEL*) and put back."""
 
-    what: str
+    subject: str
     list_family: Callable[[Socket, int], tuple[E, ...]]
     identify: Callable[[bytes], Identity]
     removal: int
@@ -49,13 +49,13 @@ class Table(Generic[E]):
     """Builds the message that puts an entry back; a second pass is for entries that need others of the table."""
 
 
-def keep_body(entry: Entry) -> str:
+def keep_body(entry: TableEntry) -> str:
     """Return an entry as a record keeps it."""
     return b64encode(entry.body).decode()
 
 
 def restore_entries(
-    machine: Machine, table: Table[E], kept: Iterable[str], is_planned: Callable[[E], bool] = lambda _: False
+    machine: Machine, table: KernelTable[E], kept: Iterable[str], is_planned: Callable[[E], bool] = lambda _: False
 ) -> Iterator[str]:
     """Put back what is missing, and remove what Trackbed has made since: it has its mark, or `is_planned`."""
     bodies = {table.identify(body): body for body in map(b64decode, kept)}
@@ -71,4 +71,4 @@ def restore_entries(
             now = list_now()
             send_batch(sock, [build(body) for identity, body in bodies.items() if identity not in now])
         if missing := len(bodies.keys() - list_now().keys()):
-            yield f"{missing} {table.what} could not be put back"
+            yield f"{missing} {table.subject} could not be put back"

@@ -68,16 +68,16 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a file that is missing or differs."""
-    machine, what = view.machine, describe(want)
+    machine, subject = view.machine, describe(want)
     if reason := machine.shared or _find_lack(machine, want):
-        return Skipped(setting, what, reason)
+        return Skipped(setting, subject, reason)
     have = machine.read(want.path)
     if isinstance(have, Unreadable):
-        return advise(setting, what, "unreadable", "ours", f"{want.path} cannot be read: {have.reason}")
+        return advise(setting, subject, "unreadable", "ours", f"{want.path} cannot be read: {have.reason}")
     if isinstance(have, str) and have == want.content.strip():
         return None
     state = NOTHING if isinstance(have, Absent) else "other content"
-    change = fulfil(setting, what, state, _shorten(want.content), _operations(machine, want))
+    change = fulfil(setting, subject, state, _shorten(want.content), _plan_operations(machine, want))
     return replace(change, advice="; ".join(filter(None, (change.advice, want.note))))
 
 
@@ -95,7 +95,7 @@ def _find_lack(machine: Machine, want: Want) -> str:
     return "" if is_needed else want.lack or f"there is no {want.needs[0]}"
 
 
-def _operations(machine: Machine, want: Want) -> tuple[Operation, ...]:
+def _plan_operations(machine: Machine, want: Want) -> tuple[Operation, ...]:
     write = FileWrite(want.path, want.content, want.mode)
     return (write, Run(want.after, want.after)) if _can_run(machine, want.after) else (write,)
 

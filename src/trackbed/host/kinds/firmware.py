@@ -61,9 +61,9 @@ class Value:
     next: str
 
 
-def parse(text: str) -> dict[str, Value]:
+def parse_values(text: str) -> dict[str, Value]:
     """Every parameter of `mlxconfig q`, with `-e` (three columns) or without (one)."""
-    found: dict[str, Value] = {}
+    parameters: dict[str, Value] = {}
     columns = 0
     for line in text.splitlines():
         if line.startswith("Configurations:"):
@@ -73,39 +73,39 @@ def parse(text: str) -> dict[str, Value]:
         if known:
             values = known[2].split()
             if len(values) >= columns:
-                now = _plain(values[1]) if columns > 1 else None
-                found[known[1]] = Value(now, _plain(values[columns - 1]))
-    return found
+                now = _parse_number(values[1]) if columns > 1 else None
+                parameters[known[1]] = Value(now, _parse_number(values[columns - 1]))
+    return parameters
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of parameters that differ: the command that sets them, or that only a reset is missing."""
-    machine, what = view.machine, describe(want)
+    machine, subject = view.machine, describe(want)
     tool = next((name for name in _TOOLS if machine.has(name)), None)
     if machine.shared or tool is None:
-        return Skipped(setting, what, machine.shared or "neither mlxconfig nor mstconfig is here to ask the NIC")
+        return Skipped(setting, subject, machine.shared or "neither mlxconfig nor mstconfig is here to ask the NIC")
     ran = machine.run((tool, "-d", want.pci, "-e", "q"))
-    values = {} if isinstance(ran, Absent) else parse(ran.output)
+    values = {} if isinstance(ran, Absent) else parse_values(ran.output)
     if isinstance(ran, Absent) or ran.status or not values:
         output = "" if isinstance(ran, Absent) else " / ".join(ran.output.strip().splitlines()[-2:])
-        return Skipped(setting, what, f"{tool} does not answer for {want.pci}: {output}")
+        return Skipped(setting, subject, f"{tool} does not answer for {want.pci}: {output}")
     return _judge(setting, want, values, tool)
 
 
 def _judge(setting: Setting, want: Want, values: Mapping[str, Value], tool: str) -> Change | None:
-    what, known = describe(want), [parameter for parameter in want.parameters if parameter.name in values]
+    subject, known = describe(want), [parameter for parameter in want.parameters if parameter.name in values]
     wrong = [parameter for parameter in known if not _is_good(parameter, values[parameter.name].next)]
     if wrong:
         planned = _list({parameter.name: parameter.value for parameter in wrong})
         advice = (
             f"{tool} -y -d {want.pci} set {planned}, then reset the firmware (mlxfwreset -d {want.pci} reset) or reboot"
         )
-        return advise(setting, what, _list({p.name: values[p.name].next for p in wrong}), planned, advice)
+        return advise(setting, subject, _list({p.name: values[p.name].next for p in wrong}), planned, advice)
     nows = {parameter: values[parameter.name].now for parameter in known}
     late = {parameter.name: now for parameter, now in nows.items() if now is not None and not _is_good(parameter, now)}
     if late:
         advice = f"the NIC takes it with its next reset: mlxfwreset -d {want.pci} reset, or a reboot"
-        return await_boot(setting, what, _list(late), _list({name: values[name].next for name in late}), advice)
+        return await_boot(setting, subject, _list(late), _list({name: values[name].next for name in late}), advice)
     return None
 
 
@@ -118,7 +118,7 @@ def _list(values: Mapping[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _plain(text: str) -> str:
+def _parse_number(text: str) -> str:
     """`True(1)` and `ETH(2)` as their numbers."""
     known = _NUMBER.fullmatch(text)
     return known[1] if known else text

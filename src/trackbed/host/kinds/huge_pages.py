@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, Skipped, advise, await_boot
-from trackbed.host.kinds.arguments import fulfilled, split
+from trackbed.host.kinds.arguments import is_fulfilled, split
 from trackbed.host.kinds.kind import Kind
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of huge pages that the kernel could not, or did not yet, set aside."""
-    machine, what = view.machine, describe(want)
+    machine, subject = view.machine, describe(want)
     have = machine.read(f"/sys/kernel/mm/hugepages/hugepages-{want.size_kib}kB/nr_hugepages")
     if machine.shared or not isinstance(have, str) or not have.isdigit():
-        return Skipped(setting, what, machine.shared or "this kernel does not say how many huge pages there are")
+        return Skipped(setting, subject, machine.shared or "this kernel does not say how many huge pages there are")
     if int(have) >= want.count:
         return None
     line = machine.read("/proc/cmdline")
     group = f"hugepagesz={SIZES[want.size_kib]} hugepages={want.count}"
-    if not isinstance(line, str) or not fulfilled(group, split(line)):
+    if not isinstance(line, str) or not is_fulfilled(group, split(line)):
         advice = "they are set aside at boot, once the kernel arguments ask for them"
-        return await_boot(setting, what, have, str(want.count), advice)
+        return await_boot(setting, subject, have, str(want.count), advice)
     free = _read_memory(machine)
     advice = f"the kernel could not set aside more at boot{free}; plan fewer, or give the host more memory"
-    return advise(setting, what, have, str(want.count), advice)
+    return advise(setting, subject, have, str(want.count), advice)
 
 
 def _read_memory(machine: Machine) -> str:

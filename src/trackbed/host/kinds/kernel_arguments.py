@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, FileWrite, Operation, Skipped, advise, await_boot, fulfil, remove
 from trackbed.host.kinds import bootloader
-from trackbed.host.kinds.arguments import against, fulfilled, iommu, split, without
+from trackbed.host.kinds.arguments import find_iommu_arguments, is_fulfilled, list_contradictions, remove_words, split
 from trackbed.host.kinds.kind import Kind
 from trackbed.host.machine import Absent, Unreadable
 
@@ -52,43 +52,43 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     line = machine.read("/proc/cmdline")
     if machine.shared or isinstance(line, Absent | Unreadable):
         return Skipped(setting, WHAT, machine.shared or "/proc/cmdline cannot be read here")
-    words = iommu(machine) if want.iommu else ()
+    words = find_iommu_arguments(machine) if want.iommu else ()
     if words is None:
         return Skipped(setting, WHAT, "/proc/cpuinfo does not say whose CPU this is, and each has its own IOMMU switch")
     groups = (*words, *want.groups)
-    loader = bootloader.find(machine)
+    loader = bootloader.find_loader(machine)
     if loader is None:
-        lacking = _lacking(groups, split(line))
+        lacking = _list_missing(groups, split(line))
         reason = f"no boot loader that Trackbed knows (GRUB, grubby, kernelstub); pass it by hand: {' '.join(lacking)}"
         return Skipped(setting, WHAT, reason) if lacking else None
-    return _judged(setting, groups, loader, machine)
+    return _judge(setting, groups, loader, machine)
 
 
-def _judged(setting: Setting, groups: tuple[str, ...], loader: Loader, machine: Machine) -> Change | None:
+def _judge(setting: Setting, groups: tuple[str, ...], loader: Loader, machine: Machine) -> Change | None:
     now = split(str(machine.read("/proc/cmdline")))
     next_ = now if loader.staged is None else loader.staged
-    theirs = without(next_, loader.own)
-    wrong = tuple(dict.fromkeys(word for group in groups for word in against(group, theirs)))
+    theirs = remove_words(next_, loader.own)
+    wrong = tuple(dict.fromkeys(word for group in groups for word in list_contradictions(group, theirs)))
     if wrong and not loader.behind:
-        return _contradicted(setting, groups, wrong, bootloader.mentions(machine, loader, wrong[0]))
-    ours = tuple(word for group in groups if not fulfilled(group, theirs) for word in group.split())
-    lacking = _lacking(groups, now), _lacking(groups, next_)
-    have, want = _told(*lacking), " ".join(groups)
+        return _advise_owner(setting, groups, wrong, bootloader.find_mentions(machine, loader, wrong[0]))
+    ours = tuple(word for group in groups if not is_fulfilled(group, theirs) for word in group.split())
+    lacking = _list_missing(groups, now), _list_missing(groups, next_)
+    have, want = _describe_missing(*lacking), " ".join(groups)
     written = loader.own == ours
     if not written or (loader.staged is not None and lacking[1]):
-        return _staging(setting, loader, machine, (ours, have, want))
+        return _stage(setting, loader, machine, (ours, have, want))
     if lacking[0]:
         advice = f"reboot this host; {loader.name} will pass {want} then"
         return await_boot(setting, WHAT, "set for the next boot, not yet now", want, advice)
     return None
 
 
-def _staging(
-    setting: Setting, loader: Loader, machine: Machine, told: tuple[tuple[str, ...], str, str]
+def _stage(
+    setting: Setting, loader: Loader, machine: Machine, texts: tuple[tuple[str, ...], str, str]
 ) -> Change | None:
-    ours, have, want = told
-    do = _operations(loader, machine, ours)
-    if not loader.reads_files and _several_sizes(loader, ours):
+    ours, have, want = texts
+    do = _plan_operations(loader, machine, ours)
+    if not loader.reads_files and _has_several_sizes(loader, ours):
         advice = f"{loader.name} cannot tell several hugepages= apart; put them into its configuration: {want}"
         return advise(setting, WHAT, have, want, advice)
     if not do:
@@ -96,13 +96,13 @@ def _staging(
     return fulfil(setting, WHAT, have, want, do)
 
 
-def _several_sizes(loader: Loader, ours: tuple[str, ...]) -> bool:
-    theirs = without(loader.staged or (), loader.own)
+def _has_several_sizes(loader: Loader, ours: tuple[str, ...]) -> bool:
+    theirs = remove_words(loader.staged or (), loader.own)
     counts = [word for word in (*theirs, *ours) if word.startswith("hugepages=")]
     return len(counts) > 1 and any(word in ours for word in counts)
 
 
-def _operations(loader: Loader, machine: Machine, ours: tuple[str, ...]) -> tuple[Operation, ...]:
+def _plan_operations(loader: Loader, machine: Machine, ours: tuple[str, ...]) -> tuple[Operation, ...]:
     """Our file, then the loader's program; the file alone only where it says everything."""
     runs = loader.runs(ours)
     able = all(machine.has(run.argv[0]) for run in runs)
@@ -112,16 +112,16 @@ def _operations(loader: Loader, machine: Machine, ours: tuple[str, ...]) -> tupl
     return (*write, *runs) if able else write
 
 
-def _contradicted(setting: Setting, groups: tuple[str, ...], wrong: tuple[str, ...], where: str) -> Change:
+def _advise_owner(setting: Setting, groups: tuple[str, ...], wrong: tuple[str, ...], where: str) -> Change:
     advice = f"{' '.join(wrong)} was set by the owner of this machine, in {where}; take it out there, then apply again"
     return advise(setting, WHAT, " ".join(wrong), " ".join(groups), advice)
 
 
-def _lacking(groups: tuple[str, ...], line: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(group for group in groups if not fulfilled(group, line))
+def _list_missing(groups: tuple[str, ...], line: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(group for group in groups if not is_fulfilled(group, line))
 
 
-def _told(now: tuple[str, ...], next_: tuple[str, ...]) -> str:
+def _describe_missing(now: tuple[str, ...], next_: tuple[str, ...]) -> str:
     if now == next_:
         return f"lacks {' '.join(now)}" if now else "other arguments of ours"
     parts = ((now, "now"), (next_, "at the next boot"))
@@ -131,9 +131,9 @@ def _told(now: tuple[str, ...], next_: tuple[str, ...]) -> str:
 def find_stale(view: View) -> Iterator[Change]:
     """Yield the removal of arguments of ours that no plan has any more."""
     machine = view.machine
-    loader = None if machine.shared or view.wants(Want) else bootloader.find(machine)
+    loader = None if machine.shared or view.wants(Want) else bootloader.find_loader(machine)
     if loader and loader.own:
-        yield remove("cmdline", None, f"old {WHAT}", " ".join(loader.own), _operations(loader, machine, ()))
+        yield remove("cmdline", None, f"old {WHAT}", " ".join(loader.own), _plan_operations(loader, machine, ()))
 
 
 KIND = Kind("kernel_arguments", (Want,), describe, compare, find_stale, is_for_boot=True)

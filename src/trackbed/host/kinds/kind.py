@@ -33,7 +33,7 @@ class Kind(Generic[W]):
     wants: tuple[type[W], ...]
     describe: Callable[[W], str]
     compare: Callable[[Setting, W, View], Change | Skipped | None]
-    """Called only where the port is there, and the IP version is not disabled."""
+    """Called only where the port is there (see `needs_port`), and the IP version is not disabled."""
     find_stale: Callable[[View], Iterable[Change]] = lambda _: ()
     """Changes that remove what is Trackbed's and no longer planned."""
     keep: Callable[[View], Kept] = lambda _: {}
@@ -44,6 +44,8 @@ class Kind(Generic[W]):
     render_boot_line: Callable[[W, NodePlan], str] = lambda _, __: ""
     must_wait: Callable[[Setting, Sequence[Change]], bool] = lambda _, __: False
     """Whether a change must wait for the next round because of others in this one."""
+    needs_port: bool = True
+    """Whether the setting is skipped where its port is absent."""
     is_grouped: bool = True
     """Whether skipped settings of one step with one reason are reported as one."""
     is_for_boot: bool = False

@@ -35,17 +35,17 @@ def describe(_: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change where kubelet does not read the folder, or was started before our file was written."""
-    machine, what = view.machine, describe(want)
+    machine, subject = view.machine, describe(want)
     pid = "" if machine.shared else next(find_processes(machine, "kubelet"), "")
     if not pid:
-        return Skipped(setting, what, machine.shared or "no kubelet runs here")
+        return Skipped(setting, subject, machine.shared or "no kubelet runs here")
     if not _reads(machine, pid, want.folder):
         advice = f"start kubelet with --config-dir={want.folder} (kubeadm: KUBELET_EXTRA_ARGS in /etc/default/kubelet)"
-        return advise(setting, what, "not read", want.folder, advice)
+        return advise(setting, subject, "not read", want.folder, advice)
     file, start = machine.path(want.file), read_start(machine, pid)
     if file.is_file() and start is not None and start < file.stat().st_mtime:
         advice = "drain this node and restart kubelet: it was started before its drop-in was written"
-        return advise(setting, what, "older than its drop-in", want.folder, advice)
+        return advise(setting, subject, "older than its drop-in", want.folder, advice)
     return None
 
 

@@ -23,12 +23,12 @@ GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.EADDRNOTAVAIL, errno.ENODEV})
 
 
 def restore_links(
-    machine: Machine, kept: Kept, what: str, build: Callable[[list[tuple[Link, Any]]], list[Message]]
+    machine: Machine, kept: Kept, subject: str, build: Callable[[list[tuple[Link, Any]]], list[Message]]
 ) -> Iterator[str]:
     """Send the messages that `build` returns for the links of `kept` (by index) that are there, with what was kept."""
     with machine.socket() as sock:
         links = [(link, kept[str(link.index)]) for link in list_links(sock) if str(link.index) in kept]
-        yield from (f"{what}: {reason}" for reason in send_batch(sock, build(links)))
+        yield from (f"{subject}: {reason}" for reason in send_batch(sock, build(links)))
 
 
 def send_batch(sock: Socket, messages: Sequence[Message]) -> list[str]:

@@ -32,13 +32,13 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a process with a limit: its restart lifts it, or the next boot where its file is there."""
-    machine, what = view.machine, describe(want)
+    machine, subject = view.machine, describe(want)
     if machine.shared:
-        return Skipped(setting, what, machine.shared)
+        return Skipped(setting, subject, machine.shared)
     limits = {pid: read_memlock(machine, pid) for pid in find_processes(machine, want.process)}
     limits = {pid: limit for pid, limit in limits.items() if limit}
     if not limits:
-        return Skipped(setting, what, f"no {want.process} runs here")
+        return Skipped(setting, subject, f"no {want.process} runs here")
     lower = {pid: limit for pid, limit in limits.items() if limit != "unlimited"}
     if not lower:
         return None
@@ -46,8 +46,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     restart = f"systemctl restart {want.process} (drain the node first)"
     keeps = "a running process keeps the limit it started with"
     if machine.path(want.by).exists() and all(_is_of(machine, pid, want.by) for pid in lower):
-        return await_boot(setting, what, have, "unlimited", f"{restart}, or reboot this host: {keeps}")
-    return advise(setting, what, have, "unlimited", f"{restart}: {keeps}")
+        return await_boot(setting, subject, have, "unlimited", f"{restart}, or reboot this host: {keeps}")
+    return advise(setting, subject, have, "unlimited", f"{restart}: {keeps}")
 
 
 def _is_of(machine: Machine, pid: str, drop_in: str) -> bool:

@@ -27,13 +27,13 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a module that is neither loaded nor built in."""
-    machine, what = view.machine, describe(want)
+    machine, subject = view.machine, describe(want)
     if machine.shared or not machine.path("/sys/module").is_dir():
-        return Skipped(setting, what, machine.shared or "/sys/module is not there")
+        return Skipped(setting, subject, machine.shared or "/sys/module is not there")
     if machine.path(f"/sys/module/{want.name}").is_dir():
         return None
     advice = f"modprobe {want.name}; where that fails, install the NIC's driver for this kernel (dkms status)"
-    return advise(setting, what, NOTHING, "loaded", advice)
+    return advise(setting, subject, NOTHING, "loaded", advice)
 
 
 KIND = Kind("module", (Want,), describe, compare)

@@ -59,24 +59,24 @@ def find_port(state: HostState, name: Want) -> Link | None:
     candidates = [link for link in state.links if link.kind in _HARDWARE]
     right = next((link for link in candidates if link.name == name.netdev), None)
     if name.pci:
-        found = [link for link in candidates if link.parent_device == name.pci]
-        return _preferred(found, name) or _unless_contradicted(right, name)
+        matches = [link for link in candidates if link.parent_device == name.pci]
+        return _choose(matches, name) or _keep_unless_contradicted(right, name)
     if name.mac:
-        found = [link for link in candidates if link.permanent_mac == name.mac]
-        found = found or [link for link in candidates if link.mac == name.mac and not link.permanent_mac]
-        return _preferred(found, name) or _unless_contradicted(right, name)
+        matches = [link for link in candidates if link.permanent_mac == name.mac]
+        matches = matches or [link for link in candidates if link.mac == name.mac and not link.permanent_mac]
+        return _choose(matches, name) or _keep_unless_contradicted(right, name)
     known = name.kernel_name
     return right or next((link for link in candidates if known and known in (link.name, *link.altnames)), None)
 
 
-def _preferred(found: list[Link], name: Want) -> Link | None:
+def _choose(matches: list[Link], name: Want) -> Link | None:
     """Several interfaces share a PCI address where a NIC has representors: the one named already, else the oldest."""
     return next(
-        (link for link in found if link.name == name.netdev), min(found, key=lambda link: link.index, default=None)
+        (link for link in matches if link.name == name.netdev), min(matches, key=lambda link: link.index, default=None)
     )
 
 
-def _unless_contradicted(link: Link | None, name: Want) -> Link | None:
+def _keep_unless_contradicted(link: Link | None, name: Want) -> Link | None:
     if link is None or (name.pci and link.parent_device and link.parent_device != name.pci):
         return None
     return None if name.mac and link.permanent_mac and link.permanent_mac != name.mac else link
@@ -89,19 +89,21 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
     """Return the rename that a port needs, or the advice where there is no such port."""
-    link, what = view.ports.get(want.netdev), f"name of {want.pci or want.mac or want.kernel_name or want.netdev}"
+    link, subject = view.ports.get(want.netdev), f"name of {want.pci or want.mac or want.kernel_name or want.netdev}"
     if link is None:
-        return advise(setting, what, "no such port", want.netdev, _absent(want, view.state.link(want.netdev)))
+        return advise(
+            setting, subject, "no such port", want.netdev, _explain_absence(want, view.state.link(want.netdev))
+        )
     if link.name == want.netdev:
         return None
     if holder := view.find_stranger(want.netdev):
-        advice = f"another interface is called {want.netdev} ({_hardware(holder)}); rename that one first"
-        return advise(setting, what, link.name, want.netdev, advice)
+        advice = f"another interface is called {want.netdev} ({_get_hardware(holder)}); rename that one first"
+        return advise(setting, subject, link.name, want.netdev, advice)
     pairs = [(port, name) for name, port in view.ports.items() if port.name != name]
     first = min(pairs, key=lambda pair: pair[0].index)[0] == link
     live = renames_live(view.machine)
-    ahead = _aside(pairs, live=live) if first else []
-    return fulfil(setting, what, link.name, want.netdev, (*ahead, *_renamed(link, want.netdev, live=live)))
+    ahead = _move_aside(pairs, live=live) if first else []
+    return fulfil(setting, subject, link.name, want.netdev, (*ahead, *_build_rename(link, want.netdev, live=live)))
 
 
 def keep(view: View) -> Kept:
@@ -121,8 +123,8 @@ def rename(pairs: Iterable[tuple[Link, str]], *, live: bool) -> list[Message]:
     """Build the messages that give each interface its name, exchanges included."""
     listed = [(link, name) for link, name in pairs if link.name != name]
     return [
-        *_aside(listed, live=live),
-        *(message for link, name in listed for message in _renamed(link, name, live=live)),
+        *_move_aside(listed, live=live),
+        *(message for link, name in listed for message in _build_rename(link, name, live=live)),
     ]
 
 
@@ -133,30 +135,42 @@ def renames_live(machine: Machine) -> bool:
     return numbers >= _LIVE_RENAME
 
 
-def _aside(pairs: list[tuple[Link, str]], *, live: bool) -> list[Message]:
+def _move_aside(pairs: list[tuple[Link, str]], *, live: bool) -> list[Message]:
     targets = {name for _, name in pairs}
     moving = [link for link, _ in pairs if link.name in targets]
-    return [message for link in moving for message in _renamed(link, f"trackbed{link.index}", live=live)]
+    return [message for link in moving for message in _build_rename(link, f"trackbed{link.index}", live=live)]
 
 
-def _renamed(link: Link, name: str, *, live: bool) -> tuple[Message, ...]:
+def _build_rename(link: Link, name: str, *, live: bool) -> tuple[Message, ...]:
     rename = set_link(link.index, name=name)
     if live or not link.up:
         return (rename,)
     return (set_link(link.index, up=False), rename, set_link(link.index, up=True))
 
 
-def _absent(want: Want, holder: Link | None) -> str:
+def _explain_absence(want: Want, holder: Link | None) -> str:
     known = f"PCI address {want.pci}" if want.pci else f"MAC {want.mac}" if want.mac else f"name {want.kernel_name}"
     if holder:
-        return f"{want.netdev} is another card ({_hardware(holder)}), none has {known}; was a card swapped or moved?"
+        return (
+            f"{want.netdev} is another card ({_get_hardware(holder)}), none has {known}; was a card swapped or moved?"
+        )
     if not (want.pci or want.mac or want.kernel_name):
         return f"no interface is called {want.netdev}; is its driver loaded, or does a pod have it?"
     return f"no interface has {known}; is its driver loaded, or does a pod have it?"
 
 
-def _hardware(link: Link) -> str:
+def _get_hardware(link: Link) -> str:
     return link.parent_device or link.permanent_mac or link.mac
 
 
-KIND = Kind("name", (Want,), describe, compare, keep=keep, restore=restore, is_grouped=False, keeps_names=True)
+KIND = Kind(
+    "name",
+    (Want,),
+    describe,
+    compare,
+    keep=keep,
+    restore=restore,
+    needs_port=False,
+    is_grouped=False,
+    keeps_names=True,
+)

@@ -34,18 +34,18 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the rename of a device that has another name."""
-    machine, what, have = view.machine, describe(want), find_rdma_device(view, want.netdev)
+    machine, subject, have = view.machine, describe(want), find_rdma_device(view, want.netdev)
     if not have:
-        return Skipped(setting, what, machine.shared or f"{want.netdev} has no RDMA device here")
+        return Skipped(setting, subject, machine.shared or f"{want.netdev} has no RDMA device here")
     if have == want.name:
         return None
     if machine.path(f"/sys/class/infiniband/{want.name}").exists():
         advice = f"another RDMA device is called {want.name}; give it another name: rdma dev set {want.name} name NAME"
-        return advise(setting, what, have, want.name, advice)
+        return advise(setting, subject, have, want.name, advice)
     index = view.read_once(_read_indexes).get(have)
     if index is None:
-        return advise(setting, what, have, want.name, f"run on this host: rdma dev set {have} name {want.name}")
-    return fulfil(setting, what, have, want.name, (RdmaSet(rename_device(index, want.name)),))
+        return advise(setting, subject, have, want.name, f"run on this host: rdma dev set {have} name {want.name}")
+    return fulfil(setting, subject, have, want.name, (RdmaSet(rename_device(index, want.name)),))
 
 
 def keep(view: View) -> Kept:

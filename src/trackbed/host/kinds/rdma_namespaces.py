@@ -40,17 +40,17 @@ def describe(_: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of the mode, where there is RDMA at all."""
-    machine, what, have = view.machine, describe(want), _read_mode(view.machine)
+    machine, subject, have = view.machine, describe(want), _read_mode(view.machine)
     if machine.shared or not have:
-        return Skipped(setting, what, machine.shared or "no RDMA core is loaded here")
+        return Skipped(setting, subject, machine.shared or "no RDMA core is loaded here")
     if have == want.mode:
         return None
     if _has_other_namespaces(machine):
         advice = "other network namespaces exist, so the mode can change only at a boot; reboot this host"
-        return await_boot(setting, what, have, want.mode, advice)
+        return await_boot(setting, subject, have, want.mode, advice)
     if not _answers(machine):
-        return advise(setting, what, have, want.mode, f"run on this host: rdma system set netns {want.mode}")
-    return fulfil(setting, what, have, want.mode, (RdmaSet(_build_mode(want.mode)),))
+        return advise(setting, subject, have, want.mode, f"run on this host: rdma system set netns {want.mode}")
+    return fulfil(setting, subject, have, want.mode, (RdmaSet(_build_mode(want.mode)),))
 
 
 def keep(view: View) -> Kept:

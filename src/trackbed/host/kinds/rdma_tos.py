@@ -43,20 +43,22 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a traffic class that differs or is not known."""
-    machine, what, device = view.machine, describe(want), find_rdma_device(view, want.netdev)
+    machine, subject, device = view.machine, describe(want), find_rdma_device(view, want.netdev)
     if not device:
-        return Skipped(setting, what, machine.shared or "this port has no RDMA device")
+        return Skipped(setting, subject, machine.shared or "this port has no RDMA device")
     if not machine.path(BASE).is_dir():
-        return Skipped(setting, what, "rdma_cm is not in configfs: the module is not loaded, or configfs not mounted")
+        return Skipped(
+            setting, subject, "rdma_cm is not in configfs: the module is not loaded, or configfs not mounted"
+        )
     path = f"{BASE}/{device}/{_FILE}"
     have = machine.read(path)
     if isinstance(have, Unreadable):
-        return Skipped(setting, what, f"cannot be read: {have.reason}")
+        return Skipped(setting, subject, f"cannot be read: {have.reason}")
     now = have if isinstance(have, str) else NOTHING
     if now == str(want.tos):
         return None
     write = AttributeWrite(path, str(want.tos), folder=f"{BASE}/{device}")
-    return fulfil(setting, what, now, str(want.tos), (write,))
+    return fulfil(setting, subject, now, str(want.tos), (write,))
 
 
 def keep(view: View) -> Kept:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from trackbed.fabric.model.ranges import text
 from trackbed.fabric.plan.routes import MAIN_TABLE, Rule
 from trackbed.host.change import NOTHING, Change, advise, fulfil, remove
-from trackbed.host.kinds.entries import Table, keep_body, restore_entries
+from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.setting import PROTOCOL
 from trackbed.kernel.netlink.addresses import FAMILY
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_METRIC: dict[int, int] = {socket.AF_INET: 0, socket.AF_INET6: 1024}
 """What a route without metric gets (IP6_RT_PRIO_USER of include/uapi/linux/ipv6_route.h)."""
-_TABLE = Table(
+_TABLE = KernelTable(
     "routes",
     list_routes,
     identify_route,
@@ -82,33 +82,35 @@ def describe(want: Want) -> str:
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
     """Return the change of a route that is missing, or leads elsewhere."""
     planned = _plan(want, view)
-    rivals = [route for route in view.state.routes if _key(route) == _key(planned)]
-    if any(_equal(route, planned) for route in rivals):
+    rivals = [route for route in view.state.routes if _get_key(route) == _get_key(planned)]
+    if any(_is_equal(route, planned) for route in rivals):
         return None
     every = [_plan(other, view) for other in _wants(view)]
-    rivals = [route for route in rivals if not any(_equal(route, other) for other in every)]
-    what, want_text = f"route to {want.route.to} in {_table(want.route.table)}", _text(planned, view)
+    rivals = [route for route in rivals if not any(_is_equal(route, other) for other in every)]
+    subject, want_text = f"route to {want.route.to} in {_name_table(want.route.table)}", _to_text(planned, view)
     in_the_way = [route for route in rivals if route.metric == _DEFAULT_METRIC[planned.family]]
     if foreign := next((route for route in in_the_way if not _is_replaceable(route, view)), None):
-        have = _text(foreign, view)
+        have = _to_text(foreign, view)
         advice = f"a route that is not Trackbed's stands in the way: {have}; remove it, or plan other tables"
-        return advise(setting, what, have, want_text, advice)
+        return advise(setting, subject, have, want_text, advice)
     mine = [route for route in rivals if _is_replaceable(route, view)]
     first = replace_route(planned) if in_the_way else add_route(planned)
     old = tuple(delete_route(route) for route in mine if route not in in_the_way[:1])
-    return fulfil(setting, what, ", ".join(_text(route, view) for route in mine) or NOTHING, want_text, (first, *old))
+    return fulfil(
+        setting, subject, ", ".join(_to_text(route, view) for route in mine) or NOTHING, want_text, (first, *old)
+    )
 
 
 def find_stale(view: View) -> Iterator[Change]:
     """Yield the removal of routes that are Trackbed's, no longer planned, and not replaced by a planned one."""
     every = [_plan(want, view) for want in _wants(view)]
-    keys = {_key(planned) for planned in every if not any(_equal(route, planned) for route in view.state.routes)}
+    keys = {_get_key(planned) for planned in every if not any(_is_equal(route, planned) for route in view.state.routes)}
     for route in view.state.routes:
-        if not _is_ours(route, view) or _key(route) in keys or any(_equal(route, planned) for planned in every):
+        if not _is_ours(route, view) or _get_key(route) in keys or any(_is_equal(route, planned) for planned in every):
             continue
         version = 4 if route.family == socket.AF_INET else 6
-        what = f"old route to {text(version, route.dst)}/{route.prefix} in {_table(route.table)}"
-        yield remove("routing", view.find_rail(route.oif), what, _text(route, view), (delete_route(route),))
+        subject = f"old route to {text(version, route.dst)}/{route.prefix} in {_name_table(route.table)}"
+        yield remove("routing", view.find_rail(route.oif), subject, _to_text(route, view), (delete_route(route),))
 
 
 def keep(view: View) -> Kept:
@@ -155,15 +157,15 @@ def _plan(want: Want, view: View) -> Route:
     )
 
 
-def _key(route: Route) -> tuple[int, int, int, int]:
+def _get_key(route: Route) -> tuple[int, int, int, int]:
     return route.family, route.table, route.dst, route.prefix
 
 
-def _equal(have: Route, planned: Route) -> bool:
-    same = _key(have) == _key(planned) and have.type == planned.type
+def _is_equal(have: Route, planned: Route) -> bool:
+    is_same = _get_key(have) == _get_key(planned) and have.type == planned.type
     if planned.type == RTN_UNREACHABLE:
-        return same  # IPv6 shows unreachable routes on the loopback interface
-    return same and (have.oif, have.gateway, have.prefsrc) == (planned.oif, planned.gateway, planned.prefsrc)
+        return is_same  # IPv6 shows unreachable routes on the loopback interface
+    return is_same and (have.oif, have.gateway, have.prefsrc) == (planned.oif, planned.gateway, planned.prefsrc)
 
 
 def _is_ours(route: Route, view: View) -> bool:
@@ -177,20 +179,20 @@ def _is_replaceable(route: Route, view: View) -> bool:
     return _is_ours(route, view) or route.oif in view.indexes
 
 
-def _table(table: int) -> str:
+def _name_table(table: int) -> str:
     return "table main" if table == MAIN_TABLE else f"table {table}"
 
 
-def _text(route: Route, view: View) -> str:
+def _to_text(route: Route, view: View) -> str:
     if route.type == RTN_UNREACHABLE:
         return "unreachable"
     version = 4 if route.family == socket.AF_INET else 6
     via = f"via {text(version, route.gateway)} " if route.gateway else ""
     source = f" src {text(version, route.prefsrc)}" if route.prefsrc else ""
-    return f"{via}dev {_device(route, view)}{source}"
+    return f"{via}dev {_name_device(route, view)}{source}"
 
 
-def _device(route: Route, view: View) -> str:
+def _name_device(route: Route, view: View) -> str:
     planned = next((name for name, link in view.ports.items() if link.index == route.oif), None)
     return planned or view.state.named(route.oif)
 

@@ -14,7 +14,7 @@ from trackbed.fabric.model.ranges import V4, Range, text
 from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.fabric.plan.routes import Rule as Want
 from trackbed.host.change import NOTHING, Change, fulfil, remove
-from trackbed.host.kinds.entries import Table, keep_body, restore_entries
+from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.setting import PROTOCOL
 from trackbed.kernel.netlink.addresses import FAMILY
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trackbed.host.setting import Setting
 
 
-_TABLE = Table(
+_TABLE = KernelTable(
     "rules",
     list_rules,
     identify_rule,
@@ -55,30 +55,30 @@ def describe(want: Want) -> str:
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
     """Return the change of a rule that is missing, or leads elsewhere."""
     planned = _plan(want)
-    if any(_equal(rule, planned) for rule in view.state.rules):
+    if any(_is_equal(rule, planned) for rule in view.state.rules):
         return None
     every = [_plan(other) for other in view.wants(Want)]
     rivals = [rule for rule in view.state.rules if _succeeds(planned, rule)]
-    old = [rule for rule in rivals if not any(_equal(rule, other) for other in every)]
-    what = f"rule {want.priority} IPv{4 if planned.family == socket.AF_INET else 6}"
+    old = [rule for rule in rivals if not any(_is_equal(rule, other) for other in every)]
+    subject = f"rule {want.priority} IPv{4 if planned.family == socket.AF_INET else 6}"
     do = (add_rule(planned), *(delete_rule(rule) for rule in old))
-    return fulfil(setting, what, ", ".join(map(_text, old)) or NOTHING, _text(planned), do)
+    return fulfil(setting, subject, ", ".join(map(_to_text, old)) or NOTHING, _to_text(planned), do)
 
 
 def find_stale(view: View) -> Iterator[Change]:
     """Yield the removal of rules that are Trackbed's and no longer planned, and of second copies of planned ones."""
     every = [_plan(want) for want in view.wants(Want)]
-    missing = [planned for planned in every if not any(_equal(rule, planned) for rule in view.state.rules)]
+    missing = [planned for planned in every if not any(_is_equal(rule, planned) for rule in view.state.rules)]
     present: list[PolicyRule] = []
     for rule in view.state.rules:
-        planned = next((other for other in every if _equal(rule, other)), None)
+        planned = next((other for other in every if _is_equal(rule, other)), None)
         if planned is not None and planned not in present:
             present.append(planned)
             continue
         mine = planned is not None or rule.protocol == PROTOCOL or any(_succeeds(other, rule) for other in every)
         if mine and not any(_succeeds(other, rule) for other in missing):
-            what = "second copy of a rule" if planned else "old rule"
-            yield remove("routing", None, f"{what} {rule.priority}", _text(rule), (delete_rule(rule),))
+            subject = "second copy of a rule" if planned else "old rule"
+            yield remove("routing", None, f"{subject} {rule.priority}", _to_text(rule), (delete_rule(rule),))
 
 
 def keep(view: View) -> Kept:
@@ -104,23 +104,26 @@ def _plan(want: Want) -> PolicyRule:
     return PolicyRule(family, want.priority, want.table, dst=base, dst_prefix=prefix, invert=True, protocol=PROTOCOL)
 
 
-def _selector(rule: PolicyRule) -> tuple[object, ...]:
+def _get_selector(rule: PolicyRule) -> tuple[object, ...]:
     return rule.src, rule.src_prefix, rule.dst, rule.dst_prefix, rule.invert, rule.iif, rule.oif, rule.fwmark
 
 
-def _equal(have: PolicyRule, planned: PolicyRule) -> bool:
-    same = (have.family, have.priority, have.table, have.action) == (planned.family, planned.priority, planned.table, 1)
-    return same and _selector(have) == _selector(planned)
+def _get_target(rule: PolicyRule) -> tuple[int, ...]:
+    return rule.family, rule.priority, rule.table, rule.action
+
+
+def _is_equal(have: PolicyRule, planned: PolicyRule) -> bool:
+    return _get_target(have) == _get_target(planned) and _get_selector(have) == _get_selector(planned)
 
 
 def _succeeds(planned: PolicyRule, have: PolicyRule) -> bool:
     """Whether `planned` takes the place of `have`: same priority, and the same table or the same selector."""
-    same = (have.family, have.priority, have.action) == (planned.family, planned.priority, FR_ACT_TO_TBL)
+    is_same = (have.family, have.priority, have.action) == (planned.family, planned.priority, FR_ACT_TO_TBL)
     plain = not (have.iif or have.oif or have.fwmark) and have.invert == planned.invert
-    return same and plain and (have.table == planned.table or _selector(have) == _selector(planned))
+    return is_same and plain and (have.table == planned.table or _get_selector(have) == _get_selector(planned))
 
 
-def _text(rule: PolicyRule) -> str:
+def _to_text(rule: PolicyRule) -> str:
     version = 4 if rule.family == socket.AF_INET else 6
     parts = ["not"] if rule.invert else []
     parts += [f"from {Range(version, rule.src, rule.src_prefix)}"] if rule.src_prefix else []

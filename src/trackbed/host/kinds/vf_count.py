@@ -39,23 +39,25 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of the count, or the advice where VFs are in use."""
-    machine, what, planned = view.machine, describe(want), str(want.count)
+    machine, subject, planned = view.machine, describe(want), str(want.count)
     folder = find_device(view, want.netdev, want.pci)
     if not folder:
-        return Skipped(setting, what, machine.shared or f"{want.netdev} is no PCI device here")
+        return Skipped(setting, subject, machine.shared or f"{want.netdev} is no PCI device here")
     total, have = (_parse_count(machine.read(folder + name)) for name in ("/sriov_totalvfs", _COUNT))
     if total is None or have is None:
         advice = f"{want.netdev} offers no VFs; switch SR-IOV on in the BIOS and in the NIC's firmware, then reboot"
-        return advise(setting, what, "no SR-IOV", planned, advice)
+        return advise(setting, subject, "no SR-IOV", planned, advice)
     if total < want.count:
         advice = f"the firmware of {want.netdev} offers {total} VFs at most; raise that (NUM_OF_VFS), or plan fewer"
-        return advise(setting, what, f"{have} of {total}", planned, advice)
+        return advise(setting, subject, f"{have} of {total}", planned, advice)
     if have == want.count:
         return None
     if busy := list_busy(machine, folder):
         advice = f"the count can only change through 0, and {', '.join(busy)} are in use; drain this node first"
-        return advise(setting, what, str(have), planned, advice)
-    return fulfil(setting, what, str(have), planned, (AttributeWrite(folder + _COUNT, planned, "0" if have else ""),))
+        return advise(setting, subject, str(have), planned, advice)
+    return fulfil(
+        setting, subject, str(have), planned, (AttributeWrite(folder + _COUNT, planned, "0" if have else ""),)
+    )
 
 
 def replaces_vfs(setting: Setting, changes: Sequence[Change]) -> bool:

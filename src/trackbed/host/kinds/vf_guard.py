@@ -44,28 +44,28 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of trust and spoof check, each where the driver has it."""
-    machine, what, link = view.machine, describe(want), view.ports[want.netdev]
+    machine, subject, link = view.machine, describe(want), view.ports[want.netdev]
     vf = view.read_once(_read_vfs).get((link.index, want.vf))
     if vf is None:
-        return Skipped(setting, what, machine.shared or "there is no such VF yet")
+        return Skipped(setting, subject, machine.shared or "there is no such VF yet")
     if isinstance(machine.read(f"/sys/class/net/{link.name}/phys_switch_id"), str):
-        return Skipped(setting, what, f"{want.netdev} is in switchdev mode: the ports of its switch rule the VFs")
+        return Skipped(setting, subject, f"{want.netdev} is in switchdev mode: the ports of its switch rule the VFs")
     if vf.trust is None and vf.spoof_check is None:
-        return Skipped(setting, what, "this port's driver has neither trust nor spoof check")
+        return Skipped(setting, subject, "this port's driver has neither trust nor spoof check")
     trust = want.trust if vf.trust not in {None, want.trust} else None
     check = want.spoof_check if vf.spoof_check not in {None, want.spoof_check} else None
     if trust is None and check is None:
         return None
     message = vfs.set_vf(link.index, want.vf, vfs.VfChange(trust=trust, spoof_check=check))
     planned = (None if vf.trust is None else want.trust, None if vf.spoof_check is None else want.spoof_check)
-    return fulfil(setting, what, _list_switches((vf.trust, vf.spoof_check)), _list_switches(planned), (message,))
+    return fulfil(setting, subject, _list_switches((vf.trust, vf.spoof_check)), _list_switches(planned), (message,))
 
 
 def keep(view: View) -> Kept:
     """Return trust and spoof check (null: the driver has none) of each planned VF by interface index and number."""
     ports = [(view.ports[want.netdev].index, want.vf) for want in view.wants(Want) if want.netdev in view.ports]
     known = view.read_once(_read_vfs)
-    return {f"{index} {vf}": _switches(known[index, vf]) for index, vf in ports if (index, vf) in known}
+    return {f"{index} {vf}": _get_switches(known[index, vf]) for index, vf in ports if (index, vf) in known}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
@@ -76,7 +76,7 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
             index, number = map(int, key.split())
             try:
                 vf = _list_vfs(sock, names[index]).get(number) if index in names else None
-                if vf and _switches(vf) != switches:
+                if vf and _get_switches(vf) != switches:
                     trust, check = switches
                     sock.send([vfs.set_vf(index, number, vfs.VfChange(trust=trust, spoof_check=check))])
             except NetlinkError as error:
@@ -99,7 +99,7 @@ def _list_vfs(sock: Socket, name: str) -> dict[int, Vf]:
         return {}
 
 
-def _switches(vf: Vf) -> list[bool | None]:
+def _get_switches(vf: Vf) -> list[bool | None]:
     return [vf.trust, vf.spoof_check]
 
 

@@ -40,16 +40,16 @@ def describe(want: Want) -> str:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of an MTU that differs."""
-    what, link = describe(want), _find_interface(view, want)
+    subject, link = describe(want), _find_interface(view, want)
     if isinstance(link, str):
-        return Skipped(setting, what, view.machine.shared or link)
+        return Skipped(setting, subject, view.machine.shared or link)
     if link.mtu == want.mtu_bytes:
         return None
     port = view.ports[want.netdev]
     if port.mtu < want.mtu_bytes:
-        return Skipped(setting, what, f"the MTU of {want.netdev} is {port.mtu}, and a VF's cannot be above it")
+        return Skipped(setting, subject, f"the MTU of {want.netdev} is {port.mtu}, and a VF's cannot be above it")
     do = (set_link(link.index, mtu=want.mtu_bytes),)
-    return fulfil(setting, what, str(link.mtu), str(want.mtu_bytes), do)
+    return fulfil(setting, subject, str(link.mtu), str(want.mtu_bytes), do)
 
 
 def keep(view: View) -> Kept:

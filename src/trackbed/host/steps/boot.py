@@ -34,9 +34,9 @@ def files(node: NodePlan, wants: Iterable[object]) -> Iterator[file.Want]:
     """The three files; with nothing to set, none. Where the plan has no VFs they need a port with RDMA or QoS files."""
     ports = node.ports if node.common.vfs else ()
     lines = [f"await {port.netdev}\n" for port in ports]
-    lines += [line for port in ports for line in _made(node, port)]
+    lines += [line for port in ports for line in _render_counts(node, port)]
     lines += ["settle\n"] if ports else []
-    lines += [_guarded(node, port) for port in ports if node.common.link_type == "ethernet"]
+    lines += [_render_guard(node, port) for port in ports if node.common.link_type == "ethernet"]
     lines += [find_kind(want).render_boot_line(want, node) for want in wants]
     if not any(lines):
         return
@@ -45,12 +45,12 @@ def files(node: NodePlan, wants: Iterable[object]) -> Iterator[file.Want]:
     shebang, functions = TEXT.split("\n", 1)
     script = f"{shebang}\n{HEAD}{functions}{''.join(lines)}exit $failed\n"
     yield file.Want(file.BOOT_SCRIPT, script, needs, lack, mode=0o755)
-    yield file.Want(file.BOOT_UNIT, _unit(node), needs, lack)
+    yield file.Want(file.BOOT_UNIT, _render_unit(node), needs, lack)
     yield file.Want(file.BOOT_WANTED, f"{HEAD}[Unit]\nWants=trackbed-boot.service\n", needs, lack, after=_RELOAD)
 
 
-def _unit(node: NodePlan) -> str:
-    ports = " ".join(f"sys-subsystem-net-devices-{_escaped(port.netdev)}.device" for port in node.ports)
+def _render_unit(node: NodePlan) -> str:
+    ports = " ".join(f"sys-subsystem-net-devices-{_escape(port.netdev)}.device" for port in node.ports)
     return f"""{HEAD}[Unit]
 Description=VFs and QoS of the rails of {node.common.fabric}
 Wants={ports}
@@ -64,25 +64,25 @@ ExecStart=/bin/sh {file.BOOT_SCRIPT}
 """
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     """A name as part of a unit's name (systemd.unit(5), "String escaping")."""
     return "".join(sign if sign.isalnum() or sign in ":_." else f"\\x{ord(sign):02x}" for sign in name)
 
 
-def _device(port: PortPlan) -> str:
+def _find_device(port: PortPlan) -> str:
     return f"/sys/bus/pci/devices/{port.pci}" if port.pci else f"/sys/class/net/{port.netdev}/device"
 
 
-def _made(node: NodePlan, port: PortPlan) -> Iterator[str]:
-    yield f"put {_device(port)}/sriov_drivers_autoprobe 1\n"
-    yield f"vfs {_device(port)} {node.common.vfs}\n"
+def _render_counts(node: NodePlan, port: PortPlan) -> Iterator[str]:
+    yield f"put {_find_device(port)}/sriov_drivers_autoprobe 1\n"
+    yield f"vfs {_find_device(port)} {node.common.vfs}\n"
 
 
-def _guarded(node: NodePlan, port: PortPlan) -> str:
+def _render_guard(node: NodePlan, port: PortPlan) -> str:
     common = node.common
-    switches = f"{_switch(on=common.vf_trust)} {_switch(on=common.vf_spoof_check)}"
-    return f"guard {port.netdev} {_device(port)} {switches} {common.vf_mtu_bytes}\n"
+    switches = f"{_name_switch(on=common.vf_trust)} {_name_switch(on=common.vf_spoof_check)}"
+    return f"guard {port.netdev} {_find_device(port)} {switches} {common.vf_mtu_bytes}\n"
 
 
-def _switch(*, on: bool) -> str:
+def _name_switch(*, on: bool) -> str:
     return "on" if on else "off"

@@ -30,7 +30,7 @@ from trackbed.host.setting import STEPS, Setting
 from trackbed.host.transaction import carriers
 from trackbed.host.transaction import files as hostfiles
 from trackbed.host.transaction import record as records
-from trackbed.host.transaction.compare import judge, observe, without_files
+from trackbed.host.transaction.compare import drop_files, judge, observe
 from trackbed.host.transaction.perform import RefusedError, perform
 from trackbed.host.transaction.undo import restore
 from trackbed.kernel.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
@@ -88,7 +88,7 @@ def apply(
     `folder` keeps the record for `undo`. `until_reboot`: no file is touched, the next boot brings all back. Raises
     ApplyError after everything was put back, BusyError where another apply is under way.
     """
-    with _alone(folder):
+    with _hold_lock(folder):
         applied = _apply(machine, folder, files, _Look(machine, tuple(settings), until_reboot))
         names = frozenset(setting.netdev for setting in settings if isinstance(setting.want, name.Want))
         carriers.save(machine, names, folder)
@@ -96,7 +96,7 @@ def apply(
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _hold_lock(folder: Path) -> Iterator[None]:
     """One apply or undo at a time on a machine; the kernel lets go of the lock when the process ends."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -119,7 +119,7 @@ class _Look:
 
     def judge(self, view: View) -> Comparison:
         """Return how a state differs from its settings."""
-        return without_files(judge(view)) if self.until_reboot else judge(view)
+        return drop_files(judge(view)) if self.until_reboot else judge(view)
 
     def repeat(self, before: Comparison) -> Comparison:
         """Compare the machine as it is now, except with kinds that take seconds to read and that no apply changes."""
@@ -138,13 +138,13 @@ def _is_read_once(setting: Setting) -> bool:
 def _apply(machine: Machine, folder: Path, files: Mapping[str, str] | None, look: _Look) -> Applied:
     view = observe(machine, look.settings)
     comparison = look.judge(view)
-    rewritten = hostfiles.differences(machine, files) if files is not None else ()
+    rewritten = hostfiles.list_differences(machine, files) if files is not None else ()
     if not rewritten and not any(change.do for change in comparison.changes):
         _finish(folder)
         return Applied((), (), comparison)
-    record = _begin(machine, records.take(view, rewritten, comparison.changes), folder)
+    record = _begin(machine, records.build_record(view, rewritten, comparison.changes), folder)
     try:
-        done, left = _rounds(look, comparison)
+        done, left = _apply_rounds(look, comparison)
         for change in rewritten:
             _rewrite(machine, change)
     except (Exception, KeyboardInterrupt) as error:  # whatever it was, the machine must not stay half done
@@ -152,7 +152,7 @@ def _apply(machine: Machine, folder: Path, files: Mapping[str, str] | None, look
         records.drop(folder)
         if not isinstance(error, RefusedError | NetlinkError | OSError):
             raise
-        raise ApplyError(_told(error, wrong)) from error
+        raise ApplyError(_to_message(error, wrong)) from error
     _finish(folder)
     return Applied(done, rewritten, left)
 
@@ -162,7 +162,7 @@ def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
 
     Raises NothingToUndoError where no apply has been recorded.
     """
-    with _alone(folder):
+    with _hold_lock(folder):
         record = records.load(folder)
         if record is None:
             raise NothingToUndoError(f"there is nothing to undo: {folder / records.FILE} is not there")
@@ -186,10 +186,10 @@ def _finish(folder: Path) -> None:
         records.save(folder, replace(record, finished=True))
 
 
-def _rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ...], Comparison]:
+def _apply_rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ...], Comparison]:
     done: list[Change] = []
     for number in range(ROUNDS):
-        todo = _ready([change for change in comparison.changes if change.do])
+        todo = _choose_ready([change for change in comparison.changes if change.do])
         if not todo:
             return tuple(done), comparison
         _execute(look.machine, todo, first=number == 0)
@@ -202,7 +202,7 @@ def _rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ...], Co
     return tuple(done), comparison
 
 
-def _ready(changes: list[Change]) -> list[Change]:
+def _choose_ready(changes: list[Change]) -> list[Change]:
     """Return the changes of one round. The others wait for the next, as their kinds say."""
     return [change for change in changes if not (change.setting and _must_wait(change.setting, changes))]
 
@@ -236,15 +236,18 @@ def _send(machine: Machine, batch: Sequence[tuple[Change, Message]], may_be_ther
         try:
             sock.send([message for _, message in batch])
         except BatchError as error:
-            bad = [(batch[failure.index], failure) for failure in error.failures]
-            bad = [one for one in bad if one[1].errno != EEXIST or one[0][1].type not in may_be_there]
-            told = [_words(change, failure) for (change, message), failure in bad if not _gone(message, failure)]
-            if told:
-                raise RefusedError("; ".join(dict.fromkeys(told))) from error
+            failures = [(*batch[failure.index], failure) for failure in error.failures]
+            reasons = [
+                _explain(change, failure)
+                for change, message, failure in failures
+                if not (failure.errno == EEXIST and message.type in may_be_there) and not _is_gone(message, failure)
+            ]
+            if reasons:
+                raise RefusedError("; ".join(dict.fromkeys(reasons))) from error
 
 
-def _gone(message: Message, failure: Failure) -> bool:
-    """Whether only a removal failed, of what the kernel had removed with something else (routes with an address)."""
+def _is_gone(message: Message, failure: Failure) -> bool:
+    """Return whether only a removal failed, of what the kernel had removed with something else."""
     return message.type in {RTM_DELADDR, RTM_DELROUTE, RTM_DELRULE} and failure.errno in GONE
 
 
@@ -255,7 +258,7 @@ def _rewrite(machine: Machine, change: FileChange) -> None:
         raise RefusedError(f"cannot write {change.path}: {error.strerror}") from error
 
 
-def _words(change: Change, failure: Failure) -> str:
+def _explain(change: Change, failure: Failure) -> str:
     kernel = f": {failure.text}" if failure.text else ""
     hint = ""
     if change.step == "names" and failure.errno == EEXIST:
@@ -266,7 +269,7 @@ def _words(change: Change, failure: Failure) -> str:
     return f"{change.what}: {doing} was refused: {os.strerror(failure.errno)}{kernel}{hint}"
 
 
-def _told(error: BaseException, wrong: Sequence[str]) -> str:
+def _to_message(error: BaseException, wrong: Sequence[str]) -> str:
     if not wrong:
         return f"{error}; everything was put back"
     return f"{error}; put back, except: {'; '.join(wrong)}"

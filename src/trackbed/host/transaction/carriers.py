@@ -9,7 +9,7 @@ import msgspec
 from trackbed.host.atomic import replace
 from trackbed.host.boot_id import BOOT_ID
 from trackbed.host.state import read
-from trackbed.host.transaction.record import folder
+from trackbed.host.transaction.record import find_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def save(machine: Machine, names: frozenset[str], place: Path) -> None:
 def load(machine: Machine) -> dict[str, tuple[int, int]] | None:
     """Interface -> (changes, losses) at the last apply; None where none was since the boot, or it cannot be read."""
     try:
-        noted = msgspec.json.decode((folder(machine) / FILE).read_bytes(), type=_Noted)
+        noted = msgspec.json.decode((find_folder(machine) / FILE).read_bytes(), type=_Noted)
     except (OSError, msgspec.MsgspecError):
         return None
     return noted.counts if noted.boot == _boot(machine) else None

@@ -39,7 +39,7 @@ def judge(view: View) -> Comparison:
 
 def _judge_setting(setting: Setting, view: View) -> Change | Skipped | None:
     kind = find_kind(setting.want)
-    lack = "" if kind is name.KIND else _find_lack(setting, view)
+    lack = _find_lack(setting, view) if kind.needs_port else ""
     return Skipped(setting, kind.describe(setting.want), lack) if lack else kind.compare(setting, setting.want, view)
 
 
@@ -73,7 +73,7 @@ def _find_stale(view: View) -> Iterator[Change]:
     return (change for change in stale if "names" in steps or change.step in steps)
 
 
-def without_files(comparison: Comparison) -> Comparison:
+def drop_files(comparison: Comparison) -> Comparison:
     """Return the comparison without what only the next boot would see: files of ours and kernel arguments."""
     kept = tuple(change for change in comparison.changes if not _is_for_boot(change))
     return Comparison(kept, comparison.skipped)

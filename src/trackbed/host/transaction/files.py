@@ -53,21 +53,23 @@ class FileChange:
     want: bytes | None
 
 
-def renderer(machine: Machine) -> Format:
+def find_renderer(machine: Machine) -> Format:
     """Which format the machine's network is configured in: netplan, else NetworkManager, else networkd."""
     if machine.path("/etc/netplan").is_dir():
         return "netplan"
     return "networkmanager" if machine.path("/etc/NetworkManager").is_dir() else "networkd"
 
 
-def owned(machine: Machine) -> dict[str, bytes]:
+def read_owned(machine: Machine) -> dict[str, bytes]:
     """Content of all files that Trackbed has on the machine, by absolute path."""
-    return {f"{folder}/{path.relative_to(machine.path(folder))}": path.read_bytes() for folder, path in _found(machine)}
+    return {
+        f"{folder}/{path.relative_to(machine.path(folder))}": path.read_bytes() for folder, path in _iter_owned(machine)
+    }
 
 
-def differences(machine: Machine, wanted: Mapping[str, str]) -> tuple[FileChange, ...]:
+def list_differences(machine: Machine, wanted: Mapping[str, str]) -> tuple[FileChange, ...]:
     """Files to write (all of `wanted` that differ) and to delete (ours that are wanted no more)."""
-    have = owned(machine)
+    have = read_owned(machine)
     want = {path: content.encode() for path, content in wanted.items()}
     paths = sorted(have.keys() | want.keys())
     return tuple(FileChange(path, have.get(path), want.get(path)) for path in paths if have.get(path) != want.get(path))
@@ -88,28 +90,28 @@ def write(machine: Machine, path: str, content: bytes | None, permissions: int |
     replace(place, content, mode(path) if permissions is None else permissions)
 
 
-def rivals(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
+def list_rivals(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
     """Places (`file:line: text`) where files that are not ours speak of the same interfaces, MACs or PCI addresses.
 
     `names` are the words to look for; a comment does not count. Unreadable files are named, too.
     """
-    ours = {path for _, path in _found(machine)}
-    found: list[str] = []
+    ours = {path for _, path in _iter_owned(machine)}
+    places: list[str] = []
     for folder, pattern in RIVALS:
         for path in sorted(machine.path(folder).glob(pattern)):
             if path.is_file() and path not in ours:
-                found += _mentions(path, f"{folder}/{path.name}", names)
-    return tuple(found)
+                places += _iter_mentions(path, f"{folder}/{path.name}", names)
+    return tuple(places)
 
 
-def warnings(machine: Machine, node: NodePlan) -> tuple[str, ...]:
+def list_warnings(machine: Machine, node: NodePlan) -> tuple[str, ...]:
     """What to tell of files that are not ours and name or configure a rail of this node."""
     known = (text for port in node.ports for text in (port.netdev, port.pci, port.mac, port.kernel_name) if text)
-    places = rivals(machine, frozenset(text.lower() for text in known))
-    return tuple(f"{one}: this configures or names a rail, too; take the rail out of that file" for one in places)
+    places = list_rivals(machine, frozenset(text.lower() for text in known))
+    return tuple(f"{place}: this configures or names a rail, too; take the rail out of that file" for place in places)
 
 
-def _mentions(path: Path, shown: str, names: frozenset[str]) -> Iterator[str]:
+def _iter_mentions(path: Path, shown: str, names: frozenset[str]) -> Iterator[str]:
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError as error:
@@ -123,6 +125,6 @@ def _mentions(path: Path, shown: str, names: frozenset[str]) -> Iterator[str]:
             yield f"{shown}:{number}: {line.strip()}"
 
 
-def _found(machine: Machine) -> Iterator[tuple[str, Path]]:
+def _iter_owned(machine: Machine) -> Iterator[tuple[str, Path]]:
     for folder, pattern in OWN:
         yield from ((folder, path) for path in sorted(machine.path(folder).glob(pattern)) if path.is_file())

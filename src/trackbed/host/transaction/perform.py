@@ -33,11 +33,11 @@ def perform(machine: Machine, change: Change, operation: object) -> None:
             except OSError as error:
                 raise RefusedError(f"cannot write {path}: {error.strerror}") from error
         case AttributeWrite() as write:
-            _attribute(machine, change, write)
+            _write_attribute(machine, change, write)
         case Run(argv):
             run(machine, argv)
         case DcbSet(messages):
-            _bridge(machine, change, messages)
+            _set_dcb(machine, change, messages)
         case RdmaSet(message):
             if why := talk.told(machine, message):
                 raise RefusedError(f"{change.what}: setting {change.want} was refused: {why}")
@@ -49,11 +49,11 @@ def run(machine: Machine, argv: tuple[str, ...]) -> None:
     if isinstance(done, Absent):
         raise RefusedError(f"there is no {argv[0]} to run on this machine; run by hand: {' '.join(argv)}")
     if done.status:
-        said = " / ".join(done.output.strip().splitlines()[-3:])
-        raise RefusedError(f"{' '.join(argv)} failed with status {done.status}: {said}")
+        output = " / ".join(done.output.strip().splitlines()[-3:])
+        raise RefusedError(f"{' '.join(argv)} failed with status {done.status}: {output}")
 
 
-def _attribute(machine: Machine, change: Change, write: AttributeWrite) -> None:
+def _write_attribute(machine: Machine, change: Change, write: AttributeWrite) -> None:
     value = write.first
     try:
         if write.folder:
@@ -66,7 +66,7 @@ def _attribute(machine: Machine, change: Change, write: AttributeWrite) -> None:
         raise RefusedError(f"{change.what}: cannot write {value} to {write.path}: {error.strerror}") from error
 
 
-def _bridge(machine: Machine, change: Change, messages: tuple[Message, ...]) -> None:
+def _set_dcb(machine: Machine, change: Change, messages: tuple[Message, ...]) -> None:
     with machine.socket() as sock:
         for message in messages:
             try:

@@ -54,21 +54,21 @@ class Record:
     finished: bool = False
 
 
-def folder(machine: Machine) -> Path:
+def find_folder(machine: Machine) -> Path:
     """Where a machine's record lies: a namespace that shares this host's files has a folder of its own."""
-    own = machine.path(FOLDER)
-    alone = machine.netns is None or machine.root != Path("/")
-    return own if alone else own / f"netns-{_netns(machine)}"
+    place = machine.path(FOLDER)
+    is_whole = machine.netns is None or machine.root != Path("/")
+    return place if is_whole else place / f"netns-{_read_netns(machine)}"
 
 
-def take(view: View, files: Iterable[FileChange], changes: Iterable[Change]) -> Record:
+def build_record(view: View, files: Iterable[FileChange], changes: Iterable[Change]) -> Record:
     """Record the state that was compared: what settings are about, and what `changes` are about to write besides."""
     machine, operations = view.machine, [operation for change in changes for operation in change.do]
     before = {file.path: file.have for file in files}
     before |= {write.path: _read_file(machine, write.path) for write in operations if isinstance(write, FileWrite)}
     return Record(
         read_boot_id(),
-        _netns(machine),
+        _read_netns(machine),
         {kind.name: dict(kept) for kind in KINDS if (kept := kind.keep(view))},
         before,
         {path: machine.path(path).stat().st_mode & 0o7777 for path, have in before.items() if have is not None},
@@ -145,8 +145,8 @@ def drop(place: Path) -> None:
 
 def is_here(machine: Machine, record: Record) -> bool:
     """Return whether the record's network is this one: the boot and the namespace are the same."""
-    return (record.boot, record.netns) == (read_boot_id(), _netns(machine))
+    return (record.boot, record.netns) == (read_boot_id(), _read_netns(machine))
 
 
-def _netns(machine: Machine) -> int:
+def _read_netns(machine: Machine) -> int:
     return read_inode(Path("/proc/thread-self/ns/net") if machine.netns is None else machine.netns)

@@ -18,7 +18,7 @@ from trackbed.doctor.hardware import (
     list_accelerators,
     read_attribute,
 )
-from trackbed.host.kinds.firmware import Value, Want, parse
+from trackbed.host.kinds.firmware import Value, Want, parse_values
 from trackbed.host.snapshot import pci as registers
 from trackbed.host.snapshot.snapshot import Wanted
 from trackbed.host.steps import firmware as planned
@@ -67,7 +67,7 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 def read_flash(host: Snapshot, pci: str) -> Mapping[str, Value]:
     """Return the parameters in the NIC's flash; empty without a tool that reads them."""
     outputs = (host.said(tool, "-d", pci, "-e", "q") for tool in _TOOLS)
-    return parse(next((output for output in outputs if output), ""))
+    return parse_values(next((output for output in outputs if output), ""))
 
 
 def list_unmet_settings(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> list[str]:

@@ -64,7 +64,7 @@ def configure_port(server: FaultyServer) -> None:
     """Wait until the port has an interface again, then apply the plan to it, its name included."""
     wait_for_interface(server)
     machine = Machine(Path("/"))
-    apply(machine, settings(server.node, _STEPS), record.folder(machine))
+    apply(machine, settings(server.node, _STEPS), record.find_folder(machine))
 
 
 def wait_for_interface(server: FaultyServer) -> None:

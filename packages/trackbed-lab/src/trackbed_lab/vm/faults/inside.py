@@ -101,7 +101,7 @@ def _heal(fault: VmFault, server: FaultyServer) -> None:
             raise FaultError(f"a port has not settled {_SETTLE_SECONDS:.0f} s after the fault was mended")
         time.sleep(0.2)
     machine = Machine(Path("/"))
-    carriers.save(machine, frozenset(ports), record.folder(machine))
+    carriers.save(machine, frozenset(ports), record.find_folder(machine))
 
 
 def _is_settled(port: str) -> bool:
