@@ -7,7 +7,8 @@ from typing import Any
 from tests.fabric.plan.fabrics import fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
-from trackbed.switches.dialect import DIALECTS, Dialect
+from trackbed.switches.dialect import Dialect
+from trackbed.switches.dialects import load_dialect
 from trackbed.switches.leaf import Leaf, check_leaves, derive_leaves
 from trackbed.switches.wiring import Wiring
 
@@ -21,7 +22,6 @@ ADDRESSING: dict[str, dict[str, Any]] = {
     "none": {"scheme": "none"},
 }
 """Name of a case -> addressing of its fabric."""
-UPLINKS = {"nvue": ("swp63", "swp64"), "sonic": ("Ethernet248", "Ethernet252")}
 
 
 def plan_case(case: str = "point-to-point", **spec: object) -> Plan:
@@ -33,11 +33,11 @@ def plan_case(case: str = "point-to-point", **spec: object) -> Plan:
 
 def build_wiring(dialect: Dialect, **fields: Any) -> Wiring:
     """Return the wiring of a dialect's default ports and two uplinks."""
-    return Wiring(**({"ports": dialect.list_ports(32), "uplinks": UPLINKS[dialect.name]} | fields))
+    return Wiring(**({"ports": dialect.list_ports(32), "uplinks": dialect.list_ports(64)[-2:]} | fields))
 
 
 def derive_sound_leaves(dialect_name: str, plan: Plan, **fields: Any) -> list[Leaf]:
     """Return the leaves of a plan without problems."""
-    wiring = build_wiring(DIALECTS[dialect_name], **fields)
+    wiring = build_wiring(load_dialect(dialect_name), **fields)
     assert check_leaves(plan, wiring) == []
     return list(derive_leaves(plan, wiring))

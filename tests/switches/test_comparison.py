@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from tests.switches.leaves import ADDRESSING, build_wiring, derive_sound_leaves, plan_case
 from trackbed.fabric.model.ranges import parse_range
 from trackbed.fabric.plan.plan import Plan
-from trackbed.switches.dialect import DIALECTS, detect_dialect, find_mismatches
+from trackbed.switches.dialect import find_mismatches
+from trackbed.switches.dialects import DIALECTS, detect_dialect, load_dialect
 from trackbed.switches.leaf import check_leaves, derive_leaves
-from trackbed.switches.sonic_read import parse
+from trackbed.switches.sonic.read import parse
 
 Change = Callable[[dict[str, Any]], object]
 
 
 def differences(name: str, plan: Plan, text: str, **fields: Any) -> list[str]:
     """Codes of what differs between the first leaf of a plan and a configuration."""
-    dialect = DIALECTS[name]
+    dialect = load_dialect(name)
     mismatches = find_mismatches(derive_sound_leaves(name, plan, **fields)[0], dialect, dialect.parse(text.encode()))
     return [mismatch.code for mismatch in mismatches]
 
@@ -32,10 +33,10 @@ def differences(name: str, plan: Plan, text: str, **fields: Any) -> list[str]:
 def test_what_is_rendered_agrees_with_the_hosts(case: str, name: str) -> None:
     plan = plan_case(case, nodes=[{"hosts": "gpu-[0-4]"}], nodesPerUnit=2)
     for leaf in derive_sound_leaves(name, plan):
-        text = DIALECTS[name].render(leaf).encode()
+        text = load_dialect(name).render(leaf).encode()
         assert detect_dialect(text).name == name
-        assert DIALECTS[name].read_hostname(DIALECTS[name].parse(text)) == leaf.name
-        assert find_mismatches(leaf, DIALECTS[name], DIALECTS[name].parse(text)) == []
+        assert load_dialect(name).read_hostname(load_dialect(name).parse(text)) == leaf.name
+        assert find_mismatches(leaf, load_dialect(name), load_dialect(name).parse(text)) == []
 
 
 @st.composite
@@ -51,13 +52,13 @@ def qos(draw: st.DrawFn) -> dict[str, object]:
 @given(classes=qos())
 def test_any_traffic_classes_agree(name: str, classes: dict[str, object]) -> None:
     plan = plan_case(qos=classes)
-    assert differences(name, plan, DIALECTS[name].render(derive_sound_leaves(name, plan)[0])) == []
+    assert differences(name, plan, load_dialect(name).render(derive_sound_leaves(name, plan)[0])) == []
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_numbered_uplinks_agree(name: str) -> None:
     given_range = parse_range("10.254.0.0/24")
-    text = DIALECTS[name].render(derive_sound_leaves(name, plan_case(), uplinks4=given_range)[0])
+    text = load_dialect(name).render(derive_sound_leaves(name, plan_case(), uplinks4=given_range)[0])
     assert differences(name, plan_case(), text, uplinks4=given_range) == []
     assert differences(name, plan_case(), text.replace("10.254.0.0/31", "10.254.0.8/31"), uplinks4=given_range) == [
         "address"
@@ -86,7 +87,7 @@ def test_numbered_uplinks_agree(name: str) -> None:
     ],
 )
 def test_one_command_that_differs_is_found(case: str, old: str, new: str, codes: list[str]) -> None:
-    text = DIALECTS["nvue"].render(derive_sound_leaves("nvue", plan_case(case))[0])
+    text = load_dialect("nvue").render(derive_sound_leaves("nvue", plan_case(case))[0])
     assert text.count(old) == 1
     assert differences("nvue", plan_case(case), text.replace(old, new)) == codes
 
@@ -106,7 +107,7 @@ def test_one_command_that_differs_is_found(case: str, old: str, new: str, codes:
     ],
 )
 def test_one_command_more_is_found(added: str, codes: list[str]) -> None:
-    text = DIALECTS["nvue"].render(derive_sound_leaves("nvue", plan_case())[0])
+    text = load_dialect("nvue").render(derive_sound_leaves("nvue", plan_case())[0])
     assert differences("nvue", plan_case(), f"{text}nv set {added}\n") == codes
 
 
@@ -154,7 +155,7 @@ PORTS = ["Ethernet0", "Ethernet4", "Ethernet248", "Ethernet252"]
 
 def test_the_usual_dscp_falls_into_a_lossy_class_of_stock_sonic() -> None:
     mismatches = find_mismatches(
-        derive_sound_leaves("sonic", plan_case())[0], DIALECTS["sonic"], parse(json.dumps(stock(PORTS)).encode())
+        derive_sound_leaves("sonic", plan_case())[0], load_dialect("sonic"), parse(json.dumps(stock(PORTS)).encode())
     )
     ports = "leaf-u0-r0 Ethernet0, Ethernet4, Ethernet248 and 1 more"
     assert [str(mismatch) for mismatch in mismatches] == [
@@ -228,26 +229,26 @@ def put(value: object, *keys: str) -> Change:
     ],
 )
 def test_one_value_that_differs_is_found(case: str, change: Change, codes: list[str]) -> None:
-    tables = json.loads(DIALECTS["sonic"].render(derive_sound_leaves("sonic", plan_case(case))[0]))
+    tables = json.loads(load_dialect("sonic").render(derive_sound_leaves("sonic", plan_case(case))[0]))
     change(tables)
     assert differences("sonic", plan_case(case), json.dumps(tables)) == codes
 
 
 def test_a_rail_may_have_another_vlan_than_ours() -> None:
-    text = DIALECTS["sonic"].render(derive_sound_leaves("sonic", plan_case("shared-subnet"))[0])
+    text = load_dialect("sonic").render(derive_sound_leaves("sonic", plan_case("shared-subnet"))[0])
     assert differences("sonic", plan_case("shared-subnet"), text.replace("Vlan100", "Vlan77")) == []
 
 
 def test_an_address_may_be_spelt_otherwise() -> None:
-    text = DIALECTS["nvue"].render(derive_sound_leaves("nvue", plan_case("dual-stack"))[0])
+    text = load_dialect("nvue").render(derive_sound_leaves("nvue", plan_case("dual-stack"))[0])
     assert "fd00:10::1/64" in text
     assert differences("nvue", plan_case("dual-stack"), text.replace("fd00:10::1/64", "FD00:0010:0::1/64")) == []
 
 
 def test_a_whole_fabric_agrees_with_itself() -> None:
     plan = plan_case(nodes=[{"hosts": "gpu-[0-299]"}], rails=8)
-    wiring = build_wiring(DIALECTS["sonic"])
+    wiring = build_wiring(load_dialect("sonic"))
     assert check_leaves(plan, wiring) == []
     for leaf in derive_leaves(plan, wiring):
-        tree = DIALECTS["sonic"].parse(DIALECTS["sonic"].render(leaf).encode())
-        assert find_mismatches(leaf, DIALECTS["sonic"], tree) == []
+        tree = load_dialect("sonic").parse(load_dialect("sonic").render(leaf).encode())
+        assert find_mismatches(leaf, load_dialect("sonic"), tree) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.switches.leaves import derive_sound_leaves, plan_case
-from trackbed.switches.dialect import DIALECTS
+from trackbed.switches.dialects import DIALECTS, load_dialect
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [(case, name) for case in ("point-to-point", "dual-stack", "shared-subnet") for name in DIALECTS]
@@ -18,18 +18,18 @@ CASES = [(case, name) for case in ("point-to-point", "dual-stack", "shared-subne
 
 def rendered(case: str, name: str) -> str:
     """What `trackbed render switch --leaf leaf-u0-r0` prints."""
-    return DIALECTS[name].render(derive_sound_leaves(name, plan_case(case))[0])
+    return load_dialect(name).render(derive_sound_leaves(name, plan_case(case))[0])
 
 
 @pytest.mark.parametrize(("case", "name"), CASES)
 def test_a_leaf_renders_what_was_reviewed(case: str, name: str) -> None:
-    assert rendered(case, name) == (GOLDEN / f"{case}{DIALECTS[name].suffix}").read_text()
+    assert rendered(case, name) == (GOLDEN / f"{case}{load_dialect(name).suffix}").read_text()
 
 
 def test_every_golden_file_belongs_to_a_case() -> None:
-    assert {path.name for path in GOLDEN.iterdir()} == {f"{case}{DIALECTS[name].suffix}" for case, name in CASES}
+    assert {path.name for path in GOLDEN.iterdir()} == {f"{case}{load_dialect(name).suffix}" for case, name in CASES}
 
 
 if __name__ == "__main__":
     for known in CASES:
-        (GOLDEN / f"{known[0]}{DIALECTS[known[1]].suffix}").write_text(rendered(*known))
+        (GOLDEN / f"{known[0]}{load_dialect(known[1]).suffix}").write_text(rendered(*known))

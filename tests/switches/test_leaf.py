@@ -13,11 +13,11 @@ from tests.switches.leaves import ADDRESSING, build_wiring, derive_sound_leaves,
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.ranges import parse_range, text
 from trackbed.fabric.plan.compute import compute_plan
-from trackbed.switches.dialect import DIALECTS
+from trackbed.switches.dialects import load_dialect
 from trackbed.switches.leaf import MTU_BYTES, ROUTED, Leaf, check_leaves, derive_leaves, iter_warnings
 from trackbed.switches.wiring import Wiring
 
-NVUE = DIALECTS["nvue"]
+NVUE = load_dialect("nvue")
 UNITS: dict[str, Any] = {"nodes": [{"hosts": "gpu-[0-4]"}], "nodesPerUnit": 2}
 
 

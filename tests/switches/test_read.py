@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.switches.leaves import derive_sound_leaves, plan_case
-from trackbed.switches.dialect import detect_dialect, find_mismatches
+from trackbed.switches.dialect import find_mismatches
+from trackbed.switches.dialects import detect_dialect
 from trackbed.switches.port_config import UnreadableError
 
 

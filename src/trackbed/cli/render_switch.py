@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trackbed.cli.options import emit_json, fabric_option, folder_option, meant, read_fabric, refuse, stop
+from trackbed.switches.dialects import DIALECTS, detect_dialect, load_dialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +26,7 @@ USUAL_PORTS = 128
 
 @click.command("switch")
 @fabric_option
-@click.option("--format", "form", type=click.Choice(["nvue", "sonic"]), help="Which system the switches run.")
+@click.option("--format", "form", type=click.Choice(sorted(DIALECTS)), help="Which system the switches run.")
 @click.option("--leaf", "leaf_name", metavar="NAME", help="One leaf only.")
 @folder_option
 @click.option(
@@ -69,11 +70,9 @@ def switch(
             refuse("--check reads the format from the file and writes nothing; leave --format and -o out")
         raise SystemExit(_check(fabric_file, files, leaf_name, as_json=as_json, numbers=numbers))
     if form is None or as_json:
-        refuse("--json belongs to --check" if form else "--format is missing: nvue or sonic")
-    from trackbed.switches.dialect import DIALECTS
-
+        refuse("--json belongs to --check" if form else f"--format is missing: {' or '.join(sorted(DIALECTS))}")
     loaded, planned = read_fabric(fabric_file)
-    dialect = DIALECTS[form]
+    dialect = load_dialect(form)
     wiring = _wiring(dialect, numbers)
     found = _all_leaves(loaded, planned, wiring)
     _say_notes(planned, wiring)
@@ -81,8 +80,9 @@ def switch(
     if folder is not None:
         _write(folder, dialect, chosen)
         return
-    if form == "sonic" and len(chosen) > 1:
-        refuse(f"{len(chosen)} leaves, and JSON holds one; name one with --leaf, or write them with -o DIR")
+    if len(chosen) > 1 and not dialect.holds_many:
+        form_name = dialect.suffix[1:].upper()
+        refuse(f"{len(chosen)} leaves, and {form_name} holds one; name one with --leaf, or write them with -o DIR")
     for leaf in chosen:
         click.echo(dialect.render(leaf), nl=False)
 
@@ -190,7 +190,6 @@ def _check(
 
 def _parsed(file: Path) -> tuple[Dialect, Any]:
     from trackbed.fabric.model.source import MAX_BYTES
-    from trackbed.switches.dialect import detect_dialect
     from trackbed.switches.port_config import UnreadableError
 
     try:

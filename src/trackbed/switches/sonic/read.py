@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trackbed.switches.port_config import PortConfig, Treatment, UnreadableError, normalize_address, parse_number
-from trackbed.switches.sonic_qos import CLASSES, STOCK, STOCK_MAPS, STOCK_WRED
+from trackbed.switches.sonic.qos import CLASSES, STOCK, STOCK_MAPS, STOCK_WRED
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import QosPlan

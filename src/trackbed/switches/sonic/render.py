@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.switches.sonic_qos import OURS, STOCK_LOSSLESS, build_maps, build_wred_profile, get_cnp_class
+from trackbed.switches.sonic.qos import OURS, STOCK_LOSSLESS, build_maps, build_wred_profile, get_cnp_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

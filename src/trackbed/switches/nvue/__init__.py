@@ -1,0 +1,38 @@
+"""Cumulus Linux, configured by NVUE commands.
+
+render   leaf -> configuration
+read     configuration -> settings of its ports
+"""
+
+from __future__ import annotations
+
+from trackbed.switches.dialect import Dialect
+from trackbed.switches.nvue import read, render
+
+_FIXES = {
+    "no-port": "check --ports against the cabling",
+    "address": "nv set interface {port} ip address {address}",
+    "gateway": "nv set interface vlan{vlan} ip address {address}",
+    "vlan": "nv set interface {port} bridge domain br_default access {vlan}",
+    "mtu": "nv set interface {port} link mtu {mtu}",
+    "class": "nv set qos roce, then nv set qos mapping default-global dscp {dscp} switch-priority {priority}",
+    "pfc-on": "nv set qos roce mode lossless, and nv set qos pfc default-global switch-priority {priority}",
+    "pfc-off": "nv set qos roce mode lossy",
+    "ecn-on": "nv set qos roce, and set ecn enabled below qos congestion-control default-global",
+    "ecn-off": "nv set qos congestion-control default-global traffic-class 3 ecn disabled",
+    "cnp": "nv set qos roce, then nv set qos mapping default-global dscp {cnp_dscp} switch-priority 6",
+}
+
+DIALECT = Dialect(
+    name="nvue",
+    suffix=".nv",
+    holds_many=True,
+    is_written=lambda _: True,
+    list_ports=render.list_ports,
+    render=render.render,
+    parse=read.parse,
+    read_hostname=read.read_hostname,
+    read_port=read.read_port,
+    read_gateways=read.read_gateways,
+    fixes=_FIXES,
+)

@@ -1,0 +1,39 @@
+"""SONiC, configured by the tables of config_db.json.
+
+render   leaf -> configuration
+read     configuration -> settings of its ports
+qos      stock maps, and those of Trackbed
+"""
+
+from __future__ import annotations
+
+from trackbed.switches.dialect import Dialect
+from trackbed.switches.sonic import read, render
+
+_FIXES = {
+    "no-port": "check --ports against the cabling and the port's lanes",
+    "address": "config interface ip add {port} {address}",
+    "gateway": "config interface ip add Vlan{vlan} {address}",
+    "vlan": "config vlan member add -u {vlan} {port}",
+    "mtu": "config interface mtu {port} {mtu}",
+    "class": "give DSCP_TO_TC_MAP {dscp} a class whose priority group is {priority}; stock maps do so for 3 and 4 only",
+    "pfc-on": "set pfc_enable of PORT_QOS_MAP|{port} to {priority}, and map the priority to its own queue",
+    "pfc-off": "take {priority} out of pfc_enable of PORT_QOS_MAP|{port}",
+    "ecn-on": "give QUEUE|{port}|{priority} a wred_profile with ecn_all",
+    "ecn-off": "give QUEUE|{port}|{priority} a wred_profile with ecn_none",
+    "cnp": "give DSCP {cnp_dscp} a class of its own whose queue has a scheduler of type STRICT",
+}
+
+DIALECT = Dialect(
+    name="sonic",
+    suffix=".json",
+    holds_many=False,
+    is_written=lambda raw: raw.lstrip()[:1] == b"{",
+    list_ports=render.list_ports,
+    render=render.render,
+    parse=read.parse,
+    read_hostname=read.read_hostname,
+    read_port=read.read_port,
+    read_gateways=read.read_gateways,
+    fixes=_FIXES,
+)
