@@ -1,7 +1,7 @@
-"""Faults to practise on: each breaks one link of a lab in the way the catalogue describes, and can be healed again.
+"""Faults to practise on, each injected into a lab as the catalogue describes it.
 
-A module a step; each has a tuple FAULTS of Fault(id, inject, heal). `heal` undoes what nobody else would; then the
-node and its leaf are brought back to the plan by the code that configured them.
+There is a module for each step, or pair of steps, with a tuple FAULTS of LabFault. The function `heal` of a fault
+undoes the changes that are outside the plan; then the plan is applied again to the node and its switches.
 """
 
 from __future__ import annotations
@@ -20,35 +20,43 @@ FAULTS: Mapping[str, LabFault] = {
 }
 """All faults by id."""
 
-
 _ON_HOSTS = frozenset(fault.id for module in (names, addresses, routing) for fault in module.FAULTS)
 
 
-def find_target(site: TargetLab, node: str | None = None, rail: int | None = None) -> FaultTarget:
-    """The port to break: by default the first node's rail 1 (rail 0 of a fabric with one rail)."""
-    chosen = site.plan.node(node) if node else site.plan.nodes[0]
-    if chosen is None:
-        raise UnsuitableError(f"the lab has no node {node!r}; it has {', '.join(n.name for n in site.plan.nodes)}")
-    number = rail if rail is not None else min(1, len(site.plan.common.rails) - 1)
-    port = chosen.port(number)
+def find_target(lab: TargetLab, name: str | None = None, rail: int | None = None) -> FaultTarget:
+    """Return the port to break: by default the first node's rail 1 (rail 0 of a fabric with one rail).
+
+    Raises:
+        UnsuitableError: the lab has no such node or port.
+    """
+    node = lab.plan.node(name) if name else lab.plan.nodes[0]
+    if node is None:
+        raise UnsuitableError(f"the lab has no node {name!r}; it has {', '.join(node.name for node in lab.plan.nodes)}")
+    number = rail if rail is not None else min(1, len(lab.plan.common.rails) - 1)
+    port = node.port(number)
     if port is None:
-        raise UnsuitableError(f"node {chosen.name} has no port on rail {number}")
-    return FaultTarget(site, chosen, port)
+        raise UnsuitableError(f"node {node.name} has no port on rail {number}")
+    return FaultTarget(lab, node, port)
 
 
-def inject(place: FaultTarget, fault_id: str) -> None:
-    """Break a link of the lab; KeyError for an unknown fault, UnsuitableError where this lab has no place for it."""
-    if fault_id in _ON_HOSTS and not place.is_on_host():
-        pod = ", ".join(place.lab.list_pods(place.node.name))
+def inject(target: FaultTarget, fault_id: str) -> None:
+    """Inject a fault at a port.
+
+    Raises:
+        KeyError: there is no such fault.
+        UnsuitableError: the fault cannot be injected in this lab, or not at this port.
+    """
+    if fault_id in _ON_HOSTS and not target.is_on_host():
+        pod = ", ".join(target.lab.list_pods(target.node.name))
         raise UnsuitableError(
-            f"rail {place.port.rail} of {place.node.name} is inside {pod or 'a pod'}, "
+            f"rail {target.port.rail} of {target.node.name} is inside {pod or 'a pod'}, "
             "so the host cannot be broken there; take `trackbed lab up` without --pods"
         )
-    FAULTS[fault_id].inject(place)
+    FAULTS[fault_id].inject(target)
 
 
-def heal(place: FaultTarget, fault_id: str) -> None:
-    """Undo a fault: its own traces first, then node, leaf and spine as planned."""
-    FAULTS[fault_id].heal(place)
-    leaf, _ = place.lab.find_leaf_end(place.node.name, place.port.rail)
-    place.lab.restore_plan(place.lab.get_spine(), leaf, place.node.name, place.peer.name)
+def heal(target: FaultTarget, fault_id: str) -> None:
+    """Heal a fault: undo its changes, then apply the plan to node, peer, leaf and spine."""
+    FAULTS[fault_id].heal(target)
+    leaf, _ = target.lab.find_leaf_end(target.node.name, target.port.rail)
+    target.lab.restore_plan(target.lab.get_spine(), leaf, target.node.name, target.peer.name)

@@ -1,4 +1,4 @@
-"""What a fault is."""
+"""A fault of the lab: its id and the functions that inject and heal it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from trackbed_lab.faults.target import FaultTarget
 
 
-def _nothing_left(place: FaultTarget) -> None:
-    """What settling does is enough."""
+def _heal_nothing(target: FaultTarget) -> None:
+    """Do nothing: applying the plan again heals the fault."""
 
 
 class LabFault(NamedTuple):
-    """One fault: its id in the catalogue, how to make it, and what must be undone by hand before settling."""
+    """A fault: its id in the catalogue, how to inject it, and what to undo before the plan is applied again."""
 
     id: str
     inject: Callable[[FaultTarget], None]
-    heal: Callable[[FaultTarget], None] = _nothing_left
+    heal: Callable[[FaultTarget], None] = _heal_nothing

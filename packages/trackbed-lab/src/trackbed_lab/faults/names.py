@@ -9,39 +9,42 @@ from trackbed_lab.faults.fault import LabFault
 from trackbed_lab.faults.target import FaultTarget, read_link, send_messages
 
 
-def _same_mac(at: FaultTarget) -> None:
-    other = at.peer
-    port = other.port(at.port.rail)
-    name = port.netdev if port else at.port.netdev
-    theirs = read_link(at.lab, other.name, name)
-    send_messages(at.lab, other.name, set_link(theirs.index, mac=at.read_link().mac))
+def _copy_mac(target: FaultTarget) -> None:
+    """Give the peer's port on the same rail the MAC address of the port."""
+    peer = target.peer
+    port = peer.port(target.port.rail)
+    link = read_link(target.lab, peer.name, port.netdev if port else target.port.netdev)
+    send_messages(target.lab, peer.name, set_link(link.index, mac=target.read_link().mac))
 
 
-def _own_mac(at: FaultTarget) -> None:
-    port = at.peer.port(at.port.rail)
+def _restore_mac(target: FaultTarget) -> None:
+    """Restore the peer's MAC address; flush the leaf's neighbours, which hold the copied one."""
+    lab, peer = target.lab, target.peer
+    port = peer.port(target.port.rail)
     if port and port.mac:
-        send_messages(at.lab, at.peer.name, set_link(read_link(at.lab, at.peer.name, port.netdev).index, mac=port.mac))
-    leaf, end = at.lab.find_leaf_end(at.peer.name, at.port.rail)
-    with Socket(netns=at.lab.locate_netns(leaf)) as sock:  # it has learned the wrong MAC, and would keep it for a while
-        flush_neighbours(sock, read_link(at.lab, leaf, end).index)
+        send_messages(lab, peer.name, set_link(read_link(lab, peer.name, port.netdev).index, mac=port.mac))
+    leaf, interface = lab.find_leaf_end(peer.name, target.port.rail)
+    with Socket(netns=lab.locate_netns(leaf)) as sock:
+        flush_neighbours(sock, read_link(lab, leaf, interface).index)
 
 
-def _occupied_name(at: FaultTarget) -> None:
-    port = at.read_link()
-    at.send(
+def _occupy_name(target: FaultTarget) -> None:
+    """Leave the port with a temporary name of udev, its own name taken by another interface."""
+    port = target.read_link()
+    target.send(
         set_link(port.index, up=False),
         set_link(port.index, name="rename7"),
-        create_veth(VethEnd(at.port.netdev), VethEnd("elsewhere")),
+        create_veth(VethEnd(target.port.netdev), VethEnd("elsewhere")),
     )
 
 
-def _free_name(at: FaultTarget) -> None:
-    at.send(delete_link(at.read_link().index))
-    port = at.read_link("rename7")
-    at.send(set_link(port.index, name=at.port.netdev))
+def _free_name(target: FaultTarget) -> None:
+    target.send(delete_link(target.read_link().index))
+    port = target.read_link("rename7")
+    target.send(set_link(port.index, name=target.port.netdev))
 
 
 FAULTS = (
-    LabFault("vfs-mac-duplicate", _same_mac, _own_mac),
-    LabFault("names-rename-conflict", _occupied_name, _free_name),
+    LabFault("vfs-mac-duplicate", _copy_mac, _restore_mac),
+    LabFault("names-rename-conflict", _occupy_name, _free_name),
 )

@@ -23,151 +23,156 @@ from trackbed_lab.faults.fault import LabFault
 from trackbed_lab.faults.target import FaultTarget, UnsuitableError
 
 _EARLY = 500
-"""A priority before ours, as other programs take it."""
+"""A priority before those of the plan, as other programs choose."""
 _FIREWALL = "lab-firewall"
-_STRANGE = 10 << 24 | 99 << 16
-"""10.99.0.0: a destination that no example plans."""
+_UNPLANNED = 10 << 24 | 99 << 16
+"""10.99.0.0, which is in no example's plan."""
 
 
-def _ours(at: FaultTarget) -> PolicyRule:
-    own = at.addressing
-    for rule in at.list_rules():
-        if (rule.src, rule.src_prefix) == (own.address, BITS[own.version]):
+def _find_rule(target: FaultTarget) -> PolicyRule:
+    """Return the rule of the port's address."""
+    addressing = target.addressing
+    for rule in target.list_rules():
+        if (rule.src, rule.src_prefix) == (addressing.address, BITS[addressing.version]):
             return rule
-    raise UnsuitableError(f"{at.node.name} has no rule for {own}; apply first")
+    raise UnsuitableError(f"{target.node.name} has no rule for {addressing}; apply first")
 
 
-def _no_rule(at: FaultTarget) -> None:
-    at.send(delete_rule(_ours(at)))
+def _delete_port_rule(target: FaultTarget) -> None:
+    target.send(delete_rule(_find_rule(target)))
 
 
-def _other_table(at: FaultTarget) -> None:
-    rule = _ours(at)
-    table = at.node.common.rails[at.neighbour.rail].table
-    at.send(delete_rule(rule), add_rule(replace(rule, table=table)))
+def _redirect_rule(target: FaultTarget) -> None:
+    rule = _find_rule(target)
+    table = target.node.common.rails[target.neighbour.rail].table
+    target.send(delete_rule(rule), add_rule(replace(rule, table=table)))
 
 
-def _empty(at: FaultTarget) -> None:
-    at.send(*(delete_route(route) for route in at.list_routes(at.table)))
+def _empty_table(target: FaultTarget) -> None:
+    target.send(*(delete_route(route) for route in target.list_routes(target.table)))
 
 
-def _flap(at: FaultTarget) -> None:
-    index = at.read_link().index
-    at.send(set_link(index, up=False))
-    at.send(set_link(index, up=True))
+def _flap_port(target: FaultTarget) -> None:
+    index = target.read_link().index
+    target.send(set_link(index, up=False))
+    target.send(set_link(index, up=True))
 
 
-def _shadow(at: FaultTarget) -> PolicyRule:
-    return PolicyRule(at.family, _EARLY, MAIN_TABLE)
+def _build_shadow_rule(target: FaultTarget) -> PolicyRule:
+    return PolicyRule(target.family, _EARLY, MAIN_TABLE)
 
 
-def _shadowed(at: FaultTarget) -> None:
-    at.send(add_rule(_shadow(at)))
+def _shadow_rules(target: FaultTarget) -> None:
+    target.send(add_rule(_build_shadow_rule(target)))
 
 
-def _unshadowed(at: FaultTarget) -> None:
-    at.send(delete_rule(_shadow(at)))
+def _unshadow_rules(target: FaultTarget) -> None:
+    target.send(delete_rule(_build_shadow_rule(target)))
 
 
-def _strict(at: FaultTarget) -> None:
-    at.write_sysctl("net/ipv4/conf/{}/rp_filter", "1")
+def _enable_strict_filter(target: FaultTarget) -> None:
+    target.write_sysctl("net/ipv4/conf/{}/rp_filter", "1")
 
 
-def _default(at: FaultTarget) -> Route:
-    own = at.addressing
-    return Route(at.family, MAIN_TABLE, 0, 0, at.read_link().index, own.gateway, own.address, metric=50)
+def _build_default_route(target: FaultTarget) -> Route:
+    gateway, source = target.addressing.gateway, target.addressing.address
+    return Route(target.family, MAIN_TABLE, 0, 0, target.read_link().index, gateway, source, metric=50)
 
 
-def _default_on_rail(at: FaultTarget) -> None:
-    at.send(add_route(_default(at)))
+def _add_default_route(target: FaultTarget) -> None:
+    target.send(add_route(_build_default_route(target)))
 
 
-def _default_gone(at: FaultTarget) -> None:
-    at.send(delete_route(_default(at)))
+def _delete_default_route(target: FaultTarget) -> None:
+    target.send(delete_route(_build_default_route(target)))
 
 
-def _unfenced(at: FaultTarget) -> None:
-    fences = [rule for rule in at.list_rules() if rule.invert]
-    at.send(*(delete_rule(rule) for rule in fences))
+def _delete_fences(target: FaultTarget) -> None:
+    """Delete the inverted rules, which keep the host's other traffic off the rails."""
+    fences = [rule for rule in target.list_rules() if rule.invert]
+    target.send(*(delete_rule(rule) for rule in fences))
 
 
-def _second_connected(at: FaultTarget) -> Route:
-    subnet = at.addressing.subnet
-    other = at.read_link(at.neighbour.netdev).index
-    return Route(at.family, MAIN_TABLE, subnet.base, subnet.prefix, other, scope=RT_SCOPE_LINK)
+def _build_second_connected(target: FaultTarget) -> Route:
+    """Return a connected route for the port's subnet through the port of the next rail."""
+    subnet = target.addressing.subnet
+    index = target.read_link(target.neighbour.netdev).index
+    return Route(target.family, MAIN_TABLE, subnet.base, subnet.prefix, index, scope=RT_SCOPE_LINK)
 
 
-def _two_connected(at: FaultTarget) -> None:
-    at.send(append_route(_second_connected(at)))
+def _add_second_connected(target: FaultTarget) -> None:
+    target.send(append_route(_build_second_connected(target)))
 
 
-def _one_connected(at: FaultTarget) -> None:
-    at.send(delete_route(_second_connected(at)))
+def _delete_second_connected(target: FaultTarget) -> None:
+    target.send(delete_route(_build_second_connected(target)))
 
 
-def _routed(at: FaultTarget) -> list[Route]:
-    found = [route for route in at.list_routes(at.table) if route.gateway]
-    if not found:
+def _find_gateway_routes(target: FaultTarget) -> list[Route]:
+    routes = [route for route in target.list_routes(target.table) if route.gateway]
+    if not routes:
         raise UnsuitableError("this fault needs a scheme with gateways")
-    return found
+    return routes
 
 
-def _no_supernet(at: FaultTarget) -> None:
-    at.send(*(delete_route(route) for route in _routed(at)))
+def _delete_gateway_routes(target: FaultTarget) -> None:
+    target.send(*(delete_route(route) for route in _find_gateway_routes(target)))
 
 
-def _strange_gateway(at: FaultTarget) -> None:
-    other = at.neighbour.addressed[0].gateway
-    for route in _routed(at):
-        at.send(delete_route(route), add_route(replace(route, gateway=other, onlink=True)))
+def _change_gateway(target: FaultTarget) -> None:
+    """Replace the gateway of the rail's routes by that of the next rail."""
+    gateway = target.neighbour.addressed[0].gateway
+    for route in _find_gateway_routes(target):
+        target.send(delete_route(route), add_route(replace(route, gateway=gateway, onlink=True)))
 
 
-def _dead_link(at: FaultTarget) -> None:
-    from trackbed_lab.faults.addresses import FAULTS as ADDRESSES  # noqa: PLC0415 - the same break, seen by its routes
+def _drop_carrier(target: FaultTarget) -> None:
+    from trackbed_lab.faults.addresses import FAULTS as ADDRESSES  # noqa: PLC0415 - one use
 
-    next(fault for fault in ADDRESSES if fault.id == "addr-no-carrier").inject(at)
-
-
-def _wrong_source(at: FaultTarget) -> None:
-    other = at.neighbour.addressed[0].address
-    routes = [route for route in at.list_routes(at.table) if route.type == RTN_UNICAST]
-    at.send(*(replace_route(replace(route, prefsrc=other)) for route in routes))
+    next(fault for fault in ADDRESSES if fault.id == "addr-no-carrier").inject(target)
 
 
-def _foreign(at: FaultTarget) -> Route:
-    return Route(socket.AF_INET, at.table, _STRANGE, 24, at.read_link("eth0").index, scope=RT_SCOPE_LINK)
+def _change_source(target: FaultTarget) -> None:
+    """Set the source of the rail's routes to the address of the next rail."""
+    source = target.neighbour.addressed[0].address
+    routes = [route for route in target.list_routes(target.table) if route.type == RTN_UNICAST]
+    target.send(*(replace_route(replace(route, prefsrc=source)) for route in routes))
 
 
-def _shared_table(at: FaultTarget) -> None:
-    at.send(add_route(_foreign(at)))
+def _build_foreign_route(target: FaultTarget) -> Route:
+    return Route(socket.AF_INET, target.table, _UNPLANNED, 24, target.read_link("eth0").index, scope=RT_SCOPE_LINK)
 
 
-def _own_table(at: FaultTarget) -> None:
-    at.send(delete_route(_foreign(at)))
+def _add_foreign_route(target: FaultTarget) -> None:
+    target.send(add_route(_build_foreign_route(target)))
 
 
-def _firewall(at: FaultTarget) -> None:
-    nftables.add_drop_chain(at.lab.locate_netns(at.node.name), _FIREWALL, "input", "input", 2.0)
+def _delete_foreign_route(target: FaultTarget) -> None:
+    target.send(delete_route(_build_foreign_route(target)))
 
 
-def _no_firewall(at: FaultTarget) -> None:
-    nftables.delete_table(at.lab.locate_netns(at.node.name), _FIREWALL, 2.0)
+def _add_firewall(target: FaultTarget) -> None:
+    nftables.add_drop_chain(target.lab.locate_netns(target.node.name), _FIREWALL, "input", "input", 2.0)
+
+
+def _delete_firewall(target: FaultTarget) -> None:
+    nftables.delete_table(target.lab.locate_netns(target.node.name), _FIREWALL, 2.0)
 
 
 FAULTS = (
-    LabFault("route-rule-missing", _no_rule),
-    LabFault("route-rule-wrong-table", _other_table),
-    LabFault("route-table-empty", _empty),
-    LabFault("route-table-flushed-by-link-down", _flap),
-    LabFault("route-rule-shadowed", _shadowed, _unshadowed),
-    LabFault("route-rp-filter-strict", _strict),
-    LabFault("route-default-through-rail", _default_on_rail, _default_gone),
-    LabFault("route-host-traffic-on-rail", _unfenced),
-    LabFault("route-two-connected-for-one-subnet", _two_connected, _one_connected),
-    LabFault("route-supernet-missing", _no_supernet),
-    LabFault("route-gateway-not-on-link", _strange_gateway),
-    LabFault("route-linkdown-kept", _dead_link),
-    LabFault("route-source-hint-wrong", _wrong_source),
-    LabFault("route-table-id-shared", _shared_table, _own_table),
-    LabFault("route-firewall-drops-rails", _firewall, _no_firewall),
+    LabFault("route-rule-missing", _delete_port_rule),
+    LabFault("route-rule-wrong-table", _redirect_rule),
+    LabFault("route-table-empty", _empty_table),
+    LabFault("route-table-flushed-by-link-down", _flap_port),
+    LabFault("route-rule-shadowed", _shadow_rules, _unshadow_rules),
+    LabFault("route-rp-filter-strict", _enable_strict_filter),
+    LabFault("route-default-through-rail", _add_default_route, _delete_default_route),
+    LabFault("route-host-traffic-on-rail", _delete_fences),
+    LabFault("route-two-connected-for-one-subnet", _add_second_connected, _delete_second_connected),
+    LabFault("route-supernet-missing", _delete_gateway_routes),
+    LabFault("route-gateway-not-on-link", _change_gateway),
+    LabFault("route-linkdown-kept", _drop_carrier),
+    LabFault("route-source-hint-wrong", _change_source),
+    LabFault("route-table-id-shared", _add_foreign_route, _delete_foreign_route),
+    LabFault("route-firewall-drops-rails", _add_firewall, _delete_firewall),
 )
