@@ -110,7 +110,7 @@ def test_after_kill_9_nothing_runs_and_the_name_is_free(tmp_path: Path) -> None:
         assert trackbed("lab", "status", "--name", place.name) == Said(
             2,
             "",
-            f"trackbed: lab {place.name!r} has ended: it said nothing; "
+            f"trackbed: lab {place.name!r} has ended: its log is empty; "
             f"trackbed lab down --name {place.name} clears it away\n",
         )
         assert trackbed("lab", "down", "--name", place.name).status == 0

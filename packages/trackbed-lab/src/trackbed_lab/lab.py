@@ -176,7 +176,7 @@ class Lab:
 
     def _silent(self, node: str) -> str:
         said = (self.files / "logs" / node).read_text(errors="replace").strip().splitlines()[-3:]
-        return f"the agent of {node} does not serve: {' / '.join(said) or 'it said nothing'}"
+        return f"the agent of {node} does not serve: {' / '.join(said) or 'its log is empty'}"
 
     # --- where things are ------------------------------------------------------------------------------------------
 

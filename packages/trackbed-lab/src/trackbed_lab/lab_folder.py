@@ -1,4 +1,4 @@
-"""Where a lab is known by name outside its sandbox: a folder with who keeps it and what it was made from."""
+"""The folder by which a lab is known outside its sandbox, with the PID of its keeper."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RUN_PREFIX = "run-"
-"""Labs of `trackbed lab run`: nobody knows their names, so the next lab clears away what a killed one left."""
+"""Prefix of the labs of `trackbed lab run`. Their names are temporary, so the next lab removes stale ones."""
 
 NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,31}")
-"""A lab's name becomes a folder's, so it may lead nowhere else."""
+"""A lab's name is a folder's name, and must not be a path."""
 
 
 def locate_base() -> Path:
-    """The folder of all labs of this user."""
+    """Return the folder of all labs of this user."""
     if os.geteuid() == 0 and os.access("/run", os.W_OK):
         return Path("/run/trackbed-lab")
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -34,11 +34,11 @@ def locate_base() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class LabFolder:
-    """One lab's folder. `files` is where its tmpfs is mounted: empty when seen from outside."""
+    """One lab's folder. Its tmpfs is mounted at `files`, which is empty outside the sandbox."""
 
     name: str
-    home: Path = field(default_factory=lambda: locate_base())  # noqa: PLW0108 - looked up late: tests give labs another home
-    """The folder of all labs, found out once: inside the sandbox we are another user."""
+    home: Path = field(default_factory=lambda: locate_base())  # noqa: PLW0108 - looked up late, as tests replace it
+    """The folder of all labs, determined once, because the UID is different inside the sandbox."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -51,31 +51,33 @@ class LabFolder:
 
     @property
     def files(self) -> Path:
-        """Mount point of the lab's own files."""
+        """The mount point of the lab's files."""
         return self.folder / "fs"
 
     @property
     def log(self) -> Path:
-        """What the lab's keeper said."""
+        """The log of the lab's keeper."""
         return self.folder / "log"
 
     def find_keeper(self) -> int | None:
-        """Pid of the keeper if the lab lives; the start time guards against a pid used again.
+        """Return the PID of the keeper if the lab is running; the start time guards against PID reuse.
 
-        A keeper that was killed but not yet reaped (some containers' init never does) holds no lab any more.
+        A zombie (some containers' init never reaps) counts as ended.
         """
         try:
-            pid, started = (self.folder / "keeper").read_text(encoding="ascii").split()
-            return int(pid) if _started(int(pid)) == started else None
+            pid, start_time = (self.folder / "keeper").read_text(encoding="ascii").split()
+            return int(pid) if _read_start_time(int(pid)) == start_time else None
         except (OSError, ValueError):
             return None
 
     def claim(self) -> None:
-        """Make the folder, kept by this process for now; what dead labs left goes.
+        """Create the folder with this process as its keeper; remove stale folders of runs.
 
-        Raises FileExistsError if the lab lives, PermissionError if the folder of all labs is another user's.
+        Raises:
+            FileExistsError: the lab is running.
+            PermissionError: the folder of all labs belongs to another user.
         """
-        with _alone(self.home):
+        with _hold_lock(self.home):
             if self.find_keeper() is not None:
                 raise FileExistsError(f"lab {self.name!r} is up already")
             for lab in list_labs():
@@ -86,22 +88,22 @@ class LabFolder:
             self.record_keeper(os.getpid())
 
     def record_keeper(self, keeper: int) -> None:
-        """Write down who keeps the lab, unless it has ended already."""
+        """Record the PID of the keeper, unless it has ended."""
         with suppress(ProcessLookupError):
-            (self.folder / "keeper").write_text(f"{keeper} {_started(keeper)}", encoding="ascii")
+            (self.folder / "keeper").write_text(f"{keeper} {_read_start_time(keeper)}", encoding="ascii")
 
     def release(self) -> None:
-        """Remove the folder, and the folder of all labs with the last of them."""
+        """Remove the folder, and with the last lab the folder of all labs."""
         shutil.rmtree(self.folder, ignore_errors=True)
         try:
             self.home.rmdir()
         except OSError:
-            return  # other labs live there, or it never was
+            return  # it has other labs, or does not exist
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder of all labs against other starts; it must be ours, for it may lie where all may write."""
+def _hold_lock(folder: Path) -> Iterator[None]:
+    """Lock the folder of all labs. It must belong to this user, as its parent may be writable by all."""
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -113,8 +115,12 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _started(pid: int) -> str:
-    """Start time of a process in clock ticks (proc(5), field 22 of stat); ProcessLookupError once it has ended."""
+def _read_start_time(pid: int) -> str:
+    """Return a process's start time in clock ticks (proc(5), field 22 of stat).
+
+    Raises:
+        ProcessLookupError: the process has ended.
+    """
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     if fields[0] in {"Z", "X"}:
         raise ProcessLookupError(f"process {pid} has ended")
@@ -122,7 +128,7 @@ def _started(pid: int) -> str:
 
 
 def list_labs() -> list[LabFolder]:
-    """Every lab that has a folder, dead ones too."""
+    """Return every lab that has a folder, stale ones included."""
     try:
         return [LabFolder(entry.name) for entry in sorted(locate_base().iterdir()) if NAME.fullmatch(entry.name)]
     except OSError:

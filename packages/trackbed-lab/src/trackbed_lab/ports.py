@@ -11,37 +11,39 @@ from pathlib import Path
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST, _LAST = 20000, 32767
-"""The kernel's own callers' ports begin at 32768 (Documentation/networking/ip-sysctl.rst)."""
+"""The kernel's ephemeral ports begin at 32768 (Documentation/networking/ip-sysctl.rst)."""
 
 
 @contextmanager
 def hold_ports(count: int) -> Iterator[tuple[int, ...]]:
-    """Ports on 127.0.0.1 that are nobody else's while the block lasts; have the servers listen before it ends.
+    """Reserve ports on 127.0.0.1 for the block; servers must listen before it ends.
 
-    Each is bound alone first, and then lets a server with SO_REUSEADDR listen beside it (socket(7): bound sockets may
-    share an address while at most one listens): Go's, QEMU's and Python's servers set it. Raises OSError where there
-    are too few.
+    A reserved port is bound exclusively first. With SO_REUSEADDR set on both sockets a server can then listen on it
+    (socket(7): sockets may share an address while at most one listens), which servers in Go, QEMU and Python set.
+
+    Raises:
+        OSError: there are too few free ports.
     """
-    with ExitStack() as held:
-        found: list[int] = []
-        for port in random.sample(range(_FIRST, _end()), 1000):
-            if len(found) == count:
+    with ExitStack() as sockets:
+        ports: list[int] = []
+        for port in random.sample(range(_FIRST, _find_end()), 1000):
+            if len(ports) == count:
                 break
-            mine = held.enter_context(socket.socket())
+            reservation = sockets.enter_context(socket.socket())
             try:
-                mine.bind(("127.0.0.1", port))
+                reservation.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            mine.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.append(port)
-        if len(found) < count:
+            reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            ports.append(port)
+        if len(ports) < count:
             raise OSError(
                 errno.EADDRINUSE, f"no {count} free ports on 127.0.0.1 from {_FIRST} on; stop other servers here"
             )
-        yield tuple(found)
+        yield tuple(ports)
 
 
-def _end() -> int:
-    """One above the last port to choose; where callers get lower ones than usual the whole range is as good."""
+def _find_end() -> int:
+    """Return one above the last port to choose: the first ephemeral port, or the default where it is unusually low."""
     lowest = int(_RANGE.read_text().split()[0])
     return lowest if lowest > _FIRST + 1000 else _LAST

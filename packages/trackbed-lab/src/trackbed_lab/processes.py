@@ -1,6 +1,6 @@
-"""Programs started for a lab: their logs, that they live, and that exactly they are stopped.
+"""Processes of a lab: start, liveness, logs and stop.
 
-A process is known by its pid and its start time (proc(5), field 22): a pid alone may be somebody else's by now.
+A process is identified by PID and start time (proc(5), field 22), because PIDs are reused.
 """
 
 from __future__ import annotations
@@ -22,32 +22,35 @@ _START_TIME = 19  # proc(5): field 22, counted from the one after the program's 
 
 
 class LabProcess(msgspec.Struct, frozen=True):
-    """One program that was started."""
+    """A process that was started."""
 
     name: str
     pid: int
     started: int
-    """Clock ticks from boot to its start; 0 if it had ended before anybody looked."""
+    """Start time in clock ticks since boot; 0 if it ended before the time could be read."""
     log: str
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs, and is not another one with its pid."""
+        """Whether the process is still running."""
         with suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)
-        return self.started > 0 and _started(self.pid) == self.started
+        return self.started > 0 and _read_start_time(self.pid) == self.started
 
     def read_log_end(self, lines: int = 3) -> str:
-        """The end of its log."""
-        said = Path(self.log).read_text(errors="replace").strip() if Path(self.log).exists() else ""
-        return "\n".join(said.splitlines()[-lines:]) or "it said nothing"
+        """Return the last lines of its log."""
+        text = Path(self.log).read_text(errors="replace").strip() if Path(self.log).exists() else ""
+        return "\n".join(text.splitlines()[-lines:]) or "its log is empty"
 
 
 def start_process(name: str, argv: Sequence[str], folder: Path, *, detached: bool) -> LabProcess:
-    """Start a program in a session of its own, its output in `folder`/NAME.log; unless it stays, it dies with us."""
+    """Start a program in a new session, with its output in `folder`/NAME.log.
+
+    Unless it is detached, the kernel kills it when this process ends.
+    """
     log = folder / f"{name}.log"
     with log.open("ab") as stream:
-        child = subprocess.Popen(  # noqa: S603 - programs that were built here
+        child = subprocess.Popen(  # noqa: S603 - programs of the lab
             argv,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -56,37 +59,37 @@ def start_process(name: str, argv: Sequence[str], folder: Path, *, detached: boo
             start_new_session=True,
             preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 - one prctl call, which takes no lock
         )
-    child.returncode = 0  # ours to wait for from here on: Popen's own bookkeeping would warn about a child that lives
-    return LabProcess(name, child.pid, _started(child.pid), str(log))
+    child.returncode = 0  # keeps Popen from warning about a running child, which LabProcess reaps
+    return LabProcess(name, child.pid, _read_start_time(child.pid), str(log))
 
 
 def stop_processes(processes: Sequence[LabProcess]) -> None:
-    """End processes, last started first: asked, and after some seconds made to."""
-    for one in reversed(processes):
+    """Stop processes in reverse order: SIGTERM, and SIGKILL for one that has not ended after STOP_SECONDS."""
+    for process in reversed(processes):
         for number in (signal.SIGTERM, signal.SIGKILL):
-            _end(one, number)
-            if _is_gone(one):
+            _send_signal(process, number)
+            if _wait_for_end(process):
                 break
 
 
-def _end(one: LabProcess, number: int) -> None:
-    if one.is_alive:
+def _send_signal(process: LabProcess, number: int) -> None:
+    if process.is_alive:
         with suppress(ProcessLookupError):
-            os.kill(one.pid, number)
+            os.kill(process.pid, number)
 
 
-def _is_gone(one: LabProcess) -> bool:
-    """Whether it ends within some seconds."""
+def _wait_for_end(process: LabProcess) -> bool:
+    """Return whether the process ends within STOP_SECONDS."""
     deadline = time.monotonic() + STOP_SECONDS
-    while one.is_alive:
+    while process.is_alive:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
     return True
 
 
-def _started(pid: int) -> int:
-    """Its start time, 0 where there is no such process or only what a parent has yet to ask for."""
+def _read_start_time(pid: int) -> int:
+    """Return a process's start time, or 0 if there is no such process or it is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -96,5 +99,5 @@ def _started(pid: int) -> int:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process once its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
+    """Let the kernel kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What one run of the lab found: the value that the report shows, and that `-o json` prints."""
+"""The result of a run of the lab, which the report shows and `-o json` prints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trackbed.doctor.finding import Finding
 
 
 class Phase(msgspec.Struct, frozen=True, rename="camel"):
-    """One phase of a run: what was done, how long it took in seconds, and its outcome in a few words."""
+    """One phase of a run: its name, duration in seconds, and outcome."""
 
     name: str
     seconds: float
@@ -17,7 +17,7 @@ class Phase(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RunNode(msgspec.Struct, frozen=True, rename="camel"):
-    """One node: its name, scalable unit, and the pod on it ("" for none)."""
+    """One node: name, scalable unit, and its pod ("": none)."""
 
     name: str
     unit: int
@@ -25,7 +25,7 @@ class RunNode(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RunRail(msgspec.Struct, frozen=True, rename="camel"):
-    """One rail: index, name, range as text ("" for none)."""
+    """One rail: index, name, range as text ("": none)."""
 
     rail: int
     name: str
@@ -44,7 +44,7 @@ class RunPort(msgspec.Struct, frozen=True, rename="camel"):
 class RailPair(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One ordered pair of pod rails, as planned and as measured; node and rail of either end.
 
-    `expected` is whether the plan lets them reach each other; `expected_hops` the routers between them by topology.
+    `expected` is whether the plan lets them reach each other. `expected_hops` is the number of routers between them.
     """
 
     from_node: str
@@ -54,20 +54,20 @@ class RailPair(msgspec.Struct, frozen=True, rename="camel", gc=False):
     expected: bool
     answered: bool
     source_ok: bool
-    """The receiver saw the sender's own rail address, on its own rail interface."""
+    """Whether the packet arrived from the sender's rail address, on the receiver's interface of the rail."""
     expected_hops: int
     hops: int | None
 
     @property
     def as_planned(self) -> bool:
-        """Whether what was measured is what the plan says."""
+        """Whether the measurement agrees with the plan."""
         if not self.expected:
             return not self.answered
         return self.answered and self.source_ok and self.hops == self.expected_hops
 
 
 class FaultResult(msgspec.Struct, frozen=True, rename="camel"):
-    """One injected fault: what was broken, what doctor named, whether it was sound again afterwards."""
+    """One injected fault: its place, doctor's first finding, and whether it was healed."""
 
     id: str
     node: str
@@ -75,11 +75,11 @@ class FaultResult(msgspec.Struct, frozen=True, rename="camel"):
     named: Finding | None
     healed: bool
     findings: tuple[Finding, ...] = ()
-    """All broken or unknown findings while the fault was in."""
+    """All broken or unknown findings with the fault."""
 
 
 class RunResult(msgspec.Struct, frozen=True, rename="camel"):
-    """One run of the lab, complete in itself."""
+    """One run of the lab, with all that the report needs."""
 
     fabric: str
     scheme: str
@@ -98,10 +98,10 @@ class RunResult(msgspec.Struct, frozen=True, rename="camel"):
     pairs: tuple[RailPair, ...]
     fault: FaultResult | None
     findings: tuple[Finding, ...]
-    """Findings of the sound fabric: all of them, passes included."""
+    """All findings before the fault was injected, passes included."""
 
     @property
     def ok(self) -> bool:
         """Whether everything went as planned."""
-        told = self.fault is None or (self.fault.named is not None and self.fault.healed)
-        return told and all(phase.ok for phase in self.phases) and all(pair.as_planned for pair in self.pairs)
+        diagnosed = self.fault is None or (self.fault.named is not None and self.fault.healed)
+        return diagnosed and all(phase.ok for phase in self.phases) and all(pair.as_planned for pair in self.pairs)

@@ -1,4 +1,4 @@
-"""What a container runtime does: makes a pod's network namespace, gives it eth0, calls the CNI executable."""
+"""A container runtime's part: creates a pod's network namespace and eth0, and calls the CNI executable."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MAIN, _BRIDGE = 254, "br0"
 
 
 class CniCallError(Exception):
-    """The executable refused; the message is its own."""
+    """The CNI executable failed; the message has its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabPod:
-    """One pod: its name, its place among all pods of the lab, and where its namespace is pinned."""
+    """One pod: its name, its number among the lab's pods, and the path of its namespace."""
 
     name: str
     number: int
@@ -40,17 +40,17 @@ class LabPod:
 
     @property
     def container(self) -> str:
-        """A container id, as a runtime would make one."""
+        """The container id, in a runtime's format."""
         return hashlib.sha256(self.name.encode()).hexdigest()
 
     @property
     def uplink(self) -> str:
-        """The far end of its eth0, on the management switch."""
+        """The peer of its eth0, on the management switch."""
         return f"pod{self.number}"
 
 
 def create_pod(pod: LabPod, namespaces: Path) -> None:
-    """Make the pod's namespace with loopback and eth0: what the runtime and the primary network do."""
+    """Create the pod's namespace with loopback and eth0, as the runtime and the primary network do."""
     netns.create(pod.netns)
     inside, outside = (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in (pod.netns, namespaces / MANAGEMENT))
     try:
@@ -59,41 +59,42 @@ def create_pod(pod: LabPod, namespaces: Path) -> None:
             master = get_link(switch, _BRIDGE).index
             switch.send([set_link(get_link(switch, pod.uplink).index, up=True, master=master)])
         with Socket(netns=inside) as sock:
-            _primary(sock, pod.number)
+            _configure_eth0(sock, pod.number)
     finally:
         os.close(inside)
         os.close(outside)
 
 
-def _primary(sock: Socket, number: int) -> None:
+def _configure_eth0(sock: Socket, number: int) -> None:
     eth0 = get_link(sock, "eth0").index
-    own = Address(eth0, socket.AF_INET, get_pod_address(number), MANAGEMENT_RANGE.prefix)
+    address = Address(eth0, socket.AF_INET, get_pod_address(number), MANAGEMENT_RANGE.prefix)
     default = Route(socket.AF_INET, _MAIN, oif=eth0, gateway=MANAGEMENT_RANGE.base + 1)
-    sock.send([set_link(1, up=True), set_link(eth0, up=True), add_address(own), add_route(default)])
+    sock.send([set_link(1, up=True), set_link(eth0, up=True), add_address(address), add_route(default)])
 
 
 def remove_pod(pod: LabPod) -> None:
-    """Remove the pod's namespace; what is in it goes with it."""
+    """Remove the pod's namespace with its interfaces."""
     netns.delete(pod.netns)
 
 
 def call_add(pod: LabPod, executable: Path) -> dict[str, Any]:
-    """CNI ADD, chained behind the primary network; returns the result."""
-    result: dict[str, Any] = json.loads(_call("ADD", pod, executable, _previous(pod)))
+    """Call CNI ADD, chained behind the primary network; return the result. Raises CniCallError."""
+    result: dict[str, Any] = json.loads(_call("ADD", pod, executable, _build_previous_result(pod)))
     return result
 
 
 def call_delete(pod: LabPod, executable: Path) -> None:
-    """CNI DEL."""
+    """Call CNI DEL. Raises CniCallError."""
     _call("DEL", pod, executable, None)
 
 
 def call_check(pod: LabPod, executable: Path, result: dict[str, Any]) -> None:
-    """CNI CHECK against the result of ADD."""
+    """Call CNI CHECK with the result of ADD. Raises CniCallError."""
     _call("CHECK", pod, executable, result)
 
 
-def _previous(pod: LabPod) -> dict[str, Any]:
+def _build_previous_result(pod: LabPod) -> dict[str, Any]:
+    """Return the result of the primary network's plugin."""
     address = f"{text(4, get_pod_address(pod.number))}/{MANAGEMENT_RANGE.prefix}"
     return {
         "cniVersion": CNI_VERSION,
@@ -114,7 +115,7 @@ def _call(command: str, pod: LabPod, executable: Path, previous: dict[str, Any] 
         "CNI_PATH": str(executable.parent),
         "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod.name}",
     }
-    done = subprocess.run(  # noqa: S603 - the executable that the lab has installed
+    process = subprocess.run(  # noqa: S603 - the executable that the lab has installed
         [executable],
         env=environment,
         input=json.dumps(config).encode(),
@@ -122,12 +123,14 @@ def _call(command: str, pod: LabPod, executable: Path, previous: dict[str, Any] 
         timeout=_CALL_SECONDS,
         check=False,
     )
-    if done.returncode != 0:
-        raise CniCallError(f"CNI {command} of pod {pod.name}: {_told(done.stdout) or done.stderr.decode()}")
-    return done.stdout
+    if process.returncode != 0:
+        error = _format_error(process.stdout) or process.stderr.decode()
+        raise CniCallError(f"CNI {command} of pod {pod.name}: {error}")
+    return process.stdout
 
 
-def _told(output: bytes) -> str:
+def _format_error(output: bytes) -> str:
+    """Return the error that a CNI executable printed as JSON, or its output."""
     try:
         error = json.loads(output)
         return f"{error['msg']} (code {error['code']}) {error.get('details', '')}".strip()

@@ -1,11 +1,11 @@
-"""Namespaces of a lab's own, so that nothing of it can be left behind.
+"""The namespaces of a lab, which the kernel removes with everything in them when the lab ends.
 
-    caller ── fork ── keeper                unshares user (unless root), mount, network and pid namespaces, then waits
-                        └── fork ── first   pid 1 of the new pid namespace; mounts /proc and a tmpfs; does the work
+    caller ── fork ── keeper                unshares user (unless root), mount, network and PID namespaces, then waits
+                        └── fork ── first   PID 1 of the new PID namespace; mounts /proc and a tmpfs; runs the work
 
-All network namespaces of the lab are pinned on that tmpfs, in that mount namespace. When `first` ends, however it ends,
-the kernel kills every process of its pid namespace; with the last of them go the mount namespace, the pins and the
-network namespaces. `first` dies with its keeper (PR_SET_PDEATHSIG), so killing either is enough.
+All network namespaces of the lab are pinned on that tmpfs, in that mount namespace. When `first` ends for any reason,
+the kernel kills every process of its PID namespace. With the last of them the mount namespace, the pins and the network
+namespaces are removed. `first` is killed with its keeper (PR_SET_PDEATHSIG), so killing either is enough.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SandboxError(Exception):
-    """This machine does not let a lab have namespaces; the message says what to do."""
+    """This machine does not allow a lab to create namespaces; the message says what to do."""
 
 
 def _call(name: str, *arguments: object) -> None:
@@ -44,35 +44,35 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def start_sandbox(work: Callable[[], int], folder: Path, log: Path | None = None) -> int:
-    """Run `work` as pid 1 of a sandbox whose tmpfs is mounted at `folder`; returns the keeper's pid at once.
+    """Run `work` as PID 1 of a sandbox whose tmpfs is mounted at `folder`; return the keeper's PID without waiting.
 
-    The keeper ends with the status of `work`. With a `log` it outlives the caller and keeps nothing of its terminal
-    and pipes; without, it dies with the caller. Must be called from a process with one thread.
+    The keeper exits with the status of `work`. With a `log` it outlives the caller, detached from its terminal and
+    pipes; without, it is killed with the caller. The calling process must have one thread.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     caller = os.getpid()
     keeper = os.fork()
     if keeper == 0:
-        _leave(log) if log else _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
-        alone = log is None and os.getppid() != caller  # it died before its death could be told
-        _ending(lambda: 1 if alone else _keep(work, folder))
+        _detach(log) if log else _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+        orphaned = log is None and os.getppid() != caller  # the caller ended before the prctl call
+        _run_and_exit(lambda: 1 if orphaned else _keep(work, folder))
     return keeper
 
 
-def _leave(log: Path) -> None:
-    """Let go of the caller's session, terminal and pipes."""
+def _detach(log: Path) -> None:
+    """Leave the caller's session, terminal and pipes; write output to `log`."""
     os.setsid()
-    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (said, 1), (said, 2)):
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
-    os.close(said)
-    os.close(nothing)
+    os.close(output)
+    os.close(null)
 
 
-def _ending(body: Callable[[], int]) -> NoReturn:
-    """Run the body of a forked process: it never returns into its parent's code."""
+def _run_and_exit(body: Callable[[], int]) -> NoReturn:
+    """Run the body of a forked process, then exit with its status."""
     status = 70
     try:
         status = body()
@@ -82,8 +82,8 @@ def _ending(body: Callable[[], int]) -> NoReturn:
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 1
     except KeyboardInterrupt:
-        status = 130  # as a shell says it
-    except BaseException:  # noqa: BLE001 - told, then the process ends
+        status = 130  # as a shell reports SIGINT
+    except BaseException:  # noqa: BLE001 - printed before the process exits
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -92,34 +92,38 @@ def _ending(body: Callable[[], int]) -> NoReturn:
 
 
 def _keep(work: Callable[[], int], folder: Path) -> int:
+    """Create the namespaces, fork `first` into them and return its status; SIGINT is ignored, SIGTERM kills `first`."""
     unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET)
-    alive, held = os.pipe()
+    lifeline, parent_end = os.pipe()
     first = os.fork()
     if first == 0:
-        os.close(held)
-        _ending(lambda: _first(work, folder) if _follows(alive) else 1)
-    os.close(alive)
+        os.close(parent_end)
+        _run_and_exit(lambda: _run_first(work, folder) if _bind_to_parent(lifeline) else 1)
+    os.close(lifeline)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else lambda *_: os.kill(first, signal.SIGKILL))
     _, status = os.waitpid(first, 0)
     return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1
 
 
-def _follows(alive: int) -> bool:
-    """Die with the parent, which holds the other end of `alive`; false if it is dead already.
+def _bind_to_parent(lifeline: int) -> bool:
+    """Let the kernel kill this process with its parent, which has the other end of `lifeline`.
 
-    The signal is for deaths to come: a parent that died before it was asked for is noticed by its end of the pipe.
+    Return False if the parent has ended already: then no signal comes, and the pipe is closed.
     """
     _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
-    dead, _, _ = select.select([alive], [], [], 0)
-    os.close(alive)
-    return not dead
+    closed, _, _ = select.select([lifeline], [], [], 0)
+    os.close(lifeline)
+    return not closed
 
 
 def unshare(kinds: int) -> None:
-    """Be in new namespaces of these kinds; who is not root is root of a user namespace for them. Raises SandboxError.
+    """Move this process to new namespaces of these kinds; an unprivileged user becomes root of a user namespace.
 
-    Must be called from a process with one thread.
+    The process must have one thread.
+
+    Raises:
+        SandboxError: this machine does not allow it.
     """
     rootless = os.geteuid() != 0
     uid, gid = os.geteuid(), os.getegid()
@@ -130,10 +134,10 @@ def unshare(kinds: int) -> None:
             Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
             Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
     except OSError as error:
-        raise SandboxError(_refusal(error)) from error
+        raise SandboxError(_explain_refusal(error)) from error
 
 
-def _refusal(error: OSError) -> str:
+def _explain_refusal(error: OSError) -> str:
     hint = "run as root, or allow user namespaces"
     restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if restricted.exists() and restricted.read_text().strip() == "1":
@@ -141,7 +145,8 @@ def _refusal(error: OSError) -> str:
     return f"this machine does not allow namespaces for a lab ({error.strerror}); {hint}"
 
 
-def _first(work: Callable[[], int], folder: Path) -> int:
+def _run_first(work: Callable[[], int], folder: Path) -> int:
+    """Mount /proc and the lab's tmpfs, then run the work."""
     try:
         _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
         _call("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
@@ -152,52 +157,57 @@ def _first(work: Callable[[], int], folder: Path) -> int:
 
 
 def run_inside(keeper: int, body: Callable[[], int]) -> int:
-    """Run `body` in a child of ours that has joined a sandbox; returns its status. OSError if the sandbox is gone."""
+    """Run `body` in a child process that has joined a sandbox; return its status.
+
+    Raises:
+        OSError: the sandbox has ended.
+    """
     first = find_first(keeper)
-    opened = [(kind, os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)) for kind in _kinds(first)]
+    namespaces = [os.open(f"/proc/{first}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _list_kinds(first)]
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
-        _ending(lambda: _joined(opened, body))
-    for _, descriptor in opened:
+        _run_and_exit(lambda: _join_and_run(namespaces, body))
+    for descriptor in namespaces:
         os.close(descriptor)
-    return _waited(child)
+    return _wait_for_child(child)
 
 
-def _joined(opened: list[tuple[str, int]], body: Callable[[], int]) -> int:
-    here = Path.cwd()
-    for _, descriptor in opened:
+def _join_and_run(namespaces: list[int], body: Callable[[], int]) -> int:
+    folder = Path.cwd()
+    for descriptor in namespaces:
         _call("setns", descriptor, 0)
-    os.chdir(here)  # joining a mount namespace leads to its root
-    alive, held = os.pipe()
-    worker = os.fork()  # a new pid namespace holds for children only
+    os.chdir(folder)  # joining a mount namespace changes the folder to its root
+    lifeline, parent_end = os.pipe()
+    worker = os.fork()  # only children are in the joined PID namespace
     if worker == 0:
-        os.close(held)
-        _ending(lambda: body() if _follows(alive) else 1)
-    os.close(alive)
-    return _waited(worker)
+        os.close(parent_end)
+        _run_and_exit(lambda: body() if _bind_to_parent(lifeline) else 1)
+    os.close(lifeline)
+    return _wait_for_child(worker)
 
 
-def _waited(child: int) -> int:
+def _wait_for_child(child: int) -> int:
+    """Return the exit status of a child, 128 plus the number of a signal that killed it."""
     while True:
         try:
             _, status = os.waitpid(child, 0)
         except InterruptedError:
             continue
         except KeyboardInterrupt:
-            continue  # the terminal has told the child, too
+            continue  # the terminal has sent SIGINT to the child too
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else 128 - code
 
 
-def _kinds(first: int) -> list[str]:
-    """The namespaces to join, user first; one that is our own already cannot be joined."""
-    theirs, ours = Path(f"/proc/{first}/ns"), Path("/proc/self/ns")
-    return [kind for kind in _KINDS if (theirs / kind).stat().st_ino != (ours / kind).stat().st_ino]
+def _list_kinds(first: int) -> list[str]:
+    """Return the kinds of namespaces to join, user first, without those that this process is in already."""
+    target, current = Path(f"/proc/{first}/ns"), Path("/proc/self/ns")
+    return [kind for kind in _KINDS if (target / kind).stat().st_ino != (current / kind).stat().st_ino]
 
 
 def find_first(keeper: int) -> int:
-    """The pid, seen from here, of the process that holds the sandbox."""
+    """Return the PID of the sandbox's first process, as seen from outside. Raises ProcessLookupError."""
     children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text(encoding="ascii").split()
     if not children:
         raise ProcessLookupError(f"process {keeper} holds no lab any more")

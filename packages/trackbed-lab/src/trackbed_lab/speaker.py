@@ -1,7 +1,7 @@
-"""The leaves' voice: LLDP (IEEE 802.1AB) on every port towards a node, a few times a second, from one process.
+"""The LLDP speaker of the leaves (IEEE 802.1AB): one process announces every port towards a node.
 
-Sockets stay open: closing a packet socket waits for the kernel (some 16 ms each). `OVERRIDES` lets a fault change what
-a port says: `{"leaf/swp1": "mute" | "vlan 999"}`.
+Its sockets stay open, because closing a packet socket takes the kernel some 16 ms. A fault overrides the announcement
+of a port in the file OVERRIDES: `{"leaf/swp1": "mute" | "vlan 999"}`.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ _UNTAGGED_VLAN = 1
 
 
 def announce_leaves(leaves: Iterable[str], namespaces: Path, overrides: Path) -> NoReturn:
-    """Speak until killed."""
-    voices = [(leaf, packets.open_packets(namespaces / leaf, ETHERTYPE)) for leaf in leaves if leaf != SPINE]
+    """Announce all ports of the leaves every INTERVAL_SECONDS."""
+    sockets = [(leaf, packets.open_packets(namespaces / leaf, ETHERTYPE)) for leaf in leaves if leaf != SPINE]
     while True:
-        said = read_overrides(overrides)
-        for leaf, voice in voices:
-            _once(leaf, namespaces / leaf, voice, said)
+        override_by_port = read_overrides(overrides)
+        for leaf, sender in sockets:
+            _announce_ports(leaf, namespaces / leaf, sender, override_by_port)
         time.sleep(INTERVAL_SECONDS)
 
 
-def _once(leaf: str, netns: Path, voice: socket.socket, said: dict[str, str]) -> None:
+def _announce_ports(leaf: str, netns: Path, sender: socket.socket, override_by_port: dict[str, str]) -> None:
     with Socket(netns=netns) as sock:
         ports = [link for link in list_links(sock) if link.kind == "veth" and link.name != "up" and link.up]
     for port in ports:
-        told = said.get(f"{leaf}/{port.name}", "")
-        vlan = int(told.removeprefix("vlan ")) if told.startswith("vlan ") else _UNTAGGED_VLAN
+        override = override_by_port.get(f"{leaf}/{port.name}", "")
+        vlan = int(override.removeprefix("vlan ")) if override.startswith("vlan ") else _UNTAGGED_VLAN
         frame = lldp.encode(lldp.Advertisement(leaf, port.name, system_name=leaf, port_vlan=vlan))
         try:
-            if told != "mute":
-                packets.send_frame(voice, port.index, ETHERTYPE, lldp.NEAREST_BRIDGE, frame)
+            if override != "mute":
+                packets.send_frame(sender, port.index, ETHERTYPE, lldp.NEAREST_BRIDGE, frame)
         except OSError:
-            continue  # the port went down or away while we spoke
+            continue  # the port was set down or removed meanwhile
 
 
-def read_overrides(overrides: Path) -> dict[str, str]:
-    """What faults make ports say."""
+def read_overrides(path: Path) -> dict[str, str]:
+    """Return the override of each port that has one."""
     try:
-        read: dict[str, str] = json.loads(overrides.read_text(encoding="utf-8"))
+        override_by_port: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return read
+    return override_by_port

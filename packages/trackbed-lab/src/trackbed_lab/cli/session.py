@@ -169,7 +169,7 @@ def _is_gone(keeper: int) -> bool:
 def last_words(place: LabFolder) -> str:
     """The end of a lab's log."""
     said = place.log.read_text(errors="replace").strip() if place.log.exists() else ""
-    return " / ".join(said.splitlines()[-3:]) or "it said nothing"
+    return " / ".join(said.splitlines()[-3:]) or "its log is empty"
 
 
 def teller(form: str) -> Callable[[Phase], None]:

@@ -1,1 +1,1 @@
-"""The report of a lab run: one HTML page that travels alone. First plain values (`page`), then the template."""
+"""The report of a lab run: one self-contained HTML page, computed as plain values (`page`) and then rendered."""

@@ -1,4 +1,4 @@
-"""The page as HTML: one file, styles and drawings inside, nothing fetched."""
+"""The report as HTML: one file with its styles and drawings, which loads nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render_html(result: RunResult) -> str:
-    """Render a run."""
+    """Render the report of a run."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = files("trackbed_lab.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     return environment.from_string(template).render(page=build_page(result))

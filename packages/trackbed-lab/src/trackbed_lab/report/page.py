@@ -1,4 +1,4 @@
-"""Everything the report shows, computed: the template only loops and prints."""
+"""The content of the report as plain values; the template only loops over them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tile(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One phase: where its bar begins and how long it is, in percent of the whole run."""
+    """One phase: start and length of its bar, in percent of the run."""
 
     name: str
     seconds: str
@@ -38,7 +38,7 @@ class Bar(NamedTuple):
 
 
 class StepRow(NamedTuple):
-    """One step of the chain: how many checks it passed."""
+    """One step of the chain: the number of checks by verdict."""
 
     name: str
     passed: int
@@ -47,7 +47,7 @@ class StepRow(NamedTuple):
 
 
 class FaultSection(NamedTuple):
-    """The injected fault, in the order it happened."""
+    """The injected fault: its place, doctor's first finding, and whether it was healed."""
 
     id: str
     where: str
@@ -55,11 +55,11 @@ class FaultSection(NamedTuple):
     right: bool
     healed: bool
     also: tuple[FindingGroup, ...]
-    """Everything else that was not sound while the fault was in."""
+    """Other broken findings with the fault."""
 
 
 class Page(NamedTuple):
-    """The whole page."""
+    """The report."""
 
     title: str
     subtitle: str
@@ -77,38 +77,34 @@ class Page(NamedTuple):
 
 
 def build_page(result: RunResult) -> Page:
-    """Compute the page of a run."""
-    broken = [f for f in result.findings if f.verdict != "pass"]
+    """Compute the report of a run."""
+    broken = [finding for finding in result.findings if finding.verdict != "pass"]
     return Page(
         title=f"Fabric {result.fabric}",
         subtitle=f"{len(result.nodes)} nodes × {len(result.rails)} rails, {result.scheme}",
         ok=result.ok,
         verdict="As planned" if result.ok else "Not as planned",
-        tiles=tuple(_tiles(result)),
-        bars=tuple(_bars(result.phases)),
+        tiles=tuple(_iter_tiles(result)),
+        bars=tuple(_iter_bars(result.phases)),
         rail_map=build_rail_map(result),
         matrix=build_matrix(result),
-        story=_story(result.fault) if result.fault else None,
-        steps=tuple(_steps(result.findings)),
+        story=_build_fault_section(result.fault) if result.fault else None,
+        steps=tuple(_iter_steps(result.findings)),
         findings=group_findings(broken),
-        facts=tuple(_facts(result)),
+        facts=tuple(_iter_facts(result)),
         footer=f"trackbed {result.version}, {result.finished_at}, Linux {result.kernel}, {result.cores} cores",
     )
 
 
-def _tiles(result: RunResult) -> Iterable[Tile]:
-    right = sum(pair.as_planned for pair in result.pairs)
-    everything = right == len(result.pairs)
-    yield Tile(f"{right} / {len(result.pairs)}", "rail pairs as planned", "good" if everything else "bad")
-    passed = sum(f.verdict == "pass" for f in result.findings)
-    sound = passed == len(result.findings)
-    yield Tile(f"{passed} / {len(result.findings)}", "checks passed", "good" if sound else "bad")
+def _iter_tiles(result: RunResult) -> Iterable[Tile]:
+    planned = sum(pair.as_planned for pair in result.pairs)
+    tone = "good" if planned == len(result.pairs) else "bad"
+    yield Tile(f"{planned} / {len(result.pairs)}", "rail pairs as planned", tone)
+    passed = sum(finding.verdict == "pass" for finding in result.findings)
+    tone = "good" if passed == len(result.findings) else "bad"
+    yield Tile(f"{passed} / {len(result.findings)}", "checks passed", tone)
     if result.fault:
-        told_right = result.fault.named is not None and result.fault.named.id == result.fault.id
-        word = (
-            "named and healed" if told_right and result.fault.healed else "missed" if not told_right else "not healed"
-        )
-        yield Tile("1 fault", word, "good" if told_right and result.fault.healed else "bad")
+        yield _build_fault_tile(result.fault)
     seconds = sum(phase.seconds for phase in result.phases)
     yield Tile(f"{seconds:.1f} s", "from nothing to nothing", "plain")
     attached = next((phase for phase in result.phases if phase.name == "attach pods"), None)
@@ -116,34 +112,44 @@ def _tiles(result: RunResult) -> Iterable[Tile]:
         yield Tile(f"{attached.seconds:.2f} s", f"{len(result.nodes)} pods get their rails", "plain")
 
 
-def _bars(phases: Sequence[Phase]) -> Iterable[Bar]:
-    whole = sum(phase.seconds for phase in phases) or 1.0
-    at = 0.0
+def _is_named_first(fault: FaultResult) -> bool:
+    """Return whether doctor's first finding is the injected fault."""
+    return fault.named is not None and fault.named.id == fault.id
+
+
+def _build_fault_tile(fault: FaultResult) -> Tile:
+    if not _is_named_first(fault):
+        return Tile("1 fault", "missed", "bad")
+    return Tile("1 fault", "named and healed", "good") if fault.healed else Tile("1 fault", "not healed", "bad")
+
+
+def _iter_bars(phases: Sequence[Phase]) -> Iterable[Bar]:
+    total = sum(phase.seconds for phase in phases) or 1.0
+    start = 0.0
     for phase in phases:
-        width = max(100 * phase.seconds / whole, 0.3)
+        width = max(100 * phase.seconds / total, 0.3)
         tone = "good" if phase.ok else "bad"
-        yield Bar(phase.name, f"{phase.seconds:.2f} s", phase.summary, round(min(at, 99.7), 2), round(width, 2), tone)
-        at += 100 * phase.seconds / whole
+        left = round(min(start, 99.7), 2)
+        yield Bar(phase.name, f"{phase.seconds:.2f} s", phase.summary, left, round(width, 2), tone)
+        start += 100 * phase.seconds / total
 
 
-def _story(fault: FaultResult) -> FaultSection:
+def _build_fault_section(fault: FaultResult) -> FaultSection:
     named = group_findings([fault.named])[0] if fault.named else None
-    others = [f for f in fault.findings if f.verdict in BROKEN and f != fault.named]
-    right = fault.named is not None and fault.named.id == fault.id
-    return FaultSection(
-        fault.id, f"{fault.node}, rail {fault.rail}", named, right, fault.healed, group_findings(others)
-    )
+    others = [finding for finding in fault.findings if finding.verdict in BROKEN and finding != fault.named]
+    port = f"{fault.node}, rail {fault.rail}"
+    return FaultSection(fault.id, port, named, _is_named_first(fault), fault.healed, group_findings(others))
 
 
-def _steps(findings: Iterable[Finding]) -> Iterable[StepRow]:
-    counted: dict[str, Counter[str]] = {}
+def _iter_steps(findings: Iterable[Finding]) -> Iterable[StepRow]:
+    counts: dict[str, Counter[str]] = {}
     for finding in findings:
-        counted.setdefault(finding.step, Counter())[finding.verdict] += 1
-    for name, verdicts in counted.items():
+        counts.setdefault(finding.step, Counter())[finding.verdict] += 1
+    for name, verdicts in counts.items():
         yield StepRow(name, verdicts["pass"], verdicts["fail"] + verdicts["warn"], verdicts["unknown"])
 
 
-def _facts(result: RunResult) -> Iterable[tuple[str, str]]:
+def _iter_facts(result: RunResult) -> Iterable[tuple[str, str]]:
     yield "Scheme", result.scheme
     yield "MTU", f"{result.mtu_bytes} bytes"
     yield "Rails reach each other", result.cross_rail

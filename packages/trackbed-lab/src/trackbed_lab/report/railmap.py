@@ -1,4 +1,4 @@
-"""The rail map: spine, leaves and nodes as coordinates. The fabric is regular, so each place is a formula."""
+"""The rail map: coordinates of spine, leaves and nodes, computed from the fabric's regular structure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARGIN, _LEAF_HEIGHT, _NODE_HEIGHT = 16.0, 26.0, 62.0
 
 
 class Box(NamedTuple):
-    """A rectangle with a name and a second line, and the rail it belongs to (-1: none)."""
+    """A rectangle with two lines of text, and its rail (-1: none)."""
 
     x: float
     y: float
@@ -25,7 +25,7 @@ class Box(NamedTuple):
 
 
 class Cable(NamedTuple):
-    """A cable from a node's port up to its leaf, or (rail of a leaf) from a leaf up to the spine."""
+    """A cable from a node's port up to its leaf, or from a leaf up to the spine."""
 
     x1: float
     y1: float
@@ -37,7 +37,7 @@ class Cable(NamedTuple):
 
 
 class RailMap(NamedTuple):
-    """Everything to draw, in a box of width × height."""
+    """The drawing, in a box of width × height."""
 
     width: float
     height: float
@@ -50,29 +50,29 @@ class RailMap(NamedTuple):
 
 
 def build_rail_map(result: RunResult) -> RailMap:
-    """Place everything: units side by side, in each its leaves above its nodes."""
-    leaves = _leaves(result)
-    nodes = _nodes(result)
+    """Compute the map: units side by side, the leaves of each above its nodes."""
+    leaves = _place_leaves(result)
+    nodes = _place_nodes(result)
     spine = Box(WIDTH / 2 - 90, SPINE_Y - 17, 180, 34, "spine", "", -1)
     uplinks = tuple(
         Cable(box.x + box.width / 2, box.y, WIDTH / 2, SPINE_Y + 17, box.rail, name, broken=False)
         for name, box in leaves.items()
     )
-    cables = tuple(_cable(result, port, nodes[port.node], leaves[port.leaf]) for port in result.ports)
+    cables = tuple(_draw_cable(result, port, nodes[port.node], leaves[port.leaf]) for port in result.ports)
     rails = tuple((rail.rail, rail.name) for rail in result.rails)
     height = NODE_Y + _NODE_HEIGHT + 10
     return RailMap(WIDTH, height, spine, tuple(leaves.values()), tuple(nodes.values()), uplinks, cables, rails)
 
 
-def _units(result: RunResult) -> list[int]:
+def _list_units(result: RunResult) -> list[int]:
     return sorted({node.unit for node in result.nodes})
 
 
-def _leaves(result: RunResult) -> dict[str, Box]:
-    """Leaves by name: units side by side, rails in order."""
-    unit_of = {node.name: node.unit for node in result.nodes}
-    seen = {port.leaf: (unit_of[port.node], port.rail) for port in result.ports}
-    units, band = _units(result), _band(result)
+def _place_leaves(result: RunResult) -> dict[str, Box]:
+    """Return the box of each leaf by name, sorted by unit and then by rail."""
+    unit_by_node = {node.name: node.unit for node in result.nodes}
+    leaves = {port.leaf: (unit_by_node[port.node], port.rail) for port in result.ports}
+    units, band = _list_units(result), _compute_band(result)
     step = (band - 2 * _MARGIN) / max(1, len(result.rails))
     width = min(step - 6, 84.0)
     return {
@@ -85,28 +85,30 @@ def _leaves(result: RunResult) -> dict[str, Box]:
             name,
             rail,
         )
-        for name, (unit, rail) in sorted(seen.items(), key=lambda item: item[1])
+        for name, (unit, rail) in sorted(leaves.items(), key=lambda item: item[1])
     }
 
 
-def _band(result: RunResult) -> float:
-    return WIDTH / max(1, len(_units(result)))
+def _compute_band(result: RunResult) -> float:
+    """Return the width of one unit."""
+    return WIDTH / max(1, len(_list_units(result)))
 
 
-def _nodes(result: RunResult) -> dict[str, Box]:
-    units, band = _units(result), _band(result)
-    found = {}
+def _place_nodes(result: RunResult) -> dict[str, Box]:
+    """Return the box of each node by name."""
+    units, band = _list_units(result), _compute_band(result)
+    boxes = {}
     for unit in units:
         members = [node for node in result.nodes if node.unit == unit]
         step = (band - 2 * _MARGIN) / len(members)
         width = min(step - 12, NODE_WIDTH_MAX)
-        for place, node in enumerate(members):
-            x = _MARGIN + units.index(unit) * band + place * step + (step - width) / 2
-            found[node.name] = Box(x, NODE_Y, width, _NODE_HEIGHT, node.name, node.pod, -1)
-    return found
+        for number, node in enumerate(members):
+            x = _MARGIN + units.index(unit) * band + number * step + (step - width) / 2
+            boxes[node.name] = Box(x, NODE_Y, width, _NODE_HEIGHT, node.name, node.pod, -1)
+    return boxes
 
 
-def _cable(result: RunResult, port: RunPort, node: Box, leaf: Box) -> Cable:
+def _draw_cable(result: RunResult, port: RunPort, node: Box, leaf: Box) -> Cable:
     step = node.width / (len(result.rails) + 1)
     fault = result.fault
     broken = fault is not None and (fault.node, fault.rail) == (port.node, port.rail)
