@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from trackbed.doctor.view import EchoResult, NodeView, ProbeResults, SwitchView
 from trackbed.fabric.model.load import load_fabric
-from trackbed.fabric.model.ranges import BITS, text
+from trackbed.fabric.model.ranges import BITS, format_address
 from trackbed.fabric.plan.compute import compute_plan
-from trackbed.fabric.plan.routes import Rule as PlannedRule
+from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import route
 from trackbed.host.machine import Machine
 from trackbed.host.state import HostState
@@ -56,7 +56,7 @@ def sound(node: NodePlan) -> NodeView:
         probes={port.rail: _observed(port) for port in node.ports},
         chains=(),
         switches={
-            port.leaf: SwitchView(port.leaf, frozenset(address.gateway for address in port.addressed))
+            port.leaf: SwitchView(port.leaf, frozenset(address.gateway for address in port.addresses))
             for port in node.ports
         },
         management=(1,),
@@ -101,7 +101,7 @@ def _state(node: NodePlan) -> HostState:
     addresses = [
         Address(indexes[port.netdev], FAMILY[address.version], address.address, address.prefix)
         for port in node.ports
-        for address in port.addressed
+        for address in port.addresses
     ]
     wanted = [setting.want for setting in settings(node)]
     routes = [_route(want, indexes) for want in wanted if isinstance(want, route.Want)]
@@ -142,4 +142,4 @@ def _sysctls(node: NodePlan) -> dict[str, str | None]:
 
 def format_host_address(version: int, address: int) -> str:
     """Format an address with its full prefix, as in rules."""
-    return f"{text(version, address)}/{BITS[version]}"
+    return f"{format_address(version, address)}/{BITS[version]}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PLAN = small_plan()
 NODE = PLAN.nodes[0]
 PORT = NODE.ports[1]
-OWN = PORT.addressed[0]
+OWN = PORT.addresses[0]
 INDEX = 11
 """rail1's interface in the sound view."""
 
@@ -118,7 +118,7 @@ def _pod(**changes: Any) -> Callable[[NodeView], NodeView]:
 
 LOST = (EchoResult(answered=False, target="10.1.0.2"),)
 REFUSED = (EchoResult(answered=False, target="10.1.0.2", refusal="unreachable (10.1.0.1: Net Unreachable)"),)
-RAIL0 = NODE.ports[0].addressed[0]
+RAIL0 = NODE.ports[0].addresses[0]
 FOREIGN = 10 << 24 | 99 << 16 | 1
 
 FAULTS: dict[str, Callable[[NodeView], NodeView]] = {

@@ -141,7 +141,7 @@ def test_a_pod_runs_again_after_a_power_cut(here: cluster.Cluster, client: Block
 def test_pods_get_the_rails_that_they_ask_for_and_reach_one_another_over_them(
     here: cluster.Cluster, client: BlockingClient, agents: dict[str, int]
 ) -> None:
-    assert set(agents.values()) == {servers.planned(FABRIC).nodes[0].ports[0].addressed[0].pods_count}
+    assert set(agents.values()) == {servers.planned(FABRIC).nodes[0].ports[0].addresses[0].pods_count}
     start(client, "left", "node-0", resources=RAILS)
     start(client, "right", "node-1", resources=RAILS)
     start(client, "plain", "node-0")

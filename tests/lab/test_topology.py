@@ -80,7 +80,7 @@ def test_the_leaf_holds_the_gateway_of_each_of_its_ports_in_both_ip_versions(add
     for one in plan.nodes:
         for port in one.ports:
             end = plug(made, *made.leaf_ends[one.name, port.rail])
-            assert end.addresses == tuple((own.version, own.gateway, own.prefix) for own in port.addressed)
+            assert end.addresses == tuple((own.version, own.gateway, own.prefix) for own in port.addresses)
             assert [version for version, _, _ in end.addresses] == [4, 6]
 
 
@@ -112,7 +112,7 @@ def test_the_addresses_between_switches_are_unique_and_none_of_the_plan(addressi
     used = [own for cable in uplinks for end in (cable.near, cable.far) for own in end.addresses]
     assert len(used) == len(set(used)) == 16
     for version, address, _ in used:
-        supernet = plan.common.supernet(version)
+        supernet = plan.common.get_supernet(version)
         assert supernet is not None
         assert not supernet.base <= address < supernet.base + supernet.size
         assert LINKS[version].base <= address < LINKS[version].base + LINKS[version].size
@@ -125,7 +125,7 @@ def test_the_spine_knows_each_ports_subnet_by_the_leaf_it_is_on(addressing: str)
     ups = {cable.far.name: cable.near for cable in made.cables if cable.near.name == "up"}
     ways = {way.destination: way for way in switch(made, SPINE).routes}
     for port in (port for node in plan.nodes for port in node.ports):
-        for own in port.addressed:
+        for own in port.addresses:
             leaf = ups[ways[own.subnet].interface]
             assert leaf.netns == port.leaf
             assert ways[own.subnet].gateway in {address for _, address, _ in leaf.addresses}
@@ -185,7 +185,7 @@ def test_the_spine_has_the_gateway_of_a_shared_rail_where_one_is_planned() -> No
     plan = planned(SHARED)
     spine = switch(build_topology(plan), SPINE)
     for bridge, port in zip(spine.bridges, plan.nodes[0].ports, strict=True):
-        assert bridge.addresses == tuple((own.version, own.gateway, own.prefix) for own in port.addressed)
+        assert bridge.addresses == tuple((own.version, own.gateway, own.prefix) for own in port.addresses)
         assert all(address for _, address, _ in bridge.addresses)
     assert [bridge.addresses for bridge in switch(build_topology(planned(FLAT)), SPINE).bridges] == [(), ()]
 

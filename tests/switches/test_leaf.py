@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.fabric.plan.fabrics import fabric, fabrics
 from tests.switches.leaves import ADDRESSING, build_wiring, derive_sound_leaves, plan_case
 from trackbed.fabric.model.fabric import Fabric
-from trackbed.fabric.model.ranges import parse_range, text
+from trackbed.fabric.model.ranges import format_address, parse_range
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.switches.dialects import load_dialect
 from trackbed.switches.leaf import MTU_BYTES, ROUTED, Leaf, check_leaves, derive_leaves, iter_warnings
@@ -93,10 +93,10 @@ def test_every_gateway_of_the_plan_is_on_one_leaf_and_the_right_one(any_fabric: 
         has.update((leaf.name, address) for port in leaf.ports for address in port.addresses)
         has.update((leaf.name, gateway) for vlan in leaf.vlans for gateway in vlan.gateways)
     wanted = {
-        (port.leaf, f"{text(address.version, address.gateway)}/{address.prefix}")
+        (port.leaf, f"{format_address(address.version, address.gateway)}/{address.prefix}")
         for node in plan.nodes
         for port in node.ports
-        for address in port.addressed
+        for address in port.addresses
         if address.gateway
     }
     addresses = [address for _, address in has]

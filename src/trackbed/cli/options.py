@@ -200,7 +200,7 @@ def meant(name: str, known: Iterable[str], otherwise: str = "") -> str:
 def node_of(planned: Plan, name: str | None) -> NodePlan:
     """The node a command is about; an unknown name ends the command with status 2."""
     wanted = name or socket.gethostname().partition(".")[0]
-    found = planned.node(wanted)
+    found = planned.find_node(wanted)
     if found is not None:
         return found
     hint = meant(wanted, (node.name for node in planned.nodes))

@@ -12,7 +12,7 @@ from trackbed.cli.options import emit_json, fabric_option, output_option, read_f
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.load import LoadedFabric
-    from trackbed.fabric.plan.plan import Common, NodePlan, Plan, PortPlan
+    from trackbed.fabric.plan.plan import CommonPlan, NodePlan, Plan, PortPlan
 
 COLUMNS = ("node", "unit", "rail", "netdev", "port", "ipv4", "gateway", "pods", "ipv6", "leaf")
 
@@ -77,11 +77,11 @@ def _unlocked(loaded: LoadedFabric, planned: Plan, fabric_file: str) -> None:
 
 
 def _cells(node: NodePlan, port: PortPlan) -> tuple[str, ...]:
-    from trackbed.fabric.model.ranges import text
+    from trackbed.fabric.model.ranges import format_address
 
     v4 = port.v4
-    gateway = text(v4.version, v4.gateway) if v4 and v4.gateway else "-"
-    pods = f"{text(v4.version, v4.pods_first)}+{v4.pods_count}" if v4 and v4.pods_count else "-"
+    gateway = format_address(v4.version, v4.gateway) if v4 and v4.gateway else "-"
+    pods = f"{format_address(v4.version, v4.pods_first)}+{v4.pods_count}" if v4 and v4.pods_count else "-"
     return (
         node.name,
         str(node.unit),
@@ -100,7 +100,7 @@ def _rows(nodes: list[NodePlan], rail: int | None) -> list[tuple[str, ...]]:
     return [_cells(node, port) for node in nodes for port in node.ports if rail is None or port.rail == rail]
 
 
-def _table(common: Common, rows: list[tuple[str, ...]]) -> None:
+def _table(common: CommonPlan, rows: list[tuple[str, ...]]) -> None:
     from trackbed.cli.tables import table
 
     kept = [i for i, name in enumerate(COLUMNS) if name in {"node", "rail", "netdev"} or any(r[i] != "-" for r in rows)]

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from trackbed.doctor.finding import Finding
-from trackbed.fabric.model.ranges import text
+from trackbed.fabric.model.ranges import format_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,12 +73,12 @@ def _build_values(node: NodePlan, port: PortPlan | None) -> Mapping[str, object]
     values: dict[str, object] = {"node": node.name, "mtu": node.common.mtu_bytes, "vfs": node.common.vfs}
     if port is None:
         return _PlaceholderValues(values)
-    address = port.addressed[0] if port.addressed else None
+    address = port.addresses[0] if port.addresses else None
     values |= {"netdev": port.netdev, "rail": port.rail, "leaf": port.leaf, "mac": port.mac or "its MAC address"}
     values |= {"pci": port.pci or "its PCI address"}
     values |= {"table": node.common.rails[port.rail].table, "priority": node.common.rule_priority + port.rail}
     if address:
-        gateway = text(address.version, address.gateway) if address.gateway else "none"
+        gateway = format_address(address.version, address.gateway) if address.gateway else "none"
         values |= {"address": address, "gateway": gateway}
     return _PlaceholderValues(values)
 

@@ -19,7 +19,7 @@ from trackbed.doctor.probes import (
 )
 from trackbed.doctor.view import AttachRefusal, NodeView, PodView, SwitchView
 from trackbed.fabric.model.ranges import parse_address
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS
 from trackbed.host.state import read
@@ -115,12 +115,12 @@ def _inspect_pod(attachment: dict[str, Any]) -> PodView:
     return PodView(attachment["container"][:12], rails, read(machine), known)
 
 
-def parse_agent_address(address: dict[str, str]) -> Addressed:
+def parse_agent_address(address: dict[str, str]) -> AddressPlan:
     """Parse an address of the agent's status."""
     host_part, _, prefix = address["text"].partition("/")
     version, number = parse_address(host_part)
     gateway = parse_address(address["gateway"])[1] if address.get("gateway") else 0
-    return Addressed(version, number, int(prefix), gateway, 0, 0)
+    return AddressPlan(version, number, int(prefix), gateway, 0, 0)
 
 
 def _find_pod_sources(node: NodePlan, pod: PodView, attachment: dict[str, Any]) -> list[ProbeSource]:
@@ -130,7 +130,7 @@ def _find_pod_sources(node: NodePlan, pod: PodView, attachment: dict[str, Any]) 
     indexes = {link.name: link.index for link in pod.state.links if link.up and link.carrier}
     sources = []
     for rail, (name, addresses) in pod.rails.items():
-        port = node.port(rail)
+        port = node.find_port(rail)
         if port is not None and addresses and name in indexes:
             sources.append(ProbeSource(port, Path(attachment["netns"]), indexes[name], addresses[0]))
     return sources

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trackbed.doctor.view import EchoResult, ProbeResults
-from trackbed.fabric.model.ranges import V4, text
+from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.host import state as host_state
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.routes import get_route
@@ -22,7 +22,7 @@ from trackbed.kernel.wire.errors import ProbeError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
     from trackbed.host.machine import Machine
     from trackbed.host.state import HostState
 
@@ -47,7 +47,7 @@ class ProbeSource:
     port: PortPlan
     netns: Path | int
     index: int
-    address: Addressed
+    address: AddressPlan
 
 
 def get_netns(machine: Machine) -> Path | int:
@@ -61,8 +61,8 @@ def find_sources(node: NodePlan, state: HostState, netns: Path | int) -> list[Pr
     sources = []
     for port in node.ports:
         link = links.get(port.netdev)
-        if link is not None and link.up and link.carrier and port.addressed:
-            sources.append(ProbeSource(port, netns, link.index, port.addressed[0]))
+        if link is not None and link.up and link.carrier and port.addresses:
+            sources.append(ProbeSource(port, netns, link.index, port.addresses[0]))
     return sources
 
 
@@ -152,19 +152,19 @@ def _get_next_rail(plan: Plan, rail: int) -> int:
     return (rail + 1) % len(plan.common.rails)
 
 
-def _select_peers(plan: Plan, node: NodePlan, rail: int, version: int) -> Iterable[Addressed]:
+def _select_peers(plan: Plan, node: NodePlan, rail: int, version: int) -> Iterable[AddressPlan]:
     """Yield up to two other nodes' addresses on a rail: first one behind another leaf, then one on the same leaf."""
-    peers = [peer for peer in plan.nodes if peer.name != node.name and peer.port(rail)]
+    peers = [peer for peer in plan.nodes if peer.name != node.name and peer.find_port(rail)]
     far = next((peer for peer in peers if peer.unit != node.unit), None)
     near = next((peer for peer in peers if peer.unit == node.unit), None)
     for peer in (far, near):
-        port = peer.port(rail) if peer else None
+        port = peer.find_port(rail) if peer else None
         address = (port.v4 if version == V4 else port.v6) if port else None
         if address is not None:
             yield address
 
 
-def _build_ping(source: ProbeSource, target: Addressed, payload_bytes: int = 56) -> icmp.Ping:
+def _build_ping(source: ProbeSource, target: AddressPlan, payload_bytes: int = 56) -> icmp.Ping:
     return icmp.Ping(
         source.address.address,
         target.address,
@@ -179,9 +179,9 @@ def _to_result(echo: icmp.PingResult) -> EchoResult:
     version = V4 if echo.ping.family == FAMILY[V4] else 6
     refusal = ""
     if echo.outcome not in {"answered", "silent"}:
-        reporter = text(version, echo.reported_by) if echo.reported_by else "this host"
+        reporter = format_address(version, echo.reported_by) if echo.reported_by else "this host"
         refusal = f"{echo.outcome} ({reporter}: {echo.reason})"
-    return EchoResult(echo.outcome == "answered", text(version, echo.ping.target), refusal)
+    return EchoResult(echo.outcome == "answered", format_address(version, echo.ping.target), refusal)
 
 
 def find_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int, str]:

@@ -20,12 +20,12 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.model.ranges import V4, Range, text
+from trackbed.fabric.model.ranges import V4, Range, format_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.host.state import HostState
     from trackbed.kernel.netlink.addresses import Address
@@ -66,7 +66,7 @@ class PodView:
     """One attachment: the state of the pod's network namespace."""
 
     name: str
-    rails: Mapping[int, tuple[str, tuple[Addressed, ...]]]
+    rails: Mapping[int, tuple[str, tuple[AddressPlan, ...]]]
     """Rail -> (interface name, addresses in the pod)."""
     state: HostState
     sysctls: Mapping[str, str]
@@ -152,16 +152,16 @@ def get_ip_version(family: int) -> int:
 def format_route(view: NodeView, route: Route) -> str:
     """Format a route as `ip route` prints it."""
     version = get_ip_version(route.family)
-    destination = "default" if route.prefix == 0 else f"{text(version, route.dst)}/{route.prefix}"
-    via = f" via {text(version, route.gateway)}" if route.gateway else ""
+    destination = "default" if route.prefix == 0 else f"{format_address(version, route.dst)}/{route.prefix}"
+    via = f" via {format_address(version, route.gateway)}" if route.gateway else ""
     dev = f" dev {view.get_link_name(route.oif)}" if route.oif else ""
-    src = f" src {text(version, route.prefsrc)}" if route.prefsrc else ""
+    src = f" src {format_address(version, route.prefsrc)}" if route.prefsrc else ""
     return f"{destination}{via}{dev} table {route.table}{src}"
 
 
 def format_rule(rule: PolicyRule) -> str:
     """Format a rule as `ip rule` prints it."""
     version = get_ip_version(rule.family)
-    selector = f"from {text(version, rule.src)}/{rule.src_prefix}" if rule.src_prefix else "from all"
-    target = f" to {text(version, rule.dst)}/{rule.dst_prefix}" if rule.dst_prefix else ""
+    selector = f"from {format_address(version, rule.src)}/{rule.src_prefix}" if rule.src_prefix else "from all"
+    target = f" to {format_address(version, rule.dst)}/{rule.dst_prefix}" if rule.dst_prefix else ""
     return f"{rule.priority}: {'not ' if rule.invert else ''}{selector}{target} lookup {rule.table}"

@@ -1,4 +1,4 @@
-"""Typed values as JSON documents and back, with the standard library alone: a host has nothing else.
+"""Typed values as JSON documents and back, with the standard library alone: hosts have nothing else.
 
     dataclass, NamedTuple          object   its fields by name; `key` may rename them, see `to_camel`
     tuple, list, frozenset         array
@@ -53,7 +53,7 @@ def to_document(value: object, key: _Key = str) -> Any:  # noqa: ANN401 - any JS
         return str(value)
     if isinstance(value, Mapping):
         return {name: to_document(item, key) for name, item in value.items()}
-    if names := _field_names(type(value)):
+    if names := _list_fields(type(value)):
         return {key(name): to_document(getattr(value, name), key) for name in names}
     if isinstance(value, Iterable):
         return [to_document(item, key) for item in value]
@@ -66,34 +66,36 @@ def parse_document(document: object, shape: type[_T], key: _Key = str) -> _T:
     Unknown keys are ignored. Raises DocumentError where the document does not match.
     """
     hint: Any = shape
-    value: _T = _reader(hint, key)(document)
+    value: _T = _build_reader(hint, key)(document)
     return value
 
 
-def _field_names(shape: type) -> tuple[str, ...]:
+def _list_fields(shape: type) -> tuple[str, ...]:
     return tuple(getattr(shape, "__dataclass_fields__", ())) or getattr(shape, "_fields", ())
 
 
 @cache
-def _reader(hint: Any, key: _Key) -> _Read:  # noqa: ANN401 - a type or a hint
-    """Return the function that reads values of a hint: it is made once for each type."""
+def _build_reader(hint: Any, key: _Key) -> _Read:  # noqa: ANN401 - a type or a hint
+    """Return the function that reads values of a hint: it is built once for each type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in {typing.Union, types.UnionType}:
         (inner,) = (argument for argument in arguments if argument is not type(None))
-        return _optional_reader(_reader(inner, key))
+        return _build_optional_reader(_build_reader(inner, key))
     if origin in {dict, Mapping}:
-        return _mapping_reader(_reader(arguments[1], key))
+        return _build_mapping_reader(_build_reader(arguments[1], key))
     if origin is not None:
-        return _array_reader(origin, [_reader(argument, key) for argument in arguments if argument is not ...], hint)
+        return _build_array_reader(
+            origin, [_build_reader(argument, key) for argument in arguments if argument is not ...], hint
+        )
     if hasattr(hint, "from_text"):
-        return _text_reader(hint.from_text)
-    if names := _field_names(hint):
+        return _build_text_reader(hint.from_text)
+    if names := _list_fields(hint):
         hints = typing.get_type_hints(hint)
-        return _object_reader(hint, [(name, key(name), _reader(hints[name], key)) for name in names])
-    return _text_reader(partial(base64.b64decode, validate=True)) if hint is bytes else _scalar_reader(hint)
+        return _build_object_reader(hint, [(name, key(name), _build_reader(hints[name], key)) for name in names])
+    return _build_text_reader(partial(base64.b64decode, validate=True)) if hint is bytes else _build_scalar_reader(hint)
 
 
-def _scalar_reader(kind: Any) -> _Read:  # noqa: ANN401 - a type or Any
+def _build_scalar_reader(kind: Any) -> _Read:  # noqa: ANN401 - a type or Any
     def read(value: object) -> object:
         if kind is not Any and type(value) is not kind:
             raise DocumentError(f"expected {kind.__name__}, got {type(value).__name__}")
@@ -102,8 +104,8 @@ def _scalar_reader(kind: Any) -> _Read:  # noqa: ANN401 - a type or Any
     return read
 
 
-def _text_reader(parse: Callable[[str], object]) -> _Read:
-    expect = _scalar_reader(str)
+def _build_text_reader(parse: Callable[[str], object]) -> _Read:
+    expect = _build_scalar_reader(str)
 
     def read(value: object) -> object:
         text = expect(value)
@@ -115,18 +117,18 @@ def _text_reader(parse: Callable[[str], object]) -> _Read:
     return read
 
 
-def _optional_reader(inner: _Read) -> _Read:
+def _build_optional_reader(inner: _Read) -> _Read:
     return lambda value: None if value is None else inner(value)
 
 
-def _mapping_reader(inner: _Read) -> _Read:
-    expect = _scalar_reader(dict)
+def _build_mapping_reader(inner: _Read) -> _Read:
+    expect = _build_scalar_reader(dict)
     return lambda value: dict(_read_each(expect(value).items(), repeat(inner)))
 
 
-def _array_reader(kind: type, inner: list[_Read], hint: object) -> _Read:
+def _build_array_reader(kind: type, inner: list[_Read], hint: object) -> _Read:
     """Read arrays of any length with one reader, arrays of fixed length with one reader each."""
-    expect = _scalar_reader(list)
+    expect = _build_scalar_reader(list)
     length = None if kind is not tuple or ... in typing.get_args(hint) else len(inner)
     readers = repeat(inner[0]) if length is None else inner
 
@@ -151,8 +153,8 @@ def _read_each(items: Iterable[tuple[_Step, Any]], readers: Iterable[_Read]) -> 
     return values
 
 
-def _object_reader(shape: Any, fields: list[tuple[str, str, _Read]]) -> _Read:  # noqa: ANN401 - a class with fields
-    expect, required = _scalar_reader(dict), _required(shape)
+def _build_object_reader(shape: Any, fields: list[tuple[str, str, _Read]]) -> _Read:  # noqa: ANN401 - a class with fields
+    expect, required = _build_scalar_reader(dict), _list_required(shape)
 
     def read(value: object) -> object:
         document, values, key = expect(value), {}, ""
@@ -171,7 +173,7 @@ def _object_reader(shape: Any, fields: list[tuple[str, str, _Read]]) -> _Read:  
     return read
 
 
-def _required(shape: Any) -> set[str]:  # noqa: ANN401 - a class with fields
+def _list_required(shape: Any) -> set[str]:  # noqa: ANN401 - a class with fields
     if not dataclasses.is_dataclass(shape):
         return {name for name in shape._fields if name not in shape._field_defaults}
     missing = dataclasses.MISSING

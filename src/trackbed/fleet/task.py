@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from trackbed.fabric.plan.wire import node_document
+from trackbed.fabric.plan.wire import to_node_document
 from trackbed.host.render import FORMATS
 from trackbed.host.snapshot.snapshot import Wanted
 
@@ -39,4 +39,4 @@ def task(verb: Verb, node: NodePlan, persist: str, seconds: int) -> Task:
         return Task(verb, node.name, None, {}, persist, seconds)
     wanted = [form for form in FORMATS if persist in {"auto", form}]
     forms: dict[str, Mapping[str, str]] = {form: FORMATS[form](node) for form in wanted}
-    return Task(verb, node.name, node_document(node), forms, persist, seconds)
+    return Task(verb, node.name, to_node_document(node), forms, persist, seconds)

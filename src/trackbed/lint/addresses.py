@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trackbed.fabric.model.ranges import BITS, V4, Range, parse_address, parse_range, text
+from trackbed.fabric.model.ranges import BITS, V4, Range, format_address, parse_address, parse_range
 
 
 class Span(NamedTuple):
@@ -19,8 +19,8 @@ class Span(NamedTuple):
         return self.version == other.version and self.first <= other.last and other.first <= self.last
 
     def __str__(self) -> str:
-        first = text(self.version, self.first)
-        return first if self.first == self.last else f"{first}-{text(self.version, self.last)}"
+        first = format_address(self.version, self.first)
+        return first if self.first == self.last else f"{first}-{format_address(self.version, self.last)}"
 
 
 class Cidr(NamedTuple):
@@ -88,4 +88,4 @@ def is_in(one: tuple[int, int], outer: Range) -> bool:
 
 def written(one: tuple[int, int]) -> str:
     """An address as text."""
-    return text(*one)
+    return format_address(*one)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trackbed.fabric.model.problems import Problem
-from trackbed.fabric.model.ranges import V4, text
-from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan, QosPlan
+from trackbed.fabric.model.ranges import V4, format_address
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan, QosPlan
 from trackbed.switches.wiring import NAME, Wiring, check_wiring
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _derive_leaf(plan: Plan, wiring: Wiring, name: str, hosts: list[_Host], serv
         vlans=()
         if is_routed
         else tuple(_derive_vlan(first[rail], wiring, is_first=rail not in served) for rail in rails),
-        versions=tuple(address.version for address in hosts[0][1].addressed),
+        versions=tuple(address.version for address in hosts[0][1].addresses),
         asn=wiring.first_asn + number,
         router_id=_derive_router_id(hosts[0][1], number),
         mtu_bytes=MTU_BYTES,
@@ -196,17 +196,17 @@ def _derive_leaf(plan: Plan, wiring: Wiring, name: str, hosts: list[_Host], serv
 def _derive_port(port: PortPlan, wiring: Wiring, *, is_routed: bool) -> tuple[tuple[str, ...], int]:
     """Return the addresses and the VLAN of the leaf's port."""
     if is_routed:
-        return tuple(_format_gateway(address) for address in port.addressed), 0
+        return tuple(_format_gateway(address) for address in port.addresses), 0
     return (), wiring.first_vlan + port.rail
 
 
-def _format_gateway(address: Addressed) -> str:
-    return f"{text(address.version, address.gateway)}/{address.prefix}"
+def _format_gateway(address: AddressPlan) -> str:
+    return f"{format_address(address.version, address.gateway)}/{address.prefix}"
 
 
 def _derive_vlan(port: PortPlan, wiring: Wiring, *, is_first: bool) -> LeafVlan:
     has_gateways = is_first and wiring.gateways
-    gateways = tuple(_format_gateway(address) for address in port.addressed if address.gateway and has_gateways)
+    gateways = tuple(_format_gateway(address) for address in port.addresses if address.gateway and has_gateways)
     return LeafVlan(wiring.first_vlan + port.rail, port.rail, gateways)
 
 
@@ -216,9 +216,13 @@ def _iter_uplinks(wiring: Wiring, number: int) -> Iterator[Uplink]:
             yield Uplink(name)
             continue
         base = wiring.uplinks4.base + 2 * (number * len(wiring.uplinks) + index)
-        yield Uplink(name, f"{text(V4, base)}/31", text(V4, base + 1))
+        yield Uplink(name, f"{format_address(V4, base)}/31", format_address(V4, base + 1))
 
 
 def _derive_router_id(port: PortPlan, number: int) -> str:
     """Return the leaf's lowest IPv4 address; without IPv4, unique four bytes from 1.0.0.1 (RFC 6286)."""
-    return text(V4, port.v4.gateway) if port.v4 and port.v4.gateway else text(V4, (1 << 24) + 1 + number)
+    return (
+        format_address(V4, port.v4.gateway)
+        if port.v4 and port.v4.gateway
+        else format_address(V4, (1 << 24) + 1 + number)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trackbed.fabric.model.ranges import parse_address, text
+from trackbed.fabric.model.ranges import format_address, parse_address
 
 _MAX_DIGITS = 9
 
@@ -40,7 +40,7 @@ def normalize_address(address: str) -> str:
     """Return the canonical spelling of address/prefix; text that is no address is returned unchanged."""
     head, slash, tail = address.partition("/")
     try:
-        return text(*parse_address(head)) + slash + tail
+        return format_address(*parse_address(head)) + slash + tail
     except ValueError:
         return address
 

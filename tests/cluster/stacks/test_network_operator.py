@@ -127,7 +127,7 @@ def test_whereabouts_gives_exactly_the_planned_pod_addresses() -> None:
     found = whereabouts(plan)
     first, last = (int(ip_address(found[key])) for key in ("range_start", "range_end"))
     excluded = {int(address) for text in found["exclude"] for address in ip_network(text)}
-    ports = [own for node in plan.nodes if (port := node.port(0)) for own in port.addressed]
+    ports = [own for node in plan.nodes if (port := node.find_port(0)) for own in port.addresses]
     planned = {own.pods_first + index for own in ports for index in range(own.pods_count)}
     assert set(range(first, last + 1)) - excluded == planned
     assert excluded.isdisjoint(planned)

@@ -42,7 +42,7 @@ def networks(plan: Plan) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("addressing", [SHARED, NODE_SUBNET, SHARED | DUAL, NODE_SUBNET | DUAL], ids=str)
 def test_no_pool_deals_out_a_port_a_gateway_or_anothers_address(addressing: dict[str, str]) -> None:
     plan = carried(nodes=alike(40, 2), addressing=addressing, **VFS)
-    ports = [(own.version, own.address) for node in plan.nodes for port in node.ports for own in port.addressed]
+    ports = [(own.version, own.address) for node in plan.nodes for port in node.ports for own in port.addresses]
     pools = list(of_kind(STACK, plan, "SpiderIPPool").values())
     dealt = sorted(span for pool in pools for span in spans(pool))
     assert all(span.low <= span.high for span in dealt)

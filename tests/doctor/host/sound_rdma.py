@@ -19,7 +19,7 @@ from trackbed.host.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
 
 FABRIC = b"""
 apiVersion: trackbed.dev/v1alpha1
@@ -67,7 +67,7 @@ def place(node: NodePlan, rail: int) -> str:
     return f"/sys/class/net/rail{rail}/device/infiniband/{device(node, rail)}/ports/1"
 
 
-def gid(address: Addressed) -> str:
+def gid(address: AddressPlan) -> str:
     """An address as sysfs writes a GID."""
     return IPv6Address(0xFFFF << 32 | address.address if address.version == 4 else address.address).exploded
 
@@ -111,7 +111,7 @@ def sound_host(node: NodePlan) -> Snapshot:
 def _port(node: NodePlan, port: PortPlan) -> dict[str, str]:
     here = place(node, port.rail)
     files = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "Ethernet"}
-    for number, address in enumerate(port.addressed):
+    for number, address in enumerate(port.addresses):
         for kind, index in (("IB/RoCE v1", 2 * number), ("RoCE v2", 2 * number + 1)):
             files |= {
                 f"gids/{index}": gid(address),

@@ -49,7 +49,7 @@ def _view() -> NodeView:
         "/proc/300/comm": "systemd-network\n",
     }
     for port in view.node.ports:
-        rules = "".join(f"[RoutingPolicyRule]\nFrom={str(address).partition('/')[0]}\n" for address in port.addressed)
+        rules = "".join(f"[RoutingPolicyRule]\nFrom={str(address).partition('/')[0]}\n" for address in port.addresses)
         files |= {SPEED.format(netdev=port.netdev): "400000\n", NETWORK.format(netdev=port.netdev): rules}
     return replace(view, host=Snapshot({path: content.encode() for path, content in files.items()}))
 

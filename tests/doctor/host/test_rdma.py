@@ -139,7 +139,7 @@ def _soft(netdev: str) -> Fault:
     files = {f"{virtual}/rxe0/parent": netdev, "/sys/class/infiniband_verbs/uverbs0/ibdev": "rxe0"}
     shown = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "2.5 Gb/sec (1X SDR)", "link_layer": "Ethernet"}
     files |= {f"{virtual}/rxe0/ports/1/{name}": text for name, text in shown.items()}
-    for index, address in enumerate(PORT.addressed):
+    for index, address in enumerate(PORT.addresses):
         here = f"{virtual}/rxe0/ports/1"
         files |= {f"{here}/gids/{index}": gid(address), f"{here}/gid_attrs/types/{index}": "RoCE v2"}
         files[f"{here}/gid_attrs/ndevs/{index}"] = netdev

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.fabric.model.ranges import BITS, V4, V6, Range, cover, parse_address, parse_range, text
+from trackbed.fabric.model.ranges import BITS, V4, V6, Range, cover, format_address, parse_address, parse_range
 
 
 @st.composite
@@ -45,14 +45,14 @@ def test_cover_is_the_smallest_range_that_holds_all(listed: list[Range]) -> None
     covering = cover(listed)
     assert all(member.base in covering and member.last in covering for member in listed)
     if covering.prefix < 32:
-        halves = [covering.subnet(half, covering.prefix + 1) for half in (0, 1)]
+        halves = [covering.get_subnet(half, covering.prefix + 1) for half in (0, 1)]
         assert not any(all(member.base in half and member.last in half for member in listed) for half in halves)
 
 
 def test_a_subnet_past_the_end_is_refused() -> None:
-    assert str(parse_range("10.0.0.0/14").subnet(3, 16)) == "10.3.0.0/16"
+    assert str(parse_range("10.0.0.0/14").get_subnet(3, 16)) == "10.3.0.0/16"
     with pytest.raises(IndexError, match=r"10\.0\.0\.0/14 has 4 ranges of /16, none is number 4"):
-        parse_range("10.0.0.0/14").subnet(4, 16)
+        parse_range("10.0.0.0/14").get_subnet(4, 16)
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ GROUPS = st.lists(st.sampled_from([0, 1, 0xA0, 0xFFFF]), min_size=8, max_size=8)
 @given(GROUPS.map(lambda groups: sum(group << 16 * place for place, group in enumerate(groups))))
 def test_ipv6_is_written_as_rfc_5952_says(number: int) -> None:
     if number >> 32 != 0xFFFF:  # IPv4-mapped ones are written with dots since Python 3.13
-        assert text(V6, number) == str(ipaddress.IPv6Address(number))
-    assert parse_address(text(V6, number)) == (V6, number)
+        assert format_address(V6, number) == str(ipaddress.IPv6Address(number))
+    assert parse_address(format_address(V6, number)) == (V6, number)

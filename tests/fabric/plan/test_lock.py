@@ -39,7 +39,7 @@ def test_addresses_stay_when_others_come_and_go(before: set[int], after: set[int
     lock = merge_slots({}, {node.name: node.slot for node in old.nodes})
     new = compute_plan(want.fabric(",".join(f"n{n}" for n in after)), lock)
     for node in new.nodes:
-        known = old.node(node.name)
+        known = old.find_node(node.name)
         assert known is None or known.ports == node.ports
 
 

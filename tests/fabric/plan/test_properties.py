@@ -18,14 +18,14 @@ from trackbed.fabric.plan.wire import read_node, write_node
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.fabric import Fabric
-    from trackbed.fabric.plan.plan import Addressed, Plan, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, Plan, PortPlan
 
 
-def _all(planned: Plan) -> list[tuple[PortPlan, Addressed]]:
-    return [(port, own) for node in planned.nodes for port in node.ports for own in port.addressed]
+def _all(planned: Plan) -> list[tuple[PortPlan, AddressPlan]]:
+    return [(port, own) for node in planned.nodes for port in node.ports for own in port.addresses]
 
 
-def _handed_out(own: Addressed) -> list[int]:
+def _handed_out(own: AddressPlan) -> list[int]:
     """The port's address and those for pods; in a /31 both are the same one."""
     return sorted({own.address, *range(own.pods_first, own.pods_first + own.pods_count)})
 
@@ -75,7 +75,7 @@ def test_adding_and_removing_nodes_never_renumbers_another(steps: list[set[int]]
         document["spec"]["addressing"] = {"scheme": "point-to-point", "ipv4": "10.0.0.0/8"}
         planned = compute_plan(type(like).model_validate(document), lock)
         for node in planned.nodes:
-            addresses = [str(own) for port in node.ports for own in port.addressed]
+            addresses = [str(own) for port in node.ports for own in port.addresses]
             assert seen.setdefault(node.name, addresses) == addresses
         lock = merge_slots(lock, {node.name: node.slot for node in planned.nodes})
     assert len(set(lock.values())) == len(lock)
@@ -92,7 +92,7 @@ def test_explain_knows_every_address_of_the_plan(wanted: Fabric) -> None:
     planned = compute_plan(wanted, {})
     for node in planned.nodes:
         for port in node.ports:
-            for own in port.addressed:
+            for own in port.addresses:
                 told = explain(wanted, planned, own.version, own.address)
                 assert (told.role, told.node, told.rail) == ("port", node.name, port.rail)
 

@@ -8,7 +8,7 @@ import yaml
 
 from tests.host.steps.fabrics import FLAT, P2P, SCHEMES, SHARED, node_plan
 from trackbed.fabric.model.ranges import Range, parse_address, parse_range
-from trackbed.fabric.plan.routes import MAIN_TABLE, Route, Rule
+from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule
 from trackbed.host.kinds import address, route
 from trackbed.host.render import FORMATS, Format, mode, render
 from trackbed.host.steps import settings
@@ -40,7 +40,7 @@ def test_a_format_says_every_address_route_and_rule_of_the_plan(addressing: str,
     wanted = settings(node)
     addresses = {str(s.want.address) for s in wanted if isinstance(s.want, address.Want)}
     routes = {s.want.route for s in wanted if isinstance(s.want, route.Want)}
-    rules = {s.want for s in wanted if isinstance(s.want, Rule)}
+    rules = {s.want for s in wanted if isinstance(s.want, PlannedRule)}
     assert _READERS[form](render(node, form)) == (addresses, routes, rules)
 
 
@@ -102,18 +102,18 @@ def _write(root: Path, path: str, content: str) -> None:
     place.chmod(mode(path))
 
 
-_Read = tuple[set[str], set[Route], set[Rule]]
+_Read = tuple[set[str], set[PlannedRoute], set[PlannedRule]]
 
 
-def _route(to: str, table: str | int, gateway: str = "", source: str = "", *, unreachable: bool) -> Route:
+def _route(to: str, table: str | int, gateway: str = "", source: str = "", *, unreachable: bool) -> PlannedRoute:
     near, own = (parse_address(text)[1] if text else 0 for text in (gateway, source))
-    return Route(int(table), parse_range(to), near, own, unreachable)
+    return PlannedRoute(int(table), parse_range(to), near, own, unreachable)
 
 
-def _rule(priority: str | int, table: str | int, source: str = "", unless_to: str = "") -> Rule:
+def _rule(priority: str | int, table: str | int, source: str = "", unless_to: str = "") -> PlannedRule:
     version, address = parse_address(source.partition("/")[0]) if source else (4, 0)
     single = Range(version, address, 32 if version == 4 else 128) if source else None
-    return Rule(int(priority), int(table), single, parse_range(unless_to) if unless_to else None)
+    return PlannedRule(int(priority), int(table), single, parse_range(unless_to) if unless_to else None)
 
 
 def _sections(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -128,7 +128,7 @@ def _sections(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _from_networkd(files: dict[str, str]) -> _Read:
-    addresses, routes, rules = set[str](), set[Route](), set[Rule]()
+    addresses, routes, rules = set[str](), set[PlannedRoute](), set[PlannedRule]()
     for path, text in files.items():
         for name, entries in _sections(text) if ".network" in path else ():
             known = dict(entries)
@@ -156,7 +156,7 @@ def _from_netplan(files: dict[str, str]) -> _Read:
 
 
 def _from_networkmanager(files: dict[str, str]) -> _Read:
-    addresses, routes, rules = set[str](), set[Route](), set[Rule]()
+    addresses, routes, rules = set[str](), set[PlannedRoute](), set[PlannedRule]()
     for path, text in files.items():
         parser = RawConfigParser()
         parser.read_string(text if path.endswith(".nmconnection") else "")

@@ -2,7 +2,7 @@ import pytest
 
 from tests.host.steps.fabrics import FLAT, NONE, P2P, SCHEMES, SHARED, node_plan
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.fabric.plan.routes import Rule
+from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import address, mtu, name, route, sysctl, up
 from trackbed.host.kinds.registry import find_kind
 from trackbed.host.setting import STEPS as ORDER
@@ -42,7 +42,7 @@ def test_router_advertisements_are_refused_before_the_port_comes_up() -> None:
 
 def test_rules_come_after_the_tables_they_lead_to_and_the_fence_last() -> None:
     wants = [setting.want for setting in settings(node_plan(P2P), {"routing"})]
-    rules = [want for want in wants if isinstance(want, Rule)]
+    rules = [want for want in wants if isinstance(want, PlannedRule)]
     assert wants[-len(rules) :] == rules
     assert [rule.priority for rule in rules] == [1000, 1000, 1001, 1001, 999, 999]
     assert [rule.unless_to is not None for rule in rules] == [False] * 4 + [True] * 2
@@ -64,7 +64,7 @@ def test_arp_filter_is_set_only_where_rails_share_a_subnet() -> None:
 
 def test_no_addresses_planned_means_no_routing() -> None:
     wants = [setting.want for setting in settings(node_plan(NONE))]
-    assert not [want for want in wants if isinstance(want, address.Want | route.Want | Rule)]
+    assert not [want for want in wants if isinstance(want, address.Want | route.Want | PlannedRule)]
     assert [type(want) for want in wants if isinstance(want, mtu.Want | up.Want)] == [
         mtu.Want,
         up.Want,

@@ -38,7 +38,7 @@ CALL_SECONDS = 30.0
 def planned(text: str = FABRIC, node: str = "gpu-1") -> NodePlan:
     """The plan of one node of a Fabric."""
     loaded = load_fabric(text.encode(), "fabric.yaml")
-    found = compute_plan(loaded.fabric, {}).node(node)
+    found = compute_plan(loaded.fabric, {}).find_node(node)
     assert found is not None
     return found
 

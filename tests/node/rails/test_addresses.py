@@ -1,15 +1,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.node.rails.addresses import next_free
 
-V4 = Addressed(4, 1000, 24, 999, 1001, 4)
-V6 = Addressed(6, 5000, 64, 4999, 5001, 3)
+V4 = AddressPlan(4, 1000, 24, 999, 1001, 4)
+V6 = AddressPlan(6, 5000, 64, 4999, 5001, 3)
 
 
 def test_the_first_place_comes_first() -> None:
-    assert next_free((V4,), set(), None) == (Addressed(4, 1001, 24, 999, 0, 0),)
+    assert next_free((V4,), set(), None) == (AddressPlan(4, 1001, 24, 999, 0, 0),)
 
 
 def test_an_address_just_given_back_is_the_last_to_be_used_again() -> None:
@@ -28,7 +28,7 @@ def test_a_full_block_has_none() -> None:
 
 
 def test_a_block_without_pod_addresses_has_none() -> None:
-    assert next_free((Addressed(4, 10, 31, 11, 10, 0),), set(), None) is None
+    assert next_free((AddressPlan(4, 10, 31, 11, 10, 0),), set(), None) is None
 
 
 def test_a_rail_without_addresses_is_always_free() -> None:

@@ -23,7 +23,7 @@ def test_macvlan_has_a_device_for_each_address_and_carrier_makes_it_healthy(node
     with Socket(netns=node.netns) as sock:
         links = {link.name: link for link in list_links(sock)}
     offer = devices.offer(node.plan, links, (), {"rail2": 1})
-    count = min(own.pods_count for own in node.plan.ports[0].addressed)
+    count = min(own.pods_count for own in node.plan.ports[0].addresses)
     assert offer[0] == tuple(Device(f"rail0-{number}", healthy=True) for number in range(count))
     assert {one.numa for one in offer[2]} == {1}
     del links["rail3"]

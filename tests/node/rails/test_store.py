@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.node.rails import choice
 from trackbed.node.rails.attachment import Attachment, HostPort, Key, Port, address_of
 from trackbed.node.rails.journal import Journal, JournalError
 from trackbed.node.rails.store import Blocks, Chosen, ExhaustedError, Store, TakenError, survives
 
-BLOCKS: Blocks = {rail: (Addressed(4, 1000 * rail + 1, 24, 0, 1000 * rail + 2, 4),) for rail in (1, 2)}
+BLOCKS: Blocks = {rail: (AddressPlan(4, 1000 * rail + 1, 24, 0, 1000 * rail + 2, 4),) for rail in (1, 2)}
 KEYS = [(f"c{number}", "net1") for number in range(6)]
 
 

@@ -47,7 +47,7 @@ from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, build_topology, g
 
 if TYPE_CHECKING:
     from trackbed.doctor.finding import Finding
-    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
     from trackbed.host.transaction.apply import Applied
 
 PATIENCE = Timeouts(reply=0.7, lldp=1.2, lldp_interval=1.0)
@@ -254,7 +254,7 @@ class Lab:
             raise LabError(self._silent(node)) from error
         return found
 
-    def list_pod_rails(self, node: str, pod: str) -> list[tuple[int, str, Addressed]]:
+    def list_pod_rails(self, node: str, pod: str) -> list[tuple[int, str, AddressPlan]]:
         """The rails that a pod has, by its node's agent: (rail, interface, addressing)."""
         container = self.find_pod(pod).container
         ports = [port for a in self.list_attachments(node) if a["container"] == container for port in a["ports"]]
@@ -289,7 +289,7 @@ class Lab:
     def restore_plan(self, *names: str) -> None:
         """Bring nodes and switches back to what is planned."""
         for name in names:
-            node = self.plan.node(name)
+            node = self.plan.find_node(name)
             netns.configure_namespace(self.topology, name, self.files / "ns")
             if node is not None:
                 self.apply_node(node)

@@ -25,7 +25,7 @@ from trackbed_lab.topology import count_expected_hops
 if TYPE_CHECKING:
     from trackbed.doctor.diagnosis import Diagnosis
     from trackbed.doctor.finding import Finding
-    from trackbed.fabric.plan.plan import Addressed, NodePlan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan
     from trackbed_lab.lab import Lab
 
 DEFAULT_FAULT = "fabric-port-on-wrong-leaf"
@@ -203,7 +203,7 @@ def _result(course: LabRun) -> RunResult:
         nodes=tuple(RunNode(node.name, node.unit, f"pod-{node.name}") for node in plan.nodes),
         rails=tuple(RunRail(r.rail, r.netdev, ", ".join(str(c) for c in (r.v4, r.v6) if c)) for r in plan.common.rails),
         ports=tuple(
-            RunPort(node.name, port.rail, port.leaf, ", ".join(map(_shown, port.addressed)))
+            RunPort(node.name, port.rail, port.leaf, ", ".join(map(_shown, port.addresses)))
             for node in plan.nodes
             for port in node.ports
         ),
@@ -214,5 +214,5 @@ def _result(course: LabRun) -> RunResult:
     )
 
 
-def _shown(own: Addressed) -> str:
+def _shown(own: AddressPlan) -> str:
     return str(own)

@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trackbed.fabric.model.ranges import text
+from trackbed.fabric.model.ranges import format_address
 from trackbed.kernel.netlink import netns
 from trackbed.kernel.netlink.addresses import Address, add_address
 from trackbed.kernel.netlink.links import VethEnd, create_veth, get_link, set_link
@@ -95,11 +95,11 @@ def call_check(pod: LabPod, executable: Path, result: dict[str, Any]) -> None:
 
 def _build_previous_result(pod: LabPod) -> dict[str, Any]:
     """Return the result of the primary network's plugin."""
-    address = f"{text(4, get_pod_address(pod.number))}/{MANAGEMENT_RANGE.prefix}"
+    address = f"{format_address(4, get_pod_address(pod.number))}/{MANAGEMENT_RANGE.prefix}"
     return {
         "cniVersion": CNI_VERSION,
         "interfaces": [{"name": "eth0", "sandbox": str(pod.netns)}],
-        "ips": [{"interface": 0, "address": address, "gateway": text(4, MANAGEMENT_RANGE.base + 1)}],
+        "ips": [{"interface": 0, "address": address, "gateway": format_address(4, MANAGEMENT_RANGE.base + 1)}],
     }
 
 

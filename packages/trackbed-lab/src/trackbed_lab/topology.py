@@ -19,7 +19,7 @@ from trackbed.fabric.model.ranges import BITS, V4, Range
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
 
 SPINE, MANAGEMENT = "spine", "mgmt"
 LINKS = {4: Range(4, 100 << 24 | 64 << 16, 16), 6: Range(6, 0xFD64 << 112, 64)}
@@ -149,7 +149,7 @@ def _mac(node: NodePlan, port: PortPlan) -> str:
 
 def _port_cable(plan: Plan, node: NodePlan, port: PortPlan, ends: dict[tuple[str, int], tuple[str, str]]) -> Cable:
     leaf, interface = ends[node.name, port.rail]
-    gateways = tuple((own.version, own.gateway, own.prefix) for own in port.addressed if own.gateway)
+    gateways = tuple((own.version, own.gateway, own.prefix) for own in port.addresses if own.gateway)
     near = CableEnd(node.name, choose_kernel_name(port), plan.common.mtu_bytes, _mac(node, port), up=False)
     if _flat(plan):
         return Cable(near, CableEnd(leaf, interface, SWITCH_MTU_BYTES, bridge="br0"))
@@ -157,7 +157,7 @@ def _port_cable(plan: Plan, node: NodePlan, port: PortPlan, ends: dict[tuple[str
 
 
 def _versions(plan: Plan) -> list[int]:
-    return [v for v in (4, 6) if plan.common.supernet(v)]
+    return [v for v in (4, 6) if plan.common.get_supernet(v)]
 
 
 def _link_addresses(plan: Plan, number: int, end: int) -> tuple[tuple[int, int, int], ...]:
@@ -206,7 +206,7 @@ def _rail_bridge(plan: Plan, rail: int) -> CableEnd:
     """The spine's bridge of a rail, with the rail's gateway where one is planned."""
     ports = (port for node in plan.nodes for port in node.ports if port.rail == rail)
     first = next(ports, None)
-    own = tuple((a.version, a.gateway, a.prefix) for a in (first.addressed if first else ()) if a.gateway)
+    own = tuple((a.version, a.gateway, a.prefix) for a in (first.addresses if first else ()) if a.gateway)
     return CableEnd(SPINE, f"rail{rail}", SWITCH_MTU_BYTES, addresses=own)
 
 
@@ -217,10 +217,10 @@ def _down_ways(plan: Plan, leaves: list[tuple[int, int, str]], *, isolated: bool
         for port in node.ports:
             number = numbers[port.leaf]
             table = 100 + port.rail if isolated else 254
-            yield from (_down(own, number, table) for own in port.addressed)
+            yield from (_down(own, number, table) for own in port.addresses)
 
 
-def _down(own: Addressed, number: int, table: int) -> SwitchRoute:
+def _down(own: AddressPlan, number: int, table: int) -> SwitchRoute:
     return SwitchRoute(own.subnet, LINKS[own.version].base + 2 * number + 1, f"down{number}", table)
 
 

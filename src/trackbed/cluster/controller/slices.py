@@ -20,7 +20,7 @@ from trackbed.fabric.model.rollout import FirmwareWave, count_nodes
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.lock import merge_slots
 from trackbed.fabric.plan.plan import NodePlan, Plan
-from trackbed.fabric.plan.wire import node_document
+from trackbed.fabric.plan.wire import to_node_document
 
 _MINUTE, _HOUR = 60, 3600
 _DIGEST = 16
@@ -40,7 +40,7 @@ class Slices(msgspec.Struct, frozen=True):
 
     def document(self, name: str) -> dict[str, Any]:
         """A node's slice of the plan, as in /etc/trackbed/node.json."""
-        return node_document(self.plans[name])
+        return to_node_document(self.plans[name])
 
 
 def model_of(fabric: FabricObject) -> Model:
@@ -73,7 +73,7 @@ def _resources(name: str, planned: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def _slice(node: NodePlan) -> Slice:
-    content = msgspec.json.encode(node_document(node))
+    content = msgspec.json.encode(to_node_document(node))
     return Slice(node.slot, node.unit, hashlib.sha256(content).hexdigest()[:_DIGEST])
 
 

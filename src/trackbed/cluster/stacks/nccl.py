@@ -72,7 +72,7 @@ def _addresses(plan: Plan) -> dict[str, str]:
     if not _ethernet(plan):
         return {}
     for version, family in ((4, "AF_INET"), (6, "AF_INET6")):
-        if (held := plan.common.supernet(version)) is not None:
+        if (held := plan.common.get_supernet(version)) is not None:
             return {"NCCL_IB_ADDR_FAMILY": family, "NCCL_IB_ADDR_RANGE": str(held)}
     return {}
 

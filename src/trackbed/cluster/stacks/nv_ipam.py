@@ -17,8 +17,8 @@ from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
 from trackbed.cluster.stacks.size import too_large
 from trackbed.cluster.stacks.stack import Wait
 from trackbed.fabric.model.problems import Problem
-from trackbed.fabric.model.ranges import text
-from trackbed.fabric.plan.plan import Addressed, Plan, RailPlan
+from trackbed.fabric.model.ranges import format_address
+from trackbed.fabric.plan.plan import AddressPlan, Plan, RailPlan
 
 API = "nv-ipam.nvidia.com/v1alpha1"
 STATUS_BYTES = 97
@@ -58,7 +58,7 @@ def pool_name(rail: RailPlan, version: int) -> str:
 def refusals(plan: Plan, namespace: str) -> Iterator[Problem]:
     """Pools without an address for pods, and pools that outgrow etcd once every node has its entry in the status."""
     shared = plan.common.scheme != "point-to-point"
-    if shared and any(not own.pods_count for own in plan.nodes[0].ports[0].addressed):
+    if shared and any(not own.pods_count for own in plan.nodes[0].ports[0].addresses):
         message = "podAddresses is 0, so no address is left for pods; write how many pods a node may have on a rail"
         yield Problem("no-pod-addresses", message, ("spec", "addressing", "podAddresses"))
         return
@@ -68,18 +68,18 @@ def refusals(plan: Plan, namespace: str) -> Iterator[Problem]:
             yield problem
 
 
-def _held(plan: Plan, rail: int, version: int) -> list[tuple[str, Addressed]]:
+def _held(plan: Plan, rail: int, version: int) -> list[tuple[str, AddressPlan]]:
     """Each node with its addressing on a rail."""
     found = []
     for node in plan.nodes:
-        port = node.port(rail)
+        port = node.find_port(rail)
         own = (port.v4 if version == 4 else port.v6) if port else None  # noqa: PLR2004 - an IP version
         if own is not None:
             found.append((node.name, own))
     return found
 
 
-def _routes(plan: Plan, rail: RailPlan, own: Addressed) -> list[dict[str, str]] | None:
+def _routes(plan: Plan, rail: RailPlan, own: AddressPlan) -> list[dict[str, str]] | None:
     """The rail's own range and, where rails are routed to each other, all of them; none without a gateway.
 
     Not the subnet itself: a route to it by the gateway would send neighbours' traffic through the router.
@@ -87,12 +87,12 @@ def _routes(plan: Plan, rail: RailPlan, own: Addressed) -> list[dict[str, str]] 
     if not own.gateway:
         return None
     mine = rail.v4 if own.version == 4 else rail.v6  # noqa: PLR2004 - an IP version
-    beyond = plan.common.supernet(own.version) if plan.common.cross_rail == "routed" else None
+    beyond = plan.common.get_supernet(own.version) if plan.common.cross_rail == "routed" else None
     wider = dict.fromkeys(found for found in (mine, beyond) if found and found != own.subnet)
     return [{"dst": str(found)} for found in wider] or None
 
 
-def _cidr_pool(plan: Plan, rail: RailPlan, held: list[tuple[str, Addressed]], namespace: str) -> Manifest:
+def _cidr_pool(plan: Plan, rail: RailPlan, held: list[tuple[str, AddressPlan]], namespace: str) -> Manifest:
     sample = held[0][1]
     version = sample.version
     spec = without_none(
@@ -102,14 +102,15 @@ def _cidr_pool(plan: Plan, rail: RailPlan, held: list[tuple[str, Addressed]], na
         perNodeExclusions=_reserved(plan, sample),
         routes=_routes(plan, rail, sample),
         staticAllocations=[
-            {"gateway": text(version, own.gateway), "nodeName": name, "prefix": str(own.subnet)} for name, own in held
+            {"gateway": format_address(version, own.gateway), "nodeName": name, "prefix": str(own.subnet)}
+            for name, own in held
         ],
         nodeSelector=node_selector(plan),
     )
     return manifest(API, "CIDRPool", pool_name(rail, version), namespace, spec=spec)
 
 
-def _reserved(plan: Plan, own: Addressed) -> list[dict[str, int]] | None:
+def _reserved(plan: Plan, own: AddressPlan) -> list[dict[str, int]] | None:
     """The port's own address, unless the port itself moves into the pod and takes it along."""
     if plan.common.scheme == "point-to-point":
         return None
@@ -117,7 +118,7 @@ def _reserved(plan: Plan, own: Addressed) -> list[dict[str, int]] | None:
     return [{"startIndex": index, "endIndex": index}]
 
 
-def _ip_pool(plan: Plan, rail: RailPlan, held: list[tuple[str, Addressed]], namespace: str) -> Manifest:
+def _ip_pool(plan: Plan, rail: RailPlan, held: list[tuple[str, AddressPlan]], namespace: str) -> Manifest:
     """Blocks of a port and its pods, as planned; a block starts one address later than the plan's.
 
     NV-IPAM cuts blocks from the first usable address on, so the port of the next block is the last of each: excluded.
@@ -128,7 +129,7 @@ def _ip_pool(plan: Plan, rail: RailPlan, held: list[tuple[str, Addressed]], name
         subnet=str(own.subnet),
         perNodeBlockSize=block,
         perNodeExclusions=[{"startIndex": block - 1, "endIndex": block - 1}],
-        gateway=text(own.version, own.gateway) if own.gateway else None,
+        gateway=format_address(own.version, own.gateway) if own.gateway else None,
         routes=_routes(plan, rail, own),
         nodeSelector=node_selector(plan),
     )

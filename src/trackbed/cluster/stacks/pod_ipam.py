@@ -45,7 +45,7 @@ def refusals(plan: Plan, namespace: str) -> Iterator[Problem]:
     """Plans without pod addresses, and what the chosen IPAM cannot deal out."""
     if not _addressed(plan):
         return
-    if not all(own.pods_count for own in plan.nodes[0].ports[0].addressed):
+    if not all(own.pods_count for own in plan.nodes[0].ports[0].addresses):
         message = "no address is left for pods; write addressing.podAddresses, how many pods a node may have on a rail"
         yield Problem("stack-no-pod-addresses", message, ("spec", "addressing", "podAddresses"))
     elif plan.kubernetes.ipam == "whereabouts":

@@ -79,7 +79,7 @@ def _rails(plan: Plan) -> Manifest:
 
 def _topology(plan: Plan, rail: RailPlan) -> dict[str, Any]:
     """One rail. Several names in pfNames would mean several planes, not several kinds of node."""
-    ports = (node.port(rail.rail) for node in plan.nodes)
+    ports = (node.find_port(rail.rail) for node in plan.nodes)
     name = next((port.netdev for port in ports if port is not None), rail.netdev)
     return {
         "name": rail.network,

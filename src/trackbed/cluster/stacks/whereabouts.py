@@ -17,8 +17,8 @@ from typing import Any
 from trackbed.cluster.stacks.releases import release
 from trackbed.cluster.stacks.stack import Chart
 from trackbed.fabric.model.problems import Problem
-from trackbed.fabric.model.ranges import text
-from trackbed.fabric.plan.plan import Addressed, Plan, RailPlan
+from trackbed.fabric.model.ranges import format_address
+from trackbed.fabric.plan.plan import AddressPlan, Plan, RailPlan
 
 COMPONENT = "whereabouts"
 NAMESPACE = "kube-system"
@@ -57,33 +57,35 @@ def refusals(plan: Plan) -> Iterator[Problem]:
         yield Problem("whereabouts-nodes", message, ("spec", "kubernetes", "ipam"))
 
 
-def _held(plan: Plan, rail: int, version: int) -> list[Addressed]:
+def _held(plan: Plan, rail: int, version: int) -> list[AddressPlan]:
     """The blocks of the nodes on a rail, in order of address."""
-    ports = (node.port(rail) for node in plan.nodes)
-    found = [own for port in ports if port for own in port.addressed if own.version == version]
+    ports = (node.find_port(rail) for node in plan.nodes)
+    found = [own for port in ports if port for own in port.addresses if own.version == version]
     return sorted(found, key=lambda own: own.address)
 
 
-def _range(blocks: list[Addressed]) -> dict[str, Any]:
+def _range(blocks: list[AddressPlan]) -> dict[str, Any]:
     version, last = blocks[0].version, blocks[-1]
     excluded = list(_excluded(blocks))
     return {
         "range": str(last.subnet),
-        "range_start": text(version, blocks[0].pods_first),
-        "range_end": text(version, last.pods_first + last.pods_count - 1),
+        "range_start": format_address(version, blocks[0].pods_first),
+        "range_end": format_address(version, last.pods_first + last.pods_count - 1),
     } | ({"exclude": excluded} if excluded else {})
 
 
-def _excluded(blocks: list[Addressed]) -> Iterator[str]:
+def _excluded(blocks: list[AddressPlan]) -> Iterator[str]:
     """What lies between one node's pod addresses and the next one's, as the fewest ranges."""
     for before, own in pairwise(blocks):
         first, last = before.pods_first + before.pods_count, own.pods_first - 1
-        gap = summarize_address_range(ip_address(text(own.version, first)), ip_address(text(own.version, last)))
+        gap = summarize_address_range(
+            ip_address(format_address(own.version, first)), ip_address(format_address(own.version, last))
+        )
         yield from map(str, gap)
 
 
-def _routes(plan: Plan, own: Addressed) -> Iterator[dict[str, str]]:
+def _routes(plan: Plan, own: AddressPlan) -> Iterator[dict[str, str]]:
     """The way to the other rails; each route names its gateway, since the section's own is of one IP version only."""
-    beyond = plan.common.supernet(own.version)
+    beyond = plan.common.get_supernet(own.version)
     if own.gateway and beyond not in {None, own.subnet} and plan.common.cross_rail == "routed":
-        yield {"dst": str(beyond), "gw": text(own.version, own.gateway)}
+        yield {"dst": str(beyond), "gw": format_address(own.version, own.gateway)}

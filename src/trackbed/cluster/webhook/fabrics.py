@@ -18,7 +18,7 @@ from trackbed.cluster.webhook.review import ReviewRequest, Verdict
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.load import build_fabric_from_resource
 from trackbed.fabric.model.problems import Problem, SpecError
-from trackbed.fabric.model.ranges import text
+from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan, Plan
 
@@ -117,7 +117,7 @@ def _renumbered(after: Plan, before: Plan | None, slots: Mapping[str, int]) -> I
 def _moved(before: NodePlan, after: NodePlan) -> str | None:
     """How a node's first address that changes does so; addresses that its pods hold count too."""
     for port in after.ports:
-        old = before.port(port.rail)
+        old = before.find_port(port.rail)
         for one, other in ((old.v4, port.v4), (old.v6, port.v6)) if old else ():
             if one and (other is None or (one.address, one.pods_first) != (other.address, other.pods_first)):
                 now = "none" if other is None else _address(other.version, other.address, other.pods_first)
@@ -127,7 +127,9 @@ def _moved(before: NodePlan, after: NodePlan) -> str | None:
 
 
 def _address(version: int, address: int, pods_first: int) -> str:
-    return text(version, address) + (f" (pods from {text(version, pods_first)})" if pods_first else "")
+    return format_address(version, address) + (
+        f" (pods from {format_address(version, pods_first)})" if pods_first else ""
+    )
 
 
 def _told(problems: Iterable[Problem]) -> str:

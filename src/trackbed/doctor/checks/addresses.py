@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks import addresses_host
 from trackbed.doctor.view import get_ip_version
-from trackbed.fabric.model.ranges import BITS, Range, text
+from trackbed.fabric.model.ranges import BITS, Range, format_address
 from trackbed.kernel.netlink.addresses import FAMILY
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import Addressed, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, PortPlan
     from trackbed.kernel.netlink.addresses import Address
     from trackbed.kernel.netlink.links import Link
 
@@ -58,7 +58,7 @@ def check_addresses(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     """Check that the port has its planned addresses and no others."""
     node, present = view.node, view.list_addresses(port)
     listing = _format_addresses(present)
-    for planned in port.addressed:
+    for planned in port.addresses:
         family = FAMILY[planned.version]
         matches = [address for address in present if (address.family, address.address) == (family, planned.address)]
         yield judge("addr-missing", node, port, ok=bool(matches), evidence=listing or "no address")
@@ -70,16 +70,16 @@ def check_addresses(view: NodeView, port: PortPlan) -> Iterator[Finding]:
             failed = any(address.flags & DADFAILED for address in matches)
             evidence = f"{planned} dadfailed" if failed else ""
             yield judge("addr-ipv6-dad-failed", node, port, ok=not failed, evidence=evidence)
-    expected = {(FAMILY[planned.version], planned.address) for planned in port.addressed}
+    expected = {(FAMILY[planned.version], planned.address) for planned in port.addresses}
     extra = [address for address in present if (address.family, address.address) not in expected]
     yield judge("addr-unplanned-extra", node, port, ok=not extra, evidence=_format_addresses(extra))
 
 
 def _format_addresses(addresses: Iterable[Address]) -> str:
-    return ", ".join(f"{text(get_ip_version(a.family), a.address)}/{a.prefix}" for a in addresses)
+    return ", ".join(f"{format_address(get_ip_version(a.family), a.address)}/{a.prefix}" for a in addresses)
 
 
-def _check_duplicates(view: NodeView, port: PortPlan, planned: Addressed) -> Iterator[Finding]:
+def _check_duplicates(view: NodeView, port: PortPlan, planned: AddressPlan) -> Iterator[Finding]:
     """Check that no other interface of this node and no other node has the address."""
     family, node, link = FAMILY[planned.version], view.node, view.find_link(port)
     local = [address for address in view.state.addresses if _is_same_address(address, family, planned)]
@@ -100,7 +100,7 @@ def _check_duplicates(view: NodeView, port: PortPlan, planned: Addressed) -> Ite
     yield judge("addr-duplicate-on-rail", node, port, ok=not holders, evidence=evidence)
 
 
-def _is_same_address(address: Address, family: int, planned: Addressed) -> bool:
+def _is_same_address(address: Address, family: int, planned: AddressPlan) -> bool:
     return address.family == family and address.address == planned.address
 
 

@@ -23,7 +23,7 @@ def check(view: NodeView) -> Iterator[Finding]:
     yield judge("cni-interface-exists", view.node, None, ok=not doubled, evidence=evidence)
     for pod in view.pods:
         for rail, (netdev, _) in pod.rails.items():
-            port = view.node.port(rail)
+            port = view.node.find_port(rail)
             wrong = _list_wrong_sysctls(pod, netdev)
             evidence = f"pod {pod.name}: {', '.join(wrong)}" if wrong else f"pod {pod.name}"
             yield judge("cni-interface-sysctls-reset", view.node, port, ok=not wrong, evidence=evidence)

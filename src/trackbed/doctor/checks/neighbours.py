@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
-from trackbed.fabric.model.ranges import text
+from trackbed.fabric.model.ranges import format_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import Addressed, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, PortPlan
     from trackbed.kernel.wire.lldp import Advertisement
 
 PVID = 1
@@ -23,7 +23,7 @@ def check(view: NodeView) -> Iterator[Finding]:
     """Check each rail's cabling and gateway; rails without a gateway are checked for cabling only."""
     for port in view.node.ports:
         results = view.probes.get(port.rail)
-        address = next((address for address in port.addressed if address.gateway), None)
+        address = next((address for address in port.addresses if address.gateway), None)
         if results is None:
             continue
         if results.lldp is not None:
@@ -43,9 +43,9 @@ def check_cabling(view: NodeView, port: PortPlan, advertisement: Advertisement) 
         yield judge("fabric-vlan-or-segment-wrong", view.node, port, ok=vlan == PVID, evidence=evidence)
 
 
-def check_gateway(view: NodeView, port: PortPlan, address: Addressed, *, answers: bool) -> Iterator[Finding]:
+def check_gateway(view: NodeView, port: PortPlan, address: AddressPlan, *, answers: bool) -> Iterator[Finding]:
     """Check that the leaf has the gateway's address and answers for it."""
-    gateway = text(address.version, address.gateway)
+    gateway = format_address(address.version, address.gateway)
     if view.switches is not None and port.leaf in view.switches:
         is_configured = address.gateway in view.switches[port.leaf].addresses
         evidence = f"{port.leaf} has {'' if is_configured else 'not '}{gateway}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
-from trackbed.fabric.model.ranges import text
-from trackbed.fabric.plan.routes import routes, rule
+from trackbed.fabric.model.ranges import format_address
+from trackbed.fabric.plan.routes import build_routes, build_rule
 from trackbed.kernel.netlink.addresses import FAMILY
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView, PodView
-    from trackbed.fabric.plan.plan import Addressed
-    from trackbed.fabric.plan.routes import Route as PlannedRoute
+    from trackbed.fabric.plan.plan import AddressPlan
+    from trackbed.fabric.plan.routes import PlannedRoute
     from trackbed.kernel.netlink.routes import Route
 
 
@@ -28,21 +28,23 @@ def check(view: NodeView) -> Iterator[Finding]:
                 item for address in addresses for item in _iter_missing(view, pod, rail, address, first=rail == first)
             ]
             evidence = f"pod {pod.name} {netdev} lacks {'; '.join(missing)}" if missing else f"pod {pod.name}"
-            yield judge("pod-rail-routes-missing", view.node, view.node.port(rail), ok=not missing, evidence=evidence)
+            yield judge(
+                "pod-rail-routes-missing", view.node, view.node.find_port(rail), ok=not missing, evidence=evidence
+            )
 
 
-def _iter_missing(view: NodeView, pod: PodView, rail: int, address: Addressed, *, first: bool) -> Iterator[str]:
+def _iter_missing(view: NodeView, pod: PodView, rail: int, address: AddressPlan, *, first: bool) -> Iterator[str]:
     """Yield the planned rules and routes of an address that the pod lacks."""
     common, family = view.node.common, FAMILY[address.version]
-    table = rule(common, rail, address).table
+    table = build_rule(common, rail, address).table
     if not any(
         present.family == family and present.src == address.address and present.table == table
         for present in pod.state.rules
     ):
-        yield f"rule from {text(address.version, address.address)} lookup {table}"
-    for planned in routes(common, rail, address, first=first):
+        yield f"rule from {format_address(address.version, address.address)} lookup {table}"
+    for planned in build_routes(common, rail, address, first=first):
         if not any(_matches(route, planned, family) for route in pod.state.routes):
-            gateway = f" via {text(address.version, planned.gateway)}" if planned.gateway else ""
+            gateway = f" via {format_address(address.version, planned.gateway)}" if planned.gateway else ""
             yield f"route {planned.to}{gateway} table {planned.table}"
 
 

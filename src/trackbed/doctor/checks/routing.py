@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks import routing_host
 from trackbed.doctor.view import format_route, format_rule, get_ip_version
-from trackbed.fabric.model.ranges import V4, V6, text
-from trackbed.fabric.plan.routes import MAIN_TABLE, fence
+from trackbed.fabric.model.ranges import V4, V6, format_address
+from trackbed.fabric.plan.routes import MAIN_TABLE, build_fence
 from trackbed.kernel.netlink.addresses import FAMILY
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check(view: NodeView) -> Iterator[Finding]:
 def check_shared_table(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     """Check that the rail's table has no routes of other interfaces, and that no foreign rule uses it."""
     table, link = view.node.common.rails[port.rail].table, view.find_link(port)
-    sources = {address.address for address in port.addressed}
+    sources = {address.address for address in port.addresses}
     routes = [
         route
         for route in view.state.routes
@@ -61,7 +61,7 @@ def check_shared_table(view: NodeView, port: PortPlan) -> Iterator[Finding]:
 
 def _is_rail_address(view: NodeView, source: int | None) -> bool:
     """Return whether a rule's source is an address of any rail; such a rule is judged by route-rule-wrong-table."""
-    return any(address.address == source for port in view.node.ports for address in port.addressed)
+    return any(address.address == source for port in view.node.ports for address in port.addresses)
 
 
 def check_rp_filter(view: NodeView, port: PortPlan) -> Iterator[Finding]:
@@ -107,7 +107,9 @@ def check_connected_routes(view: NodeView) -> Iterator[Finding]:
     )
     counts = Counter((family, dst, prefix) for family, dst, prefix, _ in connected)
     doubled = [
-        f"{text(get_ip_version(family), dst)}/{prefix}" for (family, dst, prefix), count in counts.items() if count > 1
+        f"{format_address(get_ip_version(family), dst)}/{prefix}"
+        for (family, dst, prefix), count in counts.items()
+        if count > 1
     ]
     yield judge("route-two-connected-for-one-subnet", view.node, None, ok=not doubled, evidence=", ".join(doubled))
 
@@ -116,19 +118,21 @@ def check_fence(view: NodeView) -> Iterator[Finding]:
     """Check that the fence rules keep the host's own traffic off the rails."""
     rails = {port.netdev for port in view.node.ports}
     strays = [
-        f"{text(V4, address)} goes by {netdev}" for address, netdev in view.management_paths.items() if netdev in rails
+        f"{format_address(V4, address)} goes by {netdev}"
+        for address, netdev in view.management_paths.items()
+        if netdev in rails
     ]
     missing = [
         str(rule.unless_to)
         for version in (V4, V6)
-        if (rule := fence(view.node.common, version)) and not _has_fence(view, version)
+        if (rule := build_fence(view.node.common, version)) and not _has_fence(view, version)
     ]
     evidence = "; ".join([*strays, *(f"no rule: not to {target} lookup main" for target in missing)])
     yield judge("route-host-traffic-on-rail", view.node, None, ok=not evidence, evidence=evidence)
 
 
 def _has_fence(view: NodeView, version: int) -> bool:
-    planned = fence(view.node.common, version)
+    planned = build_fence(view.node.common, version)
     target = planned.unless_to if planned else None
     return any(
         rule.invert

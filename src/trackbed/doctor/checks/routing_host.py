@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.limits_processes import READS as PROCESSES
 from trackbed.doctor.checks.limits_processes import find_processes
-from trackbed.fabric.model.ranges import text
+from trackbed.fabric.model.ranges import format_address
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ def check_networkd(view: NodeView, host: Snapshot) -> Iterator[Finding]:
             key, _, value = line.partition("=")
             settings |= {key.strip(): value.strip().lower()} if key.strip() in settings else {}
     files = "\n".join(host.text(path) or "" for pattern in _NETWORKS for path in host.glob(pattern))
-    sources = [text(address.version, address.address) for port in view.iter_ports() for address in port.addressed]
+    sources = [
+        format_address(address.version, address.address) for port in view.iter_ports() for address in port.addresses
+    ]
     missing = [
         source for source in sources if not re.search(rf"^From={re.escape(source)}(/\d+)?\s*$", files, re.MULTILINE)
     ]

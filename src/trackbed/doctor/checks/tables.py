@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import Addressed, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, PortPlan
     from trackbed.kernel.netlink.routes import Route
     from trackbed.kernel.netlink.rules import PolicyRule
 
@@ -29,12 +29,12 @@ def check(view: NodeView) -> Iterator[Finding]:
         link = view.find_link(port)
         if link is None:
             continue
-        for address in port.addressed:
+        for address in port.addresses:
             yield from check_rule(view, port, address)
             yield from check_table(view, port, address)
 
 
-def check_rule(view: NodeView, port: PortPlan, address: Addressed) -> Iterator[Finding]:
+def check_rule(view: NodeView, port: PortPlan, address: AddressPlan) -> Iterator[Finding]:
     """Check that the address's rule selects the rail's table and that no earlier rule takes its traffic."""
     node, family = view.node, FAMILY[address.version]
     table, priority = node.common.rails[port.rail].table, node.common.rule_priority + port.rail
@@ -50,11 +50,11 @@ def check_rule(view: NodeView, port: PortPlan, address: Addressed) -> Iterator[F
     yield judge("route-rule-shadowed", node, port, ok=not shadows, evidence="; ".join(map(format_rule, shadows)))
 
 
-def _selects_only(rule: PolicyRule, address: Addressed) -> bool:
+def _selects_only(rule: PolicyRule, address: AddressPlan) -> bool:
     return rule.src == address.address and rule.src_prefix == BITS[address.version] and not rule.invert
 
 
-def _diverts(view: NodeView, rule: PolicyRule, address: Addressed) -> bool:
+def _diverts(view: NodeView, rule: PolicyRule, address: AddressPlan) -> bool:
     """Return whether a rule takes the address's rail traffic; the fence and rules of other rails do not."""
     if rule.invert or rule.fwmark or rule.iif or rule.oif or _selects_only(rule, address):
         return False
@@ -63,7 +63,7 @@ def _diverts(view: NodeView, rule: PolicyRule, address: Addressed) -> bool:
     return covers and (target is None or any(target.overlaps(rail_range) for rail_range in view.list_rail_ranges()))
 
 
-def check_table(view: NodeView, port: PortPlan, address: Addressed) -> Iterator[Finding]:
+def check_table(view: NodeView, port: PortPlan, address: AddressPlan) -> Iterator[Finding]:
     """Check the routes of the rail's table."""
     node, table, index = view.node, view.node.common.rails[port.rail].table, _get_index(view, port)
     routes = [
@@ -88,7 +88,9 @@ def check_table(view: NodeView, port: PortPlan, address: Addressed) -> Iterator[
     yield judge("route-source-hint-wrong", node, port, ok=not wrong, evidence=evidence)
 
 
-def _check_gateway_routes(view: NodeView, port: PortPlan, address: Addressed, routes: list[Route]) -> Iterator[Finding]:
+def _check_gateway_routes(
+    view: NodeView, port: PortPlan, address: AddressPlan, routes: list[Route]
+) -> Iterator[Finding]:
     """Check that gateways are on-link, and that a route leads to the rail's whole range."""
     off_link = [route for route in routes if route.gateway and route.gateway not in address.subnet]
     evidence = "; ".join(format_route(view, route) for route in off_link)
@@ -107,7 +109,7 @@ def _check_gateway_routes(view: NodeView, port: PortPlan, address: Addressed, ro
     yield judge("route-supernet-missing", view.node, port, ok=ok, evidence=listing)
 
 
-def _list_main_routes(view: NodeView, port: PortPlan, address: Addressed) -> list[Route]:
+def _list_main_routes(view: NodeView, port: PortPlan, address: AddressPlan) -> list[Route]:
     """Return the routes of table main over this port that have a gateway."""
     index, family = _get_index(view, port), FAMILY[address.version]
     return [

@@ -1,6 +1,6 @@
-"""What is wrong with an input, and where.
+"""Problems of an input, with their place in it.
 
-SpecError            everything wrong in one reading; `problems` lists it in order of place
+SpecError            all problems of one input; `problems` has them in order of place
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 Path = tuple[str | int, ...]
-"""Way from the top of a document: keys and list indexes, as written in the file."""
+"""Path from the top of a document: keys and list indexes, as written in the file."""
 
 
 class Place(NamedTuple):
@@ -23,23 +23,23 @@ class Place(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One thing wrong: stable code, whole message (what, and what would be right), place in the document."""
+    """A problem: stable code, complete message (the error and the remedy), place in the document."""
 
     code: str
     message: str
     path: Path = ()
     place: Place | None = None
     severity: str = "error"
-    """error: nothing is planned. warning: the plan stands, but somebody will be surprised."""
+    """error: nothing is planned. warning: the plan is valid, but probably not as intended."""
 
     def __str__(self) -> str:
-        where = f"{self.place}: " if self.place else ""
-        return f"{where}{self.severity}: {self.message} [{self.code}]"
+        place = f"{self.place}: " if self.place else ""
+        return f"{place}{self.severity}: {self.message} [{self.code}]"
 
 
 class SpecError(Exception):
-    """An input that cannot be used; holds every problem found."""
+    """An invalid input; holds all of its problems."""
 
     def __init__(self, problems: list[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda p: (p.place or Place("", 0, 0), p.code)))
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.place or Place("", 0, 0), problem.code)))
         super().__init__("\n".join(map(str, self.problems)))

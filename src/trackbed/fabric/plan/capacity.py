@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.problems import Problem
-from trackbed.fabric.model.ranges import V4, Range, text
+from trackbed.fabric.model.ranges import V4, Range, format_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def check_gateway(rail_range: Range, rail: int, address: int) -> Problem | None:
     """Return a problem unless a rail's gateway is a usable address of its subnet."""
     field = "gateway" if rail_range.version == V4 else "gateway6"
     path = ("spec", "rails", rail, field)
-    address_text = text(rail_range.version, address)
+    address_text = format_address(rail_range.version, address)
     if address not in rail_range:
         return Problem("gateway-outside", f"gateway {address_text} lies outside rail {rail}'s {rail_range}", path)
     if address == rail_range.base or (rail_range.version == V4 and address == rail_range.last):

@@ -1,4 +1,4 @@
-"""Python's collector of reference cycles, paused while many values are made."""
+"""The garbage collector, paused while many values are created."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def without_collector(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Pause the collector while `function` runs.
+def pause_collector(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Pause the cyclic garbage collector while `function` runs.
 
-    A plan of 100,000 ports has no cycle, and visiting all of it again and again would be half of the work. Its values
-    join the oldest generation: the collector would visit them as soon as it goes on.
+    A plan of 100,000 ports contains no cycles, and repeated collections would take half of the time. Its values join
+    the oldest generation, since the next collection would visit them otherwise.
     """
 
     @wraps(function)
@@ -35,7 +35,7 @@ def without_collector(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _promote() -> None:
-    """Move all objects to the oldest generation, but keep frozen what a server has frozen."""
+    """Move all objects to the oldest generation, unless the process has frozen objects."""
     if gc.get_freeze_count() == 0:
         gc.freeze()
         gc.unfreeze()

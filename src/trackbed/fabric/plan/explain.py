@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trackbed.fabric.model.ranges import V4, Range, text
+from trackbed.fabric.model.ranges import V4, Range, format_address
 from trackbed.fabric.plan.compute import build_layouts
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.fabric import Fabric
-    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
     from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
@@ -28,11 +28,11 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def explain(fabric: Fabric, plan: Plan, version: int, address: int) -> Explanation:
     """Return the explanation of an address; one outside all rails has the role `outside`."""
-    address_text = text(version, address)
+    address_text = format_address(version, address)
     for rail, (rail_range, layout) in enumerate(build_layouts(fabric.spec, version)):
         if rail_range is not None and layout is not None and address in rail_range:
             return _explain_in_rail(plan, rail, rail_range, layout, address)
-    supernet = plan.common.supernet(version)
+    supernet = plan.common.get_supernet(version)
     hint = f" (it lies in the supernet {supernet}, between the rails)" if supernet and address in supernet else ""
     return Explanation(
         address_text, "outside", f"{address_text} belongs to no rail of fabric {plan.common.fabric}{hint}"
@@ -41,7 +41,7 @@ def explain(fabric: Fabric, plan: Plan, version: int, address: int) -> Explanati
 
 def _explain_in_rail(plan: Plan, rail: int, rail_range: Range, layout: RangeLayout, address: int) -> Explanation:
     scheme = plan.common.scheme
-    address_text = text(rail_range.version, address)
+    address_text = format_address(rail_range.version, address)
     if address == rail_range.base and not _is_port(layout, address):
         return Explanation(
             address_text,
@@ -92,12 +92,12 @@ def _find_slot(layout: RangeLayout, address: int, scheme: str) -> int | None:
     return low - 1 if low else None
 
 
-def _find_first(addressing: Addressed, scheme: str) -> int:
+def _find_first(addressing: AddressPlan, scheme: str) -> int:
     """Return the first address of a node: the port's in a shared subnet, else the base of the node's subnet."""
     return addressing.address if scheme == "shared-subnet" else addressing.subnet.base
 
 
-def _find_role(addressing: Addressed, address: int) -> str | None:
+def _find_role(addressing: AddressPlan, address: int) -> str | None:
     if address == addressing.address:
         return "port"
     if addressing.pods_first <= address < addressing.pods_first + addressing.pods_count:

@@ -1,14 +1,15 @@
-"""Everything computed from a Fabric: one Plan, its nodes, their ports.
+"""The plan of a Fabric: its nodes and their ports.
 
     Plan
-      common      what all nodes share: rails, MTU, routing, QoS, modes
+      common      settings of all nodes: rails, MTU, routing, QoS, modes
       nodes       NodePlan, in order of slot
-        ports     PortPlan, one for each rail the node has a port on
-          v4, v6  Addressed: address, subnet, gateway, block for pods
+        ports     PortPlan, one for each rail on which the node has a port
+          v4, v6  AddressPlan: address, subnet, gateway, block for pods
 
 All addresses are ints. A plan is a value: equal inputs give equal plans, nothing here reads a clock, a file or a host.
-100,000 ports are planned in a few tenths of a second, hence named tuples: hosts have only the standard library, and no
-other immutable class of it is as quick to make. In inner loops `_make` takes half the time of a call of the class.
+100,000 ports are planned in a few tenths of a second, hence named tuples: hosts have only the standard library, and it
+has no other immutable class that is as fast to create. In inner loops, `_make` takes half the time of calling the
+class.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trackbed.fabric.model.problems import Problem
-from trackbed.fabric.model.ranges import BITS, V4, Range, text
+from trackbed.fabric.model.ranges import BITS, V4, Range, format_address
 
 
-class Addressed(NamedTuple):
-    """One port's addressing in one IP version; addresses are ints, 0 for no gateway and for no pod addresses."""
+class AddressPlan(NamedTuple):
+    """Addressing of a port in one IP version; addresses are ints, 0 for no gateway and for no pod addresses."""
 
     version: int
     address: int
@@ -31,20 +32,20 @@ class Addressed(NamedTuple):
 
     @property
     def subnet(self) -> Range:
-        """The subnet the address lies in."""
+        """The subnet of the address."""
         bits = BITS[self.version] - self.prefix
         return Range(self.version, self.address >> bits << bits, self.prefix)
 
     def __str__(self) -> str:
-        return f"{text(self.version, self.address)}/{self.prefix}"
+        return f"{format_address(self.version, self.address)}/{self.prefix}"
 
-    def with_address(self, address: int) -> Addressed:
-        """The same addressing with another address, as a pod on this port gets it."""
-        return Addressed(self.version, address, self.prefix, self.gateway, 0, 0)
+    def with_address(self, address: int) -> AddressPlan:
+        """Return this addressing with another address, for a pod on this port."""
+        return AddressPlan(self.version, address, self.prefix, self.gateway, 0, 0)
 
 
 class RailPlan(NamedTuple):
-    """One rail: index, names, route table, address ranges."""
+    """A rail: index, names, routing table, address ranges."""
 
     rail: int
     netdev: str
@@ -55,7 +56,7 @@ class RailPlan(NamedTuple):
     v4: Range | None
     v6: Range | None
     pod_netdev: str
-    """What a pod calls its interface."""
+    """Interface name in pods."""
 
 
 class QosPlan(NamedTuple):
@@ -69,7 +70,7 @@ class QosPlan(NamedTuple):
 
 
 class KernelPlan(NamedTuple):
-    """What the kernel is started with: IOMMU in pass-through, huge pages as (size in KiB, count), arguments."""
+    """Kernel command line: IOMMU in pass-through mode, huge pages as (size in KiB, count), arguments."""
 
     iommu: bool
     hugepages: tuple[tuple[int, int], ...] = ()
@@ -78,14 +79,14 @@ class KernelPlan(NamedTuple):
 
 
 class KubeletPlan(NamedTuple):
-    """How kubelet places pods; None leaves kubelet's own."""
+    """Placement of pods by kubelet; None leaves kubelet's own setting."""
 
     topology_manager: str | None = None
     reserved_cpus: str | None = None
 
 
-class Common(NamedTuple):
-    """What all nodes of a fabric share."""
+class CommonPlan(NamedTuple):
+    """Settings of all nodes of a fabric."""
 
     fabric: str
     link_type: str
@@ -107,19 +108,19 @@ class Common(NamedTuple):
     vf_spoof_check: bool
     qos: QosPlan
     kernel: KernelPlan | None = None
-    """None where the Fabric asks nothing of the kernel's arguments."""
+    """None if the Fabric does not configure kernel arguments."""
     kubelet: KubeletPlan | None = None
-    """None where the Fabric asks nothing of kubelet."""
+    """None if the Fabric does not configure kubelet."""
     narrowed: bool = False
-    """Whether rails of the fabric are left out: the plan as one pod has it."""
+    """Whether rails of the fabric are left out, as in the plan of one pod."""
 
-    def supernet(self, version: int) -> Range | None:
-        """The range that holds all rails of an IP version."""
+    def get_supernet(self, version: int) -> Range | None:
+        """Return the range that covers all rails in one IP version."""
         return self.supernet4 if version == V4 else self.supernet6
 
 
 class PortPlan(NamedTuple):
-    """One port: its rail, how to recognise it, the name it shall have, its leaf, its addresses."""
+    """A port: its rail, selectors, intended name, leaf and addresses."""
 
     rail: int
     netdev: str
@@ -128,33 +129,33 @@ class PortPlan(NamedTuple):
     mac: str | None
     gpus: tuple[int, ...]
     leaf: str
-    v4: Addressed | None
-    v6: Addressed | None
+    v4: AddressPlan | None
+    v6: AddressPlan | None
 
     @property
-    def addressed(self) -> tuple[Addressed, ...]:
-        """The addressing of each IP version that is planned."""
-        return tuple(a for a in (self.v4, self.v6) if a is not None)
+    def addresses(self) -> tuple[AddressPlan, ...]:
+        """The addressing of each planned IP version."""
+        return tuple(address for address in (self.v4, self.v6) if address is not None)
 
 
 class NodePlan(NamedTuple):
-    """One node: name, slot, scalable unit, ports in rail order (a rail without a port is left out)."""
+    """A node: name, slot, scalable unit, ports in rail order (without rails that have no port)."""
 
     name: str
     slot: int
     unit: int
     ports: tuple[PortPlan, ...]
-    common: Common
+    common: CommonPlan
     nic: str | None = None
     """PCI vendor and device id of the ports, as 15b3:1021."""
 
-    def port(self, rail: int) -> PortPlan | None:
-        """The port on `rail`, if the node has one."""
+    def find_port(self, rail: int) -> PortPlan | None:
+        """Return the port on `rail`, if the node has one."""
         return next((port for port in self.ports if port.rail == rail), None)
 
 
 class KubernetesPlan(NamedTuple):
-    """What stacks are told about the cluster."""
+    """Settings for stacks on Kubernetes."""
 
     namespace: str
     ipam: str
@@ -165,13 +166,13 @@ class KubernetesPlan(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything computed from one Fabric."""
+    """The plan of a Fabric."""
 
-    common: Common
+    common: CommonPlan
     nodes: tuple[NodePlan, ...]
     kubernetes: KubernetesPlan
     warnings: tuple[Problem, ...] = ()
 
-    def node(self, name: str) -> NodePlan | None:
-        """The plan of one node by name."""
+    def find_node(self, name: str) -> NodePlan | None:
+        """Return the plan of a node by name."""
         return next((node for node in self.nodes if node.name == name), None)

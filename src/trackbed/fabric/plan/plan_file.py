@@ -1,4 +1,4 @@
-"""A whole plan as JSON, as `trackbed plan -o json` prints it, and back.
+"""A whole plan as JSON, the output of `trackbed plan -o json`.
 
 {"fabric": {common}, "kubernetes": {...}, "nodes": [{"name", "slot", "unit", "ports": [...]}]}
 """
@@ -11,8 +11,8 @@ import msgspec
 
 from trackbed.fabric.documents import parse_document, to_camel, to_document
 from trackbed.fabric.model.problems import Problem, SpecError
-from trackbed.fabric.plan.collector import without_collector
-from trackbed.fabric.plan.plan import Common, KubernetesPlan, NodePlan, Plan
+from trackbed.fabric.plan.collector import pause_collector
+from trackbed.fabric.plan.plan import CommonPlan, KubernetesPlan, NodePlan, Plan
 from trackbed.fabric.plan.wire import NodeEntry, read_entry, to_common_document, to_node_entry
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class _PlanDocument(NamedTuple):
-    fabric: Common
+    fabric: CommonPlan
     kubernetes: KubernetesPlan
     nodes: tuple[NodeEntry, ...]
     only_rail: int | None = None
 
 
 def write_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -> bytes:
-    """Write the plan of some nodes, of one rail if given.
+    """Write the plan of some nodes, restricted to one rail if `rail` is given.
 
-    Each node is encoded by itself: 12,500 of them as one document would take 60 MB.
+    Nodes are encoded one by one: 12,500 of them as one document would take 60 MB.
     """
     document: dict[str, Any] = {
         "fabric": to_common_document(plan.common),
@@ -40,13 +40,13 @@ def write_plan(plan: Plan, nodes: Iterable[NodePlan], rail: int | None = None) -
 
 
 def is_plan(raw: bytes) -> bool:
-    """Whether this begins as a plan document does, and as no Fabric can."""
+    """Return whether the content starts like a plan document; a Fabric cannot."""
     return b"".join(raw[:_HEAD_BYTES].split()).startswith(b'{"fabric":')
 
 
-@without_collector
+@pause_collector
 def read_plan(raw: bytes) -> Plan:
-    """Read what `write_plan` wrote; SpecError (code bad-plan) on anything else, and on a part of a plan's rails."""
+    """Parse a plan document; SpecError (code bad-plan) if it is malformed, or restricted to one rail."""
     try:
         document = parse_document(msgspec.json.decode(raw), _PlanDocument, to_camel)
         nodes = tuple(read_entry(node, document.fabric) for node in document.nodes)

@@ -30,7 +30,7 @@ def compute_rail_ranges(spec: FabricSpec, version: int, problems: list[Problem])
         if prefix < supernet.prefix or (1 << (prefix - supernet.prefix)) < len(configured):
             problems.append(_build_too_small_problem(supernet, prefix, len(configured), path))
             return [None] * len(configured)
-        ranges = [rail_range or supernet.subnet(rail, prefix) for rail, rail_range in enumerate(configured)]
+        ranges = [rail_range or supernet.get_subnet(rail, prefix) for rail, rail_range in enumerate(configured)]
     problems.extend(_iter_overlaps(ranges, version))
     return ranges
 
@@ -43,6 +43,7 @@ def find_supernet(spec: FabricSpec, version: int, ranges: list[Range | None]) ->
 
 
 def _choose_prefix(spec: FabricSpec, supernet: Range) -> int:
+    """Return the configured prefix length of a rail's range, else the shortest that divides the supernet."""
     configured: int | None = getattr(spec.addressing, f"ipv{supernet.version}_rail_prefix")
     if configured is not None:
         return configured

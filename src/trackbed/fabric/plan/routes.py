@@ -1,10 +1,10 @@
-"""The routes and rules of one address on one rail: the same on a host's port and inside a pod.
+"""Routes and rules of an address on a rail: the same on a host's port and inside a pod.
 
-table 1000+rail   connected subnet, then default by the gateway (or the rail's range and `unreachable` where rails are
-                  isolated; without gateway only `unreachable`, since an empty or partial table means "fall through")
+table 1000+rail   connected subnet, then default by the gateway (or the rail's range and `unreachable` if rails are
+                  isolated; without gateway only `unreachable`, since lookup continues after an incomplete table)
 rule 1000+rail    from <address> lookup that table
-rule 999          not to <supernet> lookup main: the fence, so nothing but rail traffic ever takes a rail's default
-table main        the rail's range by the rail's gateway; on the first rail the supernet, for sockets bound to nothing
+rule 999          not to <supernet> lookup main: the fence, so that only rail traffic uses a rail's default route
+table main        the rail's range by the rail's gateway; on the first rail the supernet, for unbound sockets
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from trackbed.fabric.model.ranges import BITS, V4, Range
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.fabric.plan.plan import Addressed, Common
+    from trackbed.fabric.plan.plan import AddressPlan, CommonPlan
 
 MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
 
 
-class Route(NamedTuple):
-    """One route; `gateway` 0 means on the link, `source` 0 none. `unreachable` has neither device nor gateway."""
+class PlannedRoute(NamedTuple):
+    """A route; `gateway` 0 means on the link, `source` 0 none. `unreachable` has neither device nor gateway."""
 
     table: int
     to: Range
@@ -32,8 +32,8 @@ class Route(NamedTuple):
     unreachable: bool = False
 
 
-class Rule(NamedTuple):
-    """One policy rule; exactly one of `source` and `unless_to` is given."""
+class PlannedRule(NamedTuple):
+    """A policy rule; exactly one of `source` and `unless_to` is set."""
 
     priority: int
     table: int
@@ -41,34 +41,34 @@ class Rule(NamedTuple):
     unless_to: Range | None = None
 
 
-def routes(common: Common, rail: int, own: Addressed, *, first: bool) -> Iterator[Route]:
-    """All routes of one address; `first` for the lowest rail of the node or pod, which carries the supernet."""
-    table, everything = common.rails[rail].table, Range(own.version, 0, 0)
-    yield Route(table, own.subnet, source=own.address)
-    ours = common.rails[rail].v4 if own.version == V4 else common.rails[rail].v6
-    wider = ours is not None and ours != own.subnet
-    if own.gateway and common.cross_rail == "routed":
-        yield Route(table, everything, own.gateway, own.address)
+def build_routes(common: CommonPlan, rail: int, address: AddressPlan, *, first: bool) -> Iterator[PlannedRoute]:
+    """Yield the routes of an address; `first` marks the lowest rail of the node or pod, which carries the supernet."""
+    table, default = common.rails[rail].table, Range(address.version, 0, 0)
+    yield PlannedRoute(table, address.subnet, source=address.address)
+    rail_range = common.rails[rail].v4 if address.version == V4 else common.rails[rail].v6
+    has_wider_range = rail_range is not None and rail_range != address.subnet
+    if address.gateway and common.cross_rail == "routed":
+        yield PlannedRoute(table, default, address.gateway, address.address)
     else:
-        if own.gateway and wider and ours:
-            yield Route(table, ours, own.gateway, own.address)
-        yield Route(table, everything, unreachable=True)
-    if not own.gateway:
+        if address.gateway and has_wider_range and rail_range:
+            yield PlannedRoute(table, rail_range, address.gateway, address.address)
+        yield PlannedRoute(table, default, unreachable=True)
+    if not address.gateway:
         return
-    if wider and ours:
-        yield Route(MAIN_TABLE, ours, own.gateway, own.address)
-    supernet = common.supernet(own.version)
-    if first and supernet and supernet != ours and common.cross_rail == "routed":
-        yield Route(MAIN_TABLE, supernet, own.gateway, own.address)
+    if has_wider_range and rail_range:
+        yield PlannedRoute(MAIN_TABLE, rail_range, address.gateway, address.address)
+    supernet = common.get_supernet(address.version)
+    if first and supernet and supernet != rail_range and common.cross_rail == "routed":
+        yield PlannedRoute(MAIN_TABLE, supernet, address.gateway, address.address)
 
 
-def rule(common: Common, rail: int, own: Addressed) -> Rule:
-    """The source rule of one address."""
-    source = Range(own.version, own.address, BITS[own.version])
-    return Rule(common.rule_priority + rail, common.rails[rail].table, source=source)
+def build_rule(common: CommonPlan, rail: int, address: AddressPlan) -> PlannedRule:
+    """Return the source rule of an address."""
+    source = Range(address.version, address.address, BITS[address.version])
+    return PlannedRule(common.rule_priority + rail, common.rails[rail].table, source=source)
 
 
-def fence(common: Common, version: int) -> Rule | None:
-    """The one rule that keeps other traffic off the rails; None where no addresses are planned."""
-    supernet = common.supernet(version)
-    return Rule(common.rule_priority - 1, MAIN_TABLE, unless_to=supernet) if supernet else None
+def build_fence(common: CommonPlan, version: int) -> PlannedRule | None:
+    """Return the rule that keeps other traffic off the rails; None if no addresses are planned."""
+    supernet = common.get_supernet(version)
+    return PlannedRule(common.rule_priority - 1, MAIN_TABLE, unless_to=supernet) if supernet else None

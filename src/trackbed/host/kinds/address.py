@@ -14,7 +14,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.model.ranges import text
+from trackbed.fabric.model.ranges import format_address
 from trackbed.host.change import NOTHING, Change, Skipped, fulfil, remove
 from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
@@ -35,7 +35,7 @@ from trackbed.kernel.netlink.addresses import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from trackbed.fabric.plan.plan import Addressed
+    from trackbed.fabric.plan.plan import AddressPlan
     from trackbed.host.kinds.view import View
     from trackbed.host.machine import Machine
     from trackbed.host.setting import Setting
@@ -49,7 +49,7 @@ class Want:
     """Interface `netdev` has this address."""
 
     netdev: str
-    address: Addressed
+    address: AddressPlan
 
     @property
     def version(self) -> int:
@@ -112,14 +112,14 @@ def _to_key(address: Address) -> str:
     return f"{address.index} {_to_text(address)}"
 
 
-def _build_address(planned: Addressed, index: int) -> Message:
+def _build_address(planned: AddressPlan, index: int) -> Message:
     family = FAMILY[planned.version]
     flags = IFA_F_NODAD if family == socket.AF_INET6 else 0
     return add_address(Address(index, family, planned.address, planned.prefix, flags=flags, protocol=PROTOCOL))
 
 
 def _to_text(address: Address) -> str:
-    return f"{text(4 if address.family == socket.AF_INET else 6, address.address)}/{address.prefix}"
+    return f"{format_address(4 if address.family == socket.AF_INET else 6, address.address)}/{address.prefix}"
 
 
 KIND = Kind("address", (Want,), describe, compare, find_stale, keep, restore, is_grouped=False)

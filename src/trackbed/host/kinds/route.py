@@ -14,8 +14,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.model.ranges import text
-from trackbed.fabric.plan.routes import MAIN_TABLE, Rule
+from trackbed.fabric.model.ranges import format_address
+from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRule
 from trackbed.host.change import NOTHING, Change, advise, fulfil, remove
 from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
@@ -40,7 +40,7 @@ from trackbed.kernel.netlink.routes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.fabric.plan.routes import Route as PlannedRoute
+    from trackbed.fabric.plan.routes import PlannedRoute
     from trackbed.host.kinds.view import View
     from trackbed.host.machine import Machine
     from trackbed.host.setting import Setting
@@ -109,7 +109,7 @@ def find_stale(view: View) -> Iterator[Change]:
         if not _is_ours(route, view) or _get_key(route) in keys or any(_is_equal(route, planned) for planned in every):
             continue
         version = 4 if route.family == socket.AF_INET else 6
-        subject = f"old route to {text(version, route.dst)}/{route.prefix} in {_name_table(route.table)}"
+        subject = f"old route to {format_address(version, route.dst)}/{route.prefix} in {_name_table(route.table)}"
         yield remove("routing", view.find_rail(route.oif), subject, _to_text(route, view), (delete_route(route),))
 
 
@@ -131,7 +131,7 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
 
 def _list_tables(view: View) -> frozenset[int]:
     """List the route tables that belong to rails."""
-    tables = [rule.table for rule in view.wants(Rule)] + [want.route.table for want in view.wants(Want)]
+    tables = [rule.table for rule in view.wants(PlannedRule)] + [want.route.table for want in view.wants(Want)]
     return frozenset(tables) - {MAIN_TABLE}
 
 
@@ -187,8 +187,8 @@ def _to_text(route: Route, view: View) -> str:
     if route.type == RTN_UNREACHABLE:
         return "unreachable"
     version = 4 if route.family == socket.AF_INET else 6
-    via = f"via {text(version, route.gateway)} " if route.gateway else ""
-    source = f" src {text(version, route.prefsrc)}" if route.prefsrc else ""
+    via = f"via {format_address(version, route.gateway)} " if route.gateway else ""
+    source = f" src {format_address(version, route.prefsrc)}" if route.prefsrc else ""
     return f"{via}dev {_name_device(route, view)}{source}"
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.model.ranges import V4, Range, text
+from trackbed.fabric.model.ranges import V4, Range, format_address
 from trackbed.fabric.plan.routes import MAIN_TABLE
-from trackbed.fabric.plan.routes import Rule as Want
+from trackbed.fabric.plan.routes import PlannedRule as Want
 from trackbed.host.change import NOTHING, Change, fulfil, remove
 from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
@@ -127,7 +127,7 @@ def _to_text(rule: PolicyRule) -> str:
     version = 4 if rule.family == socket.AF_INET else 6
     parts = ["not"] if rule.invert else []
     parts += [f"from {Range(version, rule.src, rule.src_prefix)}"] if rule.src_prefix else []
-    parts += [f"to {text(version, rule.dst)}/{rule.dst_prefix}"] if rule.dst_prefix else []
+    parts += [f"to {format_address(version, rule.dst)}/{rule.dst_prefix}"] if rule.dst_prefix else []
     return " ".join([*parts, f"lookup {'main' if rule.table == MAIN_TABLE else rule.table}"])
 
 

@@ -28,7 +28,7 @@ NETWORKD = "/etc/systemd/network/10-trackbed-"
 def common(node: NodePlan, told: Gathered) -> dict[str, str]:
     """Content of the shared files by path; `told` is what `ports.gather` found in the node."""
     files = {SYSCTL: HEAD + "".join(f"-{want.key} = {want.value}\n" for want in told.sysctls)}
-    tables = [rail for rail in node.common.rails if node.port(rail.rail)]
+    tables = [rail for rail in node.common.rails if node.find_port(rail.rail)]
     files[TABLES] = HEAD + "".join(f"{rail.table}\trail{rail.rail}\n" for rail in tables)
     files.update({f"{NETWORKD}{port.name.netdev}.link": _link(port) for port in told.ports if port.renamed})
     return files

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trackbed.fabric.model.ranges import V4, text
+from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.yaml_text import Layout, render_mapping
 from trackbed.host.render.common import common, ini
 from trackbed.host.render.networkd import rule_section
@@ -19,7 +19,7 @@ from trackbed.host.setting import HEAD
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.fabric.plan.routes import Route, Rule
+    from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 
 _LAYOUT = Layout(plain=r"[0-9a-f:]*::[0-9a-f:]*[0-9a-f](?:/[0-9]+)?|[0-9a-f:.]+/[0-9]+")
 """No address or range needs quotes."""
@@ -55,19 +55,19 @@ def _ethernet(port: Port) -> dict[str, Any]:
     }
 
 
-def _route(route: Route) -> dict[str, Any]:
+def _route(route: PlannedRoute) -> dict[str, Any]:
     version = route.to.version
     entry: dict[str, Any] = {"to": str(route.to), "table": route.table}
     if route.unreachable:
         entry["type"] = "unreachable"
     elif route.gateway:
-        entry["via"] = text(version, route.gateway)
+        entry["via"] = format_address(version, route.gateway)
     elif version == V4:
         entry["scope"] = "link"
     if route.source:
-        entry["from"] = text(version, route.source)
+        entry["from"] = format_address(version, route.source)
     return entry
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: PlannedRule) -> dict[str, Any]:
     return {"from": str(rule.source), "table": rule.table, "priority": rule.priority}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.model.ranges import V4, text
+from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.host.render.common import NETWORKD, common, ini
 from trackbed.host.render.ports import Port, gather
 from trackbed.host.setting import PROTOCOL
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.fabric.plan.routes import Route, Rule
+    from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 
     Section = tuple[str, list[tuple[str, object]]]
 
@@ -31,7 +31,7 @@ def render(node: NodePlan) -> dict[str, str]:
     return files
 
 
-def rule_section(rule: Rule) -> Section:
+def rule_section(rule: PlannedRule) -> Section:
     """One rule as networkd reads it."""
     selector: list[tuple[str, object]] = (
         [("From", rule.source)] if rule.source else [("To", rule.unless_to), ("InvertRule", "yes")]
@@ -50,16 +50,16 @@ def _network(port: Port) -> str:
     )
 
 
-def _route(route: Route) -> Iterator[tuple[str, object]]:
+def _route(route: PlannedRoute) -> Iterator[tuple[str, object]]:
     version = route.to.version
     yield "Destination", route.to
     if route.unreachable:
         yield "Type", "unreachable"
     if route.gateway:
-        yield "Gateway", text(version, route.gateway)
+        yield "Gateway", format_address(version, route.gateway)
     elif version == V4 and not route.unreachable:
         yield "Scope", "link"
     if route.source:
-        yield "PreferredSource", text(version, route.source)
+        yield "PreferredSource", format_address(version, route.source)
     yield "Table", route.table
     yield "Protocol", PROTOCOL

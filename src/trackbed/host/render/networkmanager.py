@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trackbed.fabric.model.ranges import V4, V6, text
+from trackbed.fabric.model.ranges import V4, V6, format_address
 from trackbed.host.render.common import common, ini
 from trackbed.host.render.ports import Port, gather, rule_version, versions
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.fabric.plan.routes import Route, Rule
+    from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 
     Entries = list[tuple[str, object]]
 
@@ -56,15 +56,15 @@ def _ip(port: Port, version: int) -> Iterator[tuple[str, object]]:
     yield from ((f"routing-rule{number}", _rule(rule)) for number, rule in enumerate(rules, start=1))
 
 
-def _route(number: int, route: Route) -> Iterator[tuple[str, object]]:
+def _route(number: int, route: PlannedRoute) -> Iterator[tuple[str, object]]:
     version = route.to.version
-    yield f"route{number}", f"{route.to},{text(version, route.gateway)}" if route.gateway else route.to
+    yield f"route{number}", f"{route.to},{format_address(version, route.gateway)}" if route.gateway else route.to
     options = [f"table={route.table}"]
-    options += [f"src={text(version, route.source)}"] if route.source else []
+    options += [f"src={format_address(version, route.source)}"] if route.source else []
     options += ["type=unreachable"] if route.unreachable else []
     yield f"route{number}_options", ",".join(options)
 
 
-def _rule(rule: Rule) -> str:
+def _rule(rule: PlannedRule) -> str:
     selector = f"from {rule.source}" if rule.source else f"not to {rule.unless_to}"
     return f"priority {rule.priority} {selector} table {rule.table}"

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, V6
-from trackbed.fabric.plan.routes import Rule
+from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import address, mtu, name, route, sysctl
 from trackbed.host.setting import Setting
 from trackbed.host.steps import settings
 
 if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import Addressed, NodePlan
-    from trackbed.fabric.plan.routes import Route
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan
+    from trackbed.fabric.plan.routes import PlannedRoute
 
 STEPS = ("names", "addresses", "routing", "limits")
 """The steps whose settings stand in these files: those of the others need not be made here."""
@@ -26,9 +26,9 @@ class Port:
     name: name.Want
     mtu_bytes: int
     infiniband: bool
-    addresses: tuple[Addressed, ...]
-    routes: tuple[Route, ...]
-    rules: tuple[Rule, ...]
+    addresses: tuple[AddressPlan, ...]
+    routes: tuple[PlannedRoute, ...]
+    rules: tuple[PlannedRule, ...]
 
     @property
     def renamed(self) -> bool:
@@ -54,7 +54,7 @@ def gather(node: NodePlan) -> Gathered:
     )
 
 
-def rule_version(rule: Rule) -> int:
+def rule_version(rule: PlannedRule) -> int:
     """The IP version a rule is for."""
     selector = rule.source or rule.unless_to
     return selector.version if selector else V4
@@ -73,5 +73,5 @@ def _port(node: NodePlan, wanted: tuple[Setting, ...], named: name.Want, rail: i
         node.common.link_type == "infiniband",
         tuple(want.address for want in mine if isinstance(want, address.Want)),
         tuple(want.route for want in mine if isinstance(want, route.Want)),
-        tuple(want for want in mine if isinstance(want, Rule)),
+        tuple(want for want in mine if isinstance(want, PlannedRule)),
     )

@@ -26,7 +26,7 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     for port in node.ports:
         yield from _link(port, node.common.mtu_bytes)
     for port in node.ports:
-        for planned in port.addressed:
+        for planned in port.addresses:
             want = address.Want(port.netdev, planned)
             yield Setting(STEP, want, port.rail, f"the plan's address of rail {port.rail}")
 

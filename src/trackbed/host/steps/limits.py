@@ -24,7 +24,7 @@ from trackbed.host.setting import HEAD, Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.fabric.plan.plan import Addressed, NodePlan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan
 
 STEP = "limits"
 
@@ -53,7 +53,7 @@ def settings(node: NodePlan) -> Iterator[Setting]:
 
 def neighbours(node: NodePlan, version: int) -> int:
     """How many neighbours the node can have on all its rails in one IP version; 0 where nothing is planned."""
-    return sum(_on_rail(node, own) for port in node.ports for own in port.addressed if own.version == version)
+    return sum(_on_rail(node, own) for port in node.ports for own in port.addresses if own.version == version)
 
 
 def thresh3(count: int) -> int:
@@ -61,7 +61,7 @@ def thresh3(count: int) -> int:
     return max(KERNEL_THRESH3, 1 << (2 * count - 1).bit_length())
 
 
-def _on_rail(node: NodePlan, own: Addressed) -> int:
+def _on_rail(node: NodePlan, own: AddressPlan) -> int:
     gateway = 1 if own.gateway else 0
     if node.common.scheme == "shared-subnet":
         return node.common.nodes * (1 + own.pods_count) + gateway

@@ -17,14 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, V6
-from trackbed.fabric.plan.routes import fence, routes, rule
+from trackbed.fabric.plan.routes import build_fence, build_routes, build_rule
 from trackbed.host.kinds import route, sysctl
 from trackbed.host.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
 
 STEP = "routing"
 
@@ -45,26 +45,26 @@ def settings(node: NodePlan) -> Iterator[Setting]:
         yield from _routes(node, port)
     for port in node.ports:
         why = f"traffic from rail {port.rail}'s address leaves by rail {port.rail}"
-        yield from (Setting(STEP, rule(node.common, port.rail, own), port.rail, why) for own in port.addressed)
+        yield from (Setting(STEP, build_rule(node.common, port.rail, own), port.rail, why) for own in port.addresses)
     yield from _fences(node)
 
 
-def _switches(node: NodePlan, port: PortPlan, own: Addressed) -> Iterator[Setting]:
+def _switches(node: NodePlan, port: PortPlan, own: AddressPlan) -> Iterator[Setting]:
     shared = any(other.v4 and other.v4.subnet == own.subnet for other in node.ports if other is not port)
     for name, value, why in (*_SWITCHES, _FILTER) if shared else _SWITCHES:
         yield Setting(STEP, sysctl.Want(f"net/ipv4/conf/{port.netdev}/{name}", value), port.rail, why)
 
 
 def _routes(node: NodePlan, port: PortPlan) -> Iterator[Setting]:
-    for own in port.addressed:
-        for planned in routes(node.common, port.rail, own, first=port is node.ports[0]):
+    for own in port.addresses:
+        for planned in build_routes(node.common, port.rail, own, first=port is node.ports[0]):
             why = f"where traffic of rail {port.rail} goes"
             yield Setting(STEP, route.Want(port.netdev, planned), port.rail, why)
 
 
 def _fences(node: NodePlan) -> Iterator[Setting]:
     for version in (V4, V6):
-        planned = any(own.version == version for port in node.ports for own in port.addressed)
-        wanted = fence(node.common, version) if planned else None
+        planned = any(own.version == version for port in node.ports for own in port.addresses)
+        wanted = build_fence(node.common, version) if planned else None
         if wanted:
             yield Setting(STEP, wanted, None, "only traffic between rails may use the tables of the rails")

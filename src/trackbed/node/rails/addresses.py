@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.plan.plan import AddressPlan
 
 Taken = AbstractSet[tuple[int, int]]
 """Addresses that are not free, as (IP version, address)."""
 
 
-def next_free(block: tuple[Addressed, ...], taken: Taken, last: int | None) -> tuple[Addressed, ...] | None:
+def next_free(block: tuple[AddressPlan, ...], taken: Taken, last: int | None) -> tuple[AddressPlan, ...] | None:
     """The addresses at the next free place of a block, one for each IP version; None when all are taken.
 
     `last` is the first version's address that was handed out last. A place is the same distance into each version's

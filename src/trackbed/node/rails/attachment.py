@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from trackbed.fabric.model.ranges import V4, parse_address, text
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.model.ranges import V4, format_address, parse_address
+from trackbed.fabric.plan.plan import AddressPlan
 
 Key = tuple[str, str]
 """(CNI_CONTAINERID, CNI_IFNAME), which the CNI specification makes unique."""
@@ -35,7 +35,7 @@ class Address(msgspec.Struct, frozen=True, omit_defaults=True):
     gateway: str = ""
 
     @property
-    def addressed(self) -> Addressed:
+    def addressed(self) -> AddressPlan:
         """The same as the plan writes it."""
         return _addressed(self.text, self.gateway)
 
@@ -136,18 +136,18 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def _addressed(written: str, gateway: str) -> Addressed:
+def _addressed(written: str, gateway: str) -> AddressPlan:
     address, _, prefix = written.partition("/")
     version, number = parse_address(address)
-    return Addressed(version, number, int(prefix), parse_address(gateway)[1] if gateway else 0, 0, 0)
+    return AddressPlan(version, number, int(prefix), parse_address(gateway)[1] if gateway else 0, 0, 0)
 
 
-def address_of(own: Addressed) -> Address:
+def address_of(own: AddressPlan) -> Address:
     """What is recorded of an address of the plan."""
-    return Address(str(own), text(own.version, own.gateway) if own.gateway else "")
+    return Address(str(own), format_address(own.version, own.gateway) if own.gateway else "")
 
 
-def mac_of(own: tuple[Addressed, ...], key: Key, rail: int) -> str:
+def mac_of(own: tuple[AddressPlan, ...], key: Key, rail: int) -> str:
     """The MAC address of a macvlan: a function of its address.
 
     The kernel brings up no second macvlan with the same MAC on a port (EADDRINUSE, macvlan_open() in

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from trackbed.fabric.model.ranges import V4, text
+from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.kernel.wire.arp import AddressClaim, Prober
 from trackbed.kernel.wire.errors import ProbeError
 from trackbed.node.rails import pod
@@ -138,5 +138,5 @@ def _opened(attachment: Attachment) -> Prober | None:
 def _conflicts(attachment: Attachment, prober: Prober) -> Iterable[Conflict]:
     rails = {pod.index(port.rail): port.rail for port in attachment.ports}
     for found in prober.conflicts:
-        address, other = text(V4, found.address), found.other_mac.hex(":")
+        address, other = format_address(V4, found.address), found.other_mac.hex(":")
         yield Conflict(attachment.container, attachment.ifname, rails[found.ifindex], address, other)

@@ -79,10 +79,10 @@ def _of_port(node: NodePlan, port: PortPlan, present: Collection[Place], *, carr
         case "move":
             return [(f"rail{rail}", carries or (rail, PORT_ITSELF) in present)]
         case "sriov":
-            count = min([node.common.vfs, *(own.pods_count for own in port.addressed)])
+            count = min([node.common.vfs, *(own.pods_count for own in port.addresses)])
             return [(device_id(rail, vf), carries and (rail, vf) in present) for vf in range(count)]
         case _:
-            count = min((own.pods_count for own in port.addressed), default=0)
+            count = min((own.pods_count for own in port.addresses), default=0)
             return [(device_id(rail, number), carries) for number in range(min(count, MOST))]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 
-from trackbed.fabric.plan.plan import Addressed, NodePlan
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan
 from trackbed.kernel.netlink import links
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.node.rails import batch, pod
@@ -31,14 +31,14 @@ class Macvlan:
 
     def blocks(self, rails: Iterable[int]) -> Blocks:
         """What the plan has for pods on these rails of the node."""
-        return {port.rail: port.addressed for port in self._node.ports if port.rail in rails}
+        return {port.rail: port.addresses for port in self._node.ports if port.rail in rails}
 
     def ports(self, chosen: Chosen, key: Key, names: Mapping[int, str]) -> tuple[Port, ...]:
         """What a pod gets for the addresses chosen; `names` are what the kubelet calls it, where it does."""
         return tuple(self._port(rail, own, key, names.get(rail, "")) for rail, own in chosen.items())
 
-    def _port(self, rail: int, own: tuple[Addressed, ...], key: Key, device: str) -> Port:
-        common, planned = self._node.common, self._node.port(rail)
+    def _port(self, rail: int, own: tuple[AddressPlan, ...], key: Key, device: str) -> Port:
+        common, planned = self._node.common, self._node.find_port(rail)
         name, mac = common.rails[rail].pod_netdev, mac_of(own, key, rail)
         head = (rail, name, mac, common.mtu_bytes, tuple(map(address_of, own)))
         return Port(*head, rdma=of_port(planned, common) if planned else None, device=device)
@@ -62,7 +62,7 @@ class Macvlan:
     def _created(self, attachment: Attachment, sandbox: Sandbox) -> Iterator[Step]:
         group = pod.group(attachment)
         for port in attachment.ports:
-            planned = self._node.port(port.rail)
+            planned = self._node.find_port(port.rail)
             parent = planned.netdev if planned else ""
             message = links.create_macvlan(
                 port.name,

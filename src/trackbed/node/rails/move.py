@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from trackbed.fabric.plan.plan import Common, NodePlan, PortPlan
+from trackbed.fabric.plan.plan import CommonPlan, NodePlan, PortPlan
 from trackbed.kernel.netlink import links, vfs
 from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.sockets import RequestError, Socket
@@ -125,10 +125,10 @@ class Move:
         common = self._node.common
         name = common.rails[planned.rail].pod_netdev
         if vf == PORT_ITSELF:
-            own, mtu = planned.addressed, common.mtu_bytes
+            own, mtu = planned.addresses, common.mtu_bytes
             roce = rdma.of_moved_port(planned, common, self._sysfs)
         else:
-            own = tuple(one.with_address(one.pods_first + vf) for one in planned.addressed)
+            own = tuple(one.with_address(one.pods_first + vf) for one in planned.addresses)
             mtu, roce = common.vf_mtu_bytes, rdma.of_vf(planned, vf, common, self._sysfs)
             was = msgspec.structs.replace(was, vf=vf, pf=planned.netdev)
         return Port(planned.rail, name, mac, mtu, tuple(map(address_of, own)), was, roce, device)
@@ -152,7 +152,7 @@ def _link(host: Socket, port: PortPlan, vf: int, sysfs: Path) -> links.Link:
         raise CniError(Code.KERNEL, f"rail {port.rail}: {what} is not on this node", remedy) from error
 
 
-def _guards(attachment: Attachment, common: Common) -> Iterator[Step]:
+def _guards(attachment: Attachment, common: CommonPlan) -> Iterator[Step]:
     """What the VFs may do; a driver that has no such switch has nothing to set. OSError: a port is not there."""
     change = vfs.VfChange(trust=common.vf_trust, spoof_check=common.vf_spoof_check)
     for port in attachment.ports:

@@ -12,8 +12,8 @@ from socket import AF_INET, AF_INET6
 from typing import Final, NamedTuple
 
 from trackbed.fabric.model.ranges import V4, V6
-from trackbed.fabric.plan.plan import Addressed, Common
-from trackbed.fabric.plan.routes import MAIN_TABLE, Route, Rule, fence, rule
+from trackbed.fabric.plan.plan import AddressPlan, CommonPlan
+from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule, build_fence, build_rule
 from trackbed.kernel.netlink import addresses, links, routes, rules
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
@@ -52,7 +52,7 @@ def is_ours(number: int) -> bool:
     return _FIRST_GROUP <= number < _FIRST_GROUP + _GROUPS
 
 
-def bring_up(attachment: Attachment, common: Common) -> Iterator[Step]:
+def bring_up(attachment: Attachment, common: CommonPlan) -> Iterator[Step]:
     """Up, addresses, routes, rules: for interfaces that are in the pod already."""
     for port in attachment.ports:
         up = links.set_link(index(port.rail), up=True, ipv4_conf=_conf(attachment, port))
@@ -71,7 +71,7 @@ def bring_up(attachment: Attachment, common: Common) -> Iterator[Step]:
         yield Step(rail, f"add rule {own_rule.priority}", rules.add_rule(_rule(own_rule)), THERE)
 
 
-def take_down(attachment: Attachment, common: Common, *, alone: bool) -> Iterator[Step]:
+def take_down(attachment: Attachment, common: CommonPlan, *, alone: bool) -> Iterator[Step]:
     """Away with what outlives the interfaces; the fence stays unless the attachment is `alone` in the pod."""
     for rail, own_rule in _rules(attachment, common):
         if own_rule.source or alone:
@@ -81,7 +81,7 @@ def take_down(attachment: Attachment, common: Common, *, alone: bool) -> Iterato
             yield Step(rail, f"delete route of table {route.table}", routes.delete_route(_route(rail, route)), NO_ROUTE)
 
 
-def look(attachment: Attachment, common: Common, sandbox: Sandbox) -> Look:
+def look(attachment: Attachment, common: CommonPlan, sandbox: Sandbox) -> Look:
     """Compare the pod with what was attached."""
     with Socket(netns=sandbox.fd) as sock:
         found = {link.name: link for link in links.list_links(sock)}
@@ -125,7 +125,7 @@ def _address_differences(attachment: Attachment, sock: Socket) -> Iterator[str]:
                 yield f"rail {port.rail}: address {own.text} is in use elsewhere (duplicate address detection failed)"
 
 
-def _route_differences(attachment: Attachment, common: Common, sock: Socket) -> Iterator[str]:
+def _route_differences(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
     have = {(r.family, r.table, r.dst, r.prefix, r.gateway, r.type) for r in routes.list_routes(sock)}
     for rail, route in pod_routes(attachment, common):
         want = _route(rail, route)
@@ -133,7 +133,7 @@ def _route_differences(attachment: Attachment, common: Common, sock: Socket) -> 
             yield f"rail {rail}: route {route.to} is missing from table {route.table}"
 
 
-def _rule_differences(attachment: Attachment, common: Common, sock: Socket) -> Iterator[str]:
+def _rule_differences(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
     have = {(r.family, r.priority, r.table, r.src, r.src_prefix, r.dst, r.dst_prefix) for r in rules.list_rules(sock)}
     for rail, own_rule in _rules(attachment, common):
         want = _rule(own_rule)
@@ -164,23 +164,23 @@ def _conf(attachment: Attachment, port: Port) -> dict[str, int]:
     return _CONF | ({"arp_filter": 1} if mine & others else {})
 
 
-def _rules(attachment: Attachment, common: Common) -> Iterator[tuple[int, Rule]]:
+def _rules(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRule]]:
     fenced: set[int] = set()
     for port in attachment.ports:
         for own in port.addresses:
-            yield port.rail, rule(common, port.rail, own.addressed)
-            outer = fence(common, own.addressed.version)
+            yield port.rail, build_rule(common, port.rail, own.addressed)
+            outer = build_fence(common, own.addressed.version)
             if outer and own.addressed.version not in fenced:
                 fenced.add(own.addressed.version)
                 yield port.rail, outer
 
 
-def _address(rail: int, own: Addressed) -> addresses.Address:
+def _address(rail: int, own: AddressPlan) -> addresses.Address:
     flags = addresses.IFA_F_NODAD if own.version == V6 else 0  # a pod must be able to bind its address at once
     return addresses.Address(index(rail), _FAMILY[own.version], own.address, own.prefix, flags=flags)
 
 
-def _route(rail: int, route: Route) -> routes.Route:
+def _route(rail: int, route: PlannedRoute) -> routes.Route:
     return routes.Route(
         family=_FAMILY[route.to.version],
         table=route.table,
@@ -194,7 +194,7 @@ def _route(rail: int, route: Route) -> routes.Route:
     )
 
 
-def _rule(wanted: Rule) -> rules.PolicyRule:
+def _rule(wanted: PlannedRule) -> rules.PolicyRule:
     to = wanted.source or wanted.unless_to
     assert to is not None  # noqa: S101 - plan.routes.Rule: exactly one of the two is given
     source, outer = wanted.source, wanted.unless_to

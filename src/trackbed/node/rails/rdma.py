@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from trackbed.fabric.plan.plan import Common, PortPlan
+from trackbed.fabric.plan.plan import CommonPlan, PortPlan
 from trackbed.kernel.netlink import rdma
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.sockets import NETLINK_RDMA, RequestError, Socket
@@ -27,13 +27,13 @@ from trackbed.node.rails.batch import Step, StepsRefusedError
 _log = logging.getLogger(__name__)
 
 
-def of_port(port: PortPlan, common: Common, sysfs: Path = hardware.SYSFS) -> Rdma | None:
+def of_port(port: PortPlan, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
     """That of a port which stays on the node, as pods on it see it."""
     found = hardware.rdma_device(hardware.port(port.netdev, sysfs)) or hardware.soft_rdma_device(port.netdev, sysfs)
     return Rdma(found, "stays") if found and _shared(common) else None
 
 
-def of_moved_port(port: PortPlan, common: Common, sysfs: Path = hardware.SYSFS) -> Rdma | None:
+def of_moved_port(port: PortPlan, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
     """That of a port which moves into a pod itself."""
     own = hardware.rdma_device(hardware.port(port.netdev, sysfs))
     if own:
@@ -42,7 +42,7 @@ def of_moved_port(port: PortPlan, common: Common, sysfs: Path = hardware.SYSFS) 
     return Rdma(soft, "remade") if soft and _shared(common) else None
 
 
-def of_vf(port: PortPlan, vf: int, common: Common, sysfs: Path = hardware.SYSFS) -> Rdma | None:
+def of_vf(port: PortPlan, vf: int, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
     """That of a VF: its own; a soft one where the port's own is soft."""
     own = hardware.rdma_device(hardware.vf(port.netdev, vf, sysfs))
     if own:
@@ -51,11 +51,11 @@ def of_vf(port: PortPlan, vf: int, common: Common, sysfs: Path = hardware.SYSFS)
     return Rdma(f"{common.rails[port.rail].netdev}v{vf}", "made") if soft and _shared(common) else None
 
 
-def _shared(common: Common) -> bool:
+def _shared(common: CommonPlan) -> bool:
     return common.rdma_mode == "shared"
 
 
-def _of_hardware(name: str, common: Common) -> Rdma:
+def _of_hardware(name: str, common: CommonPlan) -> Rdma:
     return Rdma(name, "stays" if _shared(common) else "moves")
 
 

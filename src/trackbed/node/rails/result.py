@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trackbed.fabric.model.ranges import text
-from trackbed.fabric.plan.plan import Common
-from trackbed.fabric.plan.routes import MAIN_TABLE, Route, routes
+from trackbed.fabric.model.ranges import format_address
+from trackbed.fabric.plan.plan import CommonPlan
+from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, build_routes
 from trackbed.node.rails.attachment import Attachment, Port
 from trackbed.node.rails.protocol import Json
 
@@ -18,7 +18,7 @@ _WITH_MORE = "1.1.0"
 """The first version whose result has an interface's mtu and a route's table."""
 
 
-def result(version: str, attachment: Attachment, common: Common, previous: Json | None) -> Json:
+def result(version: str, attachment: Attachment, common: CommonPlan, previous: Json | None) -> Json:
     """The result of an attachment, in the words of `version`, after `previous`."""
     before = previous or {}
     first = len(before.get("interfaces") or [])
@@ -35,12 +35,12 @@ def result(version: str, attachment: Attachment, common: Common, previous: Json 
     return {**before, "cniVersion": version, **merged}
 
 
-def pod_routes(attachment: Attachment, common: Common) -> Iterator[tuple[int, Route]]:
+def pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRoute]]:
     """All routes of an attachment with their rails, as the plan gives them."""
     for port in attachment.ports:
         first = port.rail == attachment.first_rail
         for own in port.addresses:
-            yield from ((port.rail, route) for route in routes(common, port.rail, own.addressed, first=first))
+            yield from ((port.rail, route) for route in build_routes(common, port.rail, own.addressed, first=first))
 
 
 def _interface(version: str, port: Port, netns: str) -> Json:
@@ -48,11 +48,11 @@ def _interface(version: str, port: Port, netns: str) -> Json:
     return {"name": port.name, "mac": port.mac, **more, "sandbox": netns}
 
 
-def _told(version: str, route: Route) -> bool:
+def _told(version: str, route: PlannedRoute) -> bool:
     """A result cannot say `unreachable`, and before 1.1.0 it cannot say in which table a route is."""
     return not route.unreachable and (version >= _WITH_MORE or route.table == MAIN_TABLE)
 
 
-def _route(version: str, route: Route) -> Json:
-    gateway = {"gw": text(route.to.version, route.gateway)} if route.gateway else {}
+def _route(version: str, route: PlannedRoute) -> Json:
+    gateway = {"gw": format_address(route.to.version, route.gateway)} if route.gateway else {}
     return {"dst": str(route.to), **gateway, **({"table": route.table} if version >= _WITH_MORE else {})}

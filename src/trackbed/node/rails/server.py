@@ -153,7 +153,7 @@ class Server:
             "node": self._node.name,
             "fabric": self._node.common.fabric,
             "version": __version__,
-            "free": self._store.free({port.rail: port.addressed for port in self._node.ports}),
+            "free": self._store.free({port.rail: port.addresses for port in self._node.ports}),
             "attachments": [
                 {"done": entry.done, **msgspec.to_builtins(entry.attachment)} for entry in self._store.entries()
             ],

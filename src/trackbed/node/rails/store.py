@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.node.rails.addresses import next_free
 from trackbed.node.rails.attachment import Attachment, Key
 from trackbed.node.rails.journal import Journal, JournalError
@@ -39,9 +39,9 @@ _log = logging.getLogger(__name__)
 
 _COMPACT_BYTES = 1 << 20
 
-Blocks = dict[int, tuple[Addressed, ...]]
+Blocks = dict[int, tuple[AddressPlan, ...]]
 """What a pod may get on each rail: one block for each IP version."""
-Chosen = dict[int, tuple[Addressed, ...]]
+Chosen = dict[int, tuple[AddressPlan, ...]]
 """What a pod gets on each rail."""
 
 

@@ -29,11 +29,11 @@ def find_target(lab: TargetLab, name: str | None = None, rail: int | None = None
     Raises:
         UnsuitableError: the lab has no such node or port.
     """
-    node = lab.plan.node(name) if name else lab.plan.nodes[0]
+    node = lab.plan.find_node(name) if name else lab.plan.nodes[0]
     if node is None:
         raise UnsuitableError(f"the lab has no node {name!r}; it has {', '.join(node.name for node in lab.plan.nodes)}")
     number = rail if rail is not None else min(1, len(lab.plan.common.rails) - 1)
-    port = node.port(number)
+    port = node.find_port(number)
     if port is None:
         raise UnsuitableError(f"node {node.name} has no port on rail {number}")
     return FaultTarget(lab, node, port)

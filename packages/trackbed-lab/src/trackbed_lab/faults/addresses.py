@@ -28,7 +28,7 @@ _DAD_SECONDS = 4.0
 
 
 def _delete_addresses(target: FaultTarget) -> None:
-    target.send(*(delete_address(target.build_address(addressing)) for addressing in target.port.addressed))
+    target.send(*(delete_address(target.build_address(addressing)) for addressing in target.port.addresses))
 
 
 def _change_prefix(target: FaultTarget) -> None:
@@ -51,7 +51,7 @@ def _build_unplanned(target: FaultTarget) -> Address:
 
 def _build_duplicate(target: FaultTarget) -> Address:
     """Return the port's address for the peer's port on the same rail."""
-    port = target.peer.port(target.port.rail)
+    port = target.peer.find_port(target.port.rail)
     link = read_link(target.lab, target.peer.name, port.netdev if port else "")
     return target.build_address(index=link.index, prefix=32)
 

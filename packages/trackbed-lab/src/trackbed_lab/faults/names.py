@@ -12,7 +12,7 @@ from trackbed_lab.faults.target import FaultTarget, read_link, send_messages
 def _copy_mac(target: FaultTarget) -> None:
     """Give the peer's port on the same rail the MAC address of the port."""
     peer = target.peer
-    port = peer.port(target.port.rail)
+    port = peer.find_port(target.port.rail)
     link = read_link(target.lab, peer.name, port.netdev if port else target.port.netdev)
     send_messages(target.lab, peer.name, set_link(link.index, mac=target.read_link().mac))
 
@@ -20,7 +20,7 @@ def _copy_mac(target: FaultTarget) -> None:
 def _restore_mac(target: FaultTarget) -> None:
     """Restore the peer's MAC address; flush the leaf's neighbours, which hold the copied one."""
     lab, peer = target.lab, target.peer
-    port = peer.port(target.port.rail)
+    port = peer.find_port(target.port.rail)
     if port and port.mac:
         send_messages(lab, peer.name, set_link(read_link(lab, peer.name, port.netdev).index, mac=port.mac))
     leaf, interface = lab.find_leaf_end(peer.name, target.port.rail)

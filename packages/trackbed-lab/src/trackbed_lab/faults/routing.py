@@ -121,7 +121,7 @@ def _delete_gateway_routes(target: FaultTarget) -> None:
 
 def _change_gateway(target: FaultTarget) -> None:
     """Replace the gateway of the rail's routes by that of the next rail."""
-    gateway = target.neighbour.addressed[0].gateway
+    gateway = target.neighbour.addresses[0].gateway
     for route in _find_gateway_routes(target):
         target.send(delete_route(route), add_route(replace(route, gateway=gateway, onlink=True)))
 
@@ -134,7 +134,7 @@ def _drop_carrier(target: FaultTarget) -> None:
 
 def _change_source(target: FaultTarget) -> None:
     """Set the source of the rail's routes to the address of the next rail."""
-    source = target.neighbour.addressed[0].address
+    source = target.neighbour.addresses[0].address
     routes = [route for route in target.list_routes(target.table) if route.type == RTN_UNICAST]
     target.send(*(replace_route(replace(route, prefsrc=source)) for route in routes))
 

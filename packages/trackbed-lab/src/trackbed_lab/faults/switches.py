@@ -123,8 +123,8 @@ def _find_peer_address(target: FaultTarget) -> Range:
     """Return the address on this rail of a peer in another scalable unit, as a range."""
     if target.peer.unit == target.node.unit:
         raise UnsuitableError("this fault needs nodes in two scalable units")
-    port = target.peer.port(target.port.rail)
-    addressing = port.addressed[0] if port else target.addressing
+    port = target.peer.find_port(target.port.rail)
+    addressing = port.addresses[0] if port else target.addressing
     return Range(addressing.version, addressing.address, BITS[addressing.version])
 
 

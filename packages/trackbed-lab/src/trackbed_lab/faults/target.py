@@ -15,7 +15,7 @@ from trackbed.kernel.netlink.sockets import Socket
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
     from trackbed.host.machine import Machine
     from trackbed.kernel.netlink.codec import Message
     from trackbed.kernel.netlink.links import Link
@@ -80,11 +80,11 @@ class FaultTarget:
     port: PortPlan
 
     @property
-    def addressing(self) -> Addressed:
+    def addressing(self) -> AddressPlan:
         """The port's IPv4 addressing (IPv6 where it has no other)."""
-        if not self.port.addressed:
+        if not self.port.addresses:
             raise UnsuitableError("this fault needs a Fabric with addresses")
-        return self.port.addressed[0]
+        return self.port.addresses[0]
 
     @property
     def family(self) -> int:
@@ -107,7 +107,9 @@ class FaultTarget:
     @property
     def peer(self) -> NodePlan:
         """Another node with a port on this rail, behind another leaf where there is one."""
-        others = [node for node in self.lab.plan.nodes if node.name != self.node.name and node.port(self.port.rail)]
+        others = [
+            node for node in self.lab.plan.nodes if node.name != self.node.name and node.find_port(self.port.rail)
+        ]
         if not others:
             raise UnsuitableError("this fault needs a second node on the rail")
         return next((node for node in others if node.unit != self.node.unit), others[0])
@@ -121,7 +123,7 @@ class FaultTarget:
         return read_link(self.lab, self.node.name, name or self.port.netdev)
 
     def build_address(
-        self, addressing: Addressed | None = None, *, prefix: int | None = None, index: int | None = None
+        self, addressing: AddressPlan | None = None, *, prefix: int | None = None, index: int | None = None
     ) -> Address:
         """Return an address for netlink, by default the port's; `prefix` and `index` replace length and interface."""
         planned = addressing or self.addressing

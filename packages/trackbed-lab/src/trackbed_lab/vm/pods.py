@@ -6,8 +6,8 @@ device, so each namespace gets its own device. RDMA device names are global to t
 
 from __future__ import annotations
 
-from trackbed.fabric.model.ranges import BITS, V4, text
-from trackbed.fabric.plan.plan import Addressed, NodePlan, PortPlan
+from trackbed.fabric.model.ranges import BITS, V4, format_address
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
 
 PORT = 18515
 """perftest's default port; rail r uses PORT + r."""
@@ -17,7 +17,7 @@ _SIZE_BYTES = 65536
 CARRIER_SECONDS = 30
 
 
-def find_pod_address(port: PortPlan) -> Addressed:
+def find_pod_address(port: PortPlan) -> AddressPlan:
     """Return the first pod address of a port's block (IPv4).
 
     Raises:
@@ -31,7 +31,7 @@ def find_pod_address(port: PortPlan) -> Addressed:
 
 def format_pod_address(port: PortPlan) -> str:
     """Return the first pod address as text."""
-    return text(V4, find_pod_address(port).address)
+    return format_address(V4, find_pod_address(port).address)
 
 
 def name_rdma_device(port: PortPlan) -> str:
@@ -48,7 +48,7 @@ def _render_pod(node: NodePlan, port: PortPlan) -> str:
     block, name = port.v4, port.netdev
     if block is None:
         raise ValueError(f"{name} has no IPv4 address")
-    route = f"ip -n {name} route add default via {text(V4, block.gateway)}\n" if block.gateway else ""
+    route = f"ip -n {name} route add default via {format_address(V4, block.gateway)}\n" if block.gateway else ""
     return f"""ip netns add {name}
 vf=$(ls /sys/class/net/{name}/device/virtfn0/net)
 ip link set "$vf" mtu {node.common.mtu_bytes} netns {name} name vf0

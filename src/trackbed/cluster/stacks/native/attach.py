@@ -73,7 +73,7 @@ def _addresses(plan: Plan) -> Iterator[Problem]:
     elif plan.common.scheme == "point-to-point":
         message = "the one address of a /31 is the port's, and a VF cannot have it too: write pods.mode move"
         yield Problem("stack-pod-mode", message, ("spec", "pods", "mode"))
-    elif any(not own.pods_count for node in plan.nodes for port in node.ports for own in port.addressed):
+    elif any(not own.pods_count for node in plan.nodes for port in node.ports for own in port.addresses):
         message = "no address is left for pods; write addressing.podAddresses, how many pods a node may have on a rail"
         yield Problem("stack-no-pod-addresses", message, ("spec", "addressing", "podAddresses"))
 

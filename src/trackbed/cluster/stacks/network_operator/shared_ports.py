@@ -57,7 +57,7 @@ def refusals(plan: Plan) -> Iterator[Problem]:
 
 def _devices(plan: Plan) -> dict[str, Any]:
     """The plugin's resources: one a rail, found by the port's name, for as many pods as planned."""
-    pods = min((own.pods_count for own in plan.nodes[0].ports[0].addressed), default=0)
+    pods = min((own.pods_count for own in plan.nodes[0].ports[0].addresses), default=0)
     return {
         "configList": [
             {

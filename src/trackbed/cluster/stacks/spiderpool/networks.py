@@ -74,7 +74,7 @@ def _macvlan(plan: Plan, rail: RailPlan) -> dict[str, Any]:
 
 def _master(plan: Plan, rail: RailPlan) -> str:
     """What the port is called: the name it has or gets on every node, which refusals make sure of."""
-    ports = (node.port(rail.rail) for node in plan.nodes)
+    ports = (node.find_port(rail.rail) for node in plan.nodes)
     return next((port.netdev for port in ports if port is not None), rail.netdev)
 
 

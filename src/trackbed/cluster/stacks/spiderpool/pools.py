@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
-from trackbed.fabric.model.ranges import V4, V6, text
-from trackbed.fabric.plan.plan import Addressed, NodePlan, Plan, RailPlan
+from trackbed.fabric.model.ranges import V4, V6, format_address
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, RailPlan
 
 API = "spiderpool.spidernet.io/v2beta1"
 RECORDS = 5000
@@ -52,10 +52,10 @@ def pool_name(rail: RailPlan, version: int, part: str) -> str:
     return f"{rail.network}-v{version}-{part}"
 
 
-def addressed(plan: Plan, rail: int, version: int) -> Iterator[tuple[NodePlan, Addressed]]:
+def addressed(plan: Plan, rail: int, version: int) -> Iterator[tuple[NodePlan, AddressPlan]]:
     """The nodes that have pod addresses on a rail, in order of slot."""
     for node in plan.nodes:
-        port = node.port(rail)
+        port = node.find_port(rail)
         own = (port.v4 if version == V4 else port.v6) if port else None
         if own is not None and own.pods_count:
             yield node, own
@@ -76,26 +76,26 @@ def _of_nodes(plan: Plan, rail: RailPlan, version: int) -> Iterator[Manifest]:
         yield one
 
 
-def _pool(plan: Plan, rail: RailPlan, members: list[Addressed], name: str, *, first: bool) -> Manifest:
+def _pool(plan: Plan, rail: RailPlan, members: list[AddressPlan], name: str, *, first: bool) -> Manifest:
     own = members[0]
     spec = without_none(
         ipVersion=own.version,
         subnet=str(own.subnet),
         ips=[_span(member) for member in members],
-        gateway=text(own.version, own.gateway) if own.gateway else None,
+        gateway=format_address(own.version, own.gateway) if own.gateway else None,
         routes=_routes(plan, rail, own, first=first) or None,
     )
     return manifest(API, "SpiderIPPool", name, spec=spec)
 
 
-def _span(own: Addressed) -> str:
+def _span(own: AddressPlan) -> str:
     """The pods' part of a node's block, as Spiderpool writes ranges."""
     start, end = own.pods_first, own.pods_first + own.pods_count - 1
-    low = text(own.version, start)
-    return low if start == end else f"{low}-{text(own.version, end)}"
+    low = format_address(own.version, start)
+    return low if start == end else f"{low}-{format_address(own.version, end)}"
 
 
-def _routes(plan: Plan, rail: RailPlan, own: Addressed, *, first: bool) -> list[dict[str, str]]:
+def _routes(plan: Plan, rail: RailPlan, own: AddressPlan, *, first: bool) -> list[dict[str, str]]:
     """Routes in the pod's main table: the rail by its gateway, and all rails by the first where rails are routed.
 
     Only one rail may carry the route to all rails, else sockets bound to no address would have eight equal ways.
@@ -103,7 +103,7 @@ def _routes(plan: Plan, rail: RailPlan, own: Addressed, *, first: bool) -> list[
     if not own.gateway:
         return []
     cut = rail.v4 if own.version == V4 else rail.v6
-    everything = plan.common.supernet(own.version) if first and plan.common.cross_rail == "routed" else None
-    gateway = text(own.version, own.gateway)
+    everything = plan.common.get_supernet(own.version) if first and plan.common.cross_rail == "routed" else None
+    gateway = format_address(own.version, own.gateway)
     beyond = dict.fromkeys(wider for wider in (cut, everything) if wider is not None and wider != own.subnet)
     return [{"dst": str(found), "gw": gateway} for found in beyond]

@@ -70,7 +70,7 @@ def check_reload(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> It
     """
     links = [link for link in view.state.links if link.parent_device == pci]
     link, baseline = next(iter(links), view.find_link(port)), (view.baseline or {}).get(port.netdev)
-    if link is None or baseline is None or not port.addressed:
+    if link is None or baseline is None or not port.addresses:
         return
     is_new = link.carrier_up_count + link.carrier_down_count < baseline[0]
     vfs = host.number(f"{DEVICES}/{pci}/sriov_numvfs") if view.node.common.vfs else 0
@@ -83,7 +83,7 @@ def check_reload(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> It
 
 def _has_only_rule(view: NodeView, port: PortPlan, link: Link) -> bool:
     """Return whether the port has its rule but neither its addresses nor its routes."""
-    table, planned = view.node.common.rails[port.rail].table, {address.address for address in port.addressed}
+    table, planned = view.node.common.rails[port.rail].table, {address.address for address in port.addresses}
     has_rule = any(rule.table == table for rule in view.state.rules)
     has_address = any(address.index == link.index and address.address in planned for address in view.state.addresses)
     has_route = any(route.table == table and route.oif == link.index for route in view.state.routes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.rdma_devices import BELOW, VIRTUAL, SysfsRdmaDevice, list_rdma_devices
-from trackbed.fabric.model.ranges import V4, text
+from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.host.snapshot.snapshot import Wanted
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import Addressed, PortPlan
+    from trackbed.fabric.plan.plan import AddressPlan, PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
 
 HEADERS_BYTES = 96
@@ -102,17 +102,17 @@ def check_gids(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRdma
     table = list(_read_gids(host, device))
     if not table:
         return
-    for address in port.addressed:
+    for address in port.addresses:
         gids = [gid for gid in table if gid.number == _to_gid(address) and gid.netdev == port.netdev]
         kinds = ", ".join(gid.kind for gid in gids) or "no GID"
-        evidence = f"{device.name}: {kinds} for {text(address.version, address.address)}"
+        evidence = f"{device.name}: {kinds} for {format_address(address.version, address.address)}"
         yield judge("rdma-gid-without-address", view.node, port, ok=bool(gids), evidence=evidence)
         if gids:
             ok = any(gid.kind == _V2 for gid in gids)
             yield judge("rdma-gid-rocev1-only", view.node, port, ok=ok, evidence=evidence)
 
 
-def _to_gid(address: Addressed) -> int:
+def _to_gid(address: AddressPlan) -> int:
     return MAPPED | address.address if address.version == V4 else address.address
 
 

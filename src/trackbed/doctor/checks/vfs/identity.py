@@ -70,7 +70,7 @@ def _group_vfs_by_mac(view: NodeView, port: PortPlan) -> Mapping[str, list[str]]
 def _iter_peer_macs(view: NodeView, port: PortPlan) -> Iterator[tuple[str, str]]:
     """Yield the MAC addresses of the rail on other nodes, each with its owner."""
     for peer in view.peers or ():
-        peer_port: PortPlan | None = peer.node.port(port.rail)
+        peer_port: PortPlan | None = peer.node.find_port(port.rail)
         link = peer.find_link(peer_port) if peer_port and port.rail not in peer.rails_in_pods else None
         if link is not None and peer_port is not None:
             yield link.mac, peer.node.name

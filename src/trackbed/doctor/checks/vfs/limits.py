@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from trackbed.doctor.finding import Finding
     from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import Common, PortPlan
+    from trackbed.fabric.plan.plan import CommonPlan, PortPlan
     from trackbed.host.snapshot.snapshot import Snapshot
     from trackbed.kernel.netlink.vfs import Vf
 
@@ -43,7 +43,7 @@ def check_settings(view: NodeView, port: PortPlan, vfs: tuple[Vf, ...]) -> Itera
     yield _judge_problems(view, port, "vfs-rate-limited", limited)
 
 
-def _describe_trust(vf: Vf, common: Common) -> str:
+def _describe_trust(vf: Vf, common: CommonPlan) -> str:
     """Return the trust settings that differ from the plan; settings unknown to the driver are ignored."""
     settings = (("trust", vf.trust, common.vf_trust), ("spoof checking", vf.spoof_check, common.vf_spoof_check))
     wrong = [

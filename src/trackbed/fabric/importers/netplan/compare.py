@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from trackbed.fabric.importers.result import HostProblem
-from trackbed.fabric.model.ranges import text
+from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.compute import build_layouts
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def _compare_port(site: NetplanSite, host: str, port: PortPlan, version: int) ->
     gateway = site.find_gateway(host, port.rail, version)
     planned_gateway = planned.gateway if planned else 0
     if gateway is not None and gateway != planned_gateway:
-        shown_gateway = text(version, planned_gateway) if planned_gateway else "none"
-        message = f"{label}: the file's gateway is {text(version, gateway)}, the plan's {shown_gateway}"
+        shown_gateway = format_address(version, planned_gateway) if planned_gateway else "none"
+        message = f"{label}: the file's gateway is {format_address(version, gateway)}, the plan's {shown_gateway}"
         yield HostProblem("off-plan", message, host, _find_place(interface, gateway), "error")
 
 

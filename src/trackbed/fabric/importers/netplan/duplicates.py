@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.importers.result import HostProblem
-from trackbed.fabric.model.ranges import text
+from trackbed.fabric.model.ranges import format_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ def iter_duplicate_addresses(interfaces: Iterable[Interface]) -> Iterator[HostPr
             owner = (f"{interface.host} {interface.name}", address.place)
             first_owner, first_place = owners.setdefault((address.version, address.number), owner)
             if first_place != address.place:
-                shown = text(address.version, address.number)
+                shown = format_address(address.version, address.number)
                 message = (
                     f"{owner[0]} has {shown}, which is already at {first_owner} ({first_place}); an address belongs to "
                     "one port"

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from trackbed.fabric.importers.result import NOTE, HostProblem
 from trackbed.fabric.model.model import MAC, check_interface_name
-from trackbed.fabric.model.ranges import BITS, V4, V6, Range, parse_address, text
+from trackbed.fabric.model.ranges import BITS, V4, V6, Range, format_address, parse_address
 from trackbed.fabric.model.source import Scalar
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class StaticAddress(NamedTuple):
         return _apply_netmask(self.version, self.number, self.prefix)
 
     def __str__(self) -> str:
-        return f"{text(self.version, self.number)}/{self.prefix}"
+        return f"{format_address(self.version, self.number)}/{self.prefix}"
 
 
 class StaticRoute(NamedTuple):

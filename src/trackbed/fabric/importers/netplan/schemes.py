@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trackbed.fabric.importers.netplan.grouping import is_narrow
 from trackbed.fabric.model.addressing import SPECTRUM_X_RAIL_PREFIX, SPECTRUM_X_SUPERNET
-from trackbed.fabric.model.ranges import BITS, V4, V6, Range, text
+from trackbed.fabric.model.ranges import BITS, V4, V6, Range, format_address
 from trackbed.fabric.plan.rail_ranges import IPV6_SUBNET_PREFIX
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _list_addresses(site: NetplanSite, version: int) -> list[tuple[int, StaticAd
 
 
 def _iter_point_to_point(site: NetplanSite) -> Iterator[Document]:
-    spectrum_x = [SPECTRUM_X_SUPERNET.subnet(rail, SPECTRUM_X_RAIL_PREFIX) for rail in range(8)]
+    spectrum_x = [SPECTRUM_X_SUPERNET.get_subnet(rail, SPECTRUM_X_RAIL_PREFIX) for rail in range(8)]
     if list(site.ranges.get(V4, ())) == spectrum_x[: site.rail_count]:
         hosts = [
             (address.number - site.ranges[V4][rail].base) % UNIT_ADDRESSES // 2
@@ -98,7 +98,7 @@ def _build_shared_subnet(site: NetplanSite, primary: int) -> Document:
         for version, version_gateways in gateways.items():
             for rail, gateway in enumerate(version_gateways):
                 if gateway is not None:
-                    rails[rail]["gateway" if version == V4 else "gateway6"] = text(version, gateway)
+                    rails[rail]["gateway" if version == V4 else "gateway6"] = format_address(version, gateway)
     block = _find_block(site, primary, gateways[primary])
     addressing |= {} if block == USUAL_BLOCK else {"podAddresses": str(block - 1)}
     return {"addressing": addressing, "rails": rails if any(rails) else None}

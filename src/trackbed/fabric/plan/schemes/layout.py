@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trackbed.fabric.plan.plan import Addressed
+    from trackbed.fabric.plan.plan import AddressPlan
 
 
 class RangeLayout(NamedTuple):
@@ -15,5 +15,5 @@ class RangeLayout(NamedTuple):
 
     slots: int
     """Nodes that fit into the range."""
-    compute_address: Callable[[int], Addressed]
+    compute_address: Callable[[int], AddressPlan]
     """Addressing of the node with a slot, 0 <= slot < slots; strictly increasing in the slot."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS, V4
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def build_layout(addressing: NodeSubnet, entry: RailSpec, rail_range: Range, nod
     usable = size - 3 - (rail_range.version == V4)
     pods = min(usable, MAX_PODS if addressing.pod_addresses is None else addressing.pod_addresses)
 
-    def compute_address(slot: int) -> Addressed:
+    def compute_address(slot: int) -> AddressPlan:
         base = rail_range.base + slot * size
-        return Addressed._make((rail_range.version, base + 2, prefix, base + 1, base + 3 if pods else 0, pods))
+        return AddressPlan._make((rail_range.version, base + 2, prefix, base + 1, base + 3 if pods else 0, pods))
 
     return RangeLayout(rail_range.size // size, compute_address)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def build_layout(addressing: PointToPoint, entry: RailSpec, rail_range: Range, n
     """Divide a range into /31s, consecutive or 256 addresses a unit."""
     prefix, pods = BITS[rail_range.version] - 1, addressing.pod_addresses
 
-    def compute_dense(slot: int) -> Addressed:
+    def compute_dense(slot: int) -> AddressPlan:
         address = rail_range.base + 2 * slot
-        return Addressed._make((rail_range.version, address, prefix, address + 1, address * pods, pods))
+        return AddressPlan._make((rail_range.version, address, prefix, address + 1, address * pods, pods))
 
-    def compute_by_unit(slot: int) -> Addressed:
+    def compute_by_unit(slot: int) -> AddressPlan:
         address = rail_range.base + slot // nodes_per_unit * UNIT_ADDRESSES + 2 * (slot % nodes_per_unit)
-        return Addressed._make((rail_range.version, address, prefix, address + 1, address * pods, pods))
+        return AddressPlan._make((rail_range.version, address, prefix, address + 1, address * pods, pods))
 
     if addressing.layout == "dense":
         return RangeLayout(rail_range.size // 2, compute_dense)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4
-from trackbed.fabric.plan.plan import Addressed
+from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def build_layout(addressing: SharedSubnet, entry: RailSpec, rail_range: Range, n
     block_count = rail_range.size // block
     reserved_blocks = [block_number for block_number in reserved if block_number < block_count]
 
-    def compute_address(slot: int) -> Addressed:
+    def compute_address(slot: int) -> AddressPlan:
         block_number = slot
         for reserved_block in reserved_blocks:
             block_number += block_number >= reserved_block
         first = rail_range.base + block_number * block
-        return Addressed(
+        return AddressPlan(
             rail_range.version, first, rail_range.prefix, gateway, first + 1 if block > 1 else 0, block - 1
         )
 

@@ -24,7 +24,7 @@ def _reconfigure(server: FaultyServer) -> None:
 
 def _format_address(server: FaultyServer) -> str:
     """Return the port's address with its prefix length."""
-    return str(server.port.addressed[0])
+    return str(server.port.addresses[0])
 
 
 def _delete_address(server: FaultyServer) -> None:
@@ -60,7 +60,7 @@ def _delete_twin(server: FaultyServer) -> None:
 
 def _add_bridge(server: FaultyServer) -> None:
     """Create Docker's bridge inside the port's subnet, as far from the port's address as a /30 can be."""
-    subnet = server.port.addressed[0].subnet
+    subnet = server.port.addresses[0].subnet
     server.run("ip", "link", "add", _BRIDGE, "type", "bridge")
     server.run("ip", "address", "add", f"{str(subnet).partition('/')[0]}/30", "dev", _BRIDGE)
     server.run("ip", "link", "set", _BRIDGE, "up")
@@ -83,7 +83,7 @@ def _shrink_neighbour_table(server: FaultyServer) -> None:
 
 
 def _overlap_service_range(server: FaultyServer) -> None:
-    subnet = server.port.addressed[0].subnet
+    subnet = server.port.addresses[0].subnet
     server.write(_API_SERVER_MANIFEST, f"    - --service-cluster-ip-range={subnet}\n")
 
 

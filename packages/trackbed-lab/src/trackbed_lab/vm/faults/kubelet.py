@@ -38,7 +38,7 @@ def _omit_reservation(server: FaultyServer) -> None:
 def _set_node_ip(server: FaultyServer) -> None:
     """Make the port's address the node's."""
     _write_config(server)
-    address = str(server.port.addressed[0]).partition("/")[0]
+    address = str(server.port.addresses[0]).partition("/")[0]
     server.write(f"{_FOLDER}/kubeadm-flags.env", f'KUBELET_KUBEADM_ARGS="--node-ip={address}"\n')
 
 

@@ -20,7 +20,7 @@ def _find_table(server: FaultyServer) -> str:
 
 def _build_rule(server: FaultyServer) -> tuple[str, ...]:
     """Return selector and priority of the port's planned rule."""
-    address = str(server.port.addressed[0]).partition("/")[0]
+    address = str(server.port.addresses[0]).partition("/")[0]
     return ("from", address, "priority", str(server.node.common.rule_priority + server.port.rail))
 
 
