@@ -46,7 +46,7 @@ def patched(tree: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 def test_there_is_an_example_of_each_thing_that_the_rooms_hold_many_of() -> None:
-    things = {"check", "job-kind", "lint-rule", "stack"}
+    things = {"check", "job-kind", "lint-rule", "stack", "switch-format"}
     assert {path.stem for path in PATCHES} == things
 
 
