@@ -61,7 +61,7 @@ def test_one_line_in_one_registry_is_all_that_changes(patch: Path) -> None:
 @pytest.mark.parametrize("patched", PATCHES, ids=lambda path: path.stem, indirect=True)
 def test_the_new_test_passes(patched: Path, request: pytest.FixtureRequest) -> None:
     patch: Path = request.node.callspec.params["patched"]
-    tests = [path for path in read_sections(patch) if path.startswith("tests/")]
+    tests = [path for path in read_sections(patch) if Path(path).name.startswith("test_")]
     environment = {**os.environ, "PYTHONPATH": f"{patched}/src", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "--pure", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(
