@@ -21,63 +21,73 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import AddressPlan, Plan, PortPlan
 
 
-def _all(planned: Plan) -> list[tuple[PortPlan, AddressPlan]]:
-    return [(port, own) for node in planned.nodes for port in node.ports for own in port.addresses]
+def _list_addresses(plan: Plan) -> list[tuple[PortPlan, AddressPlan]]:
+    return [(port, address_plan) for node in plan.nodes for port in node.ports for address_plan in port.addresses]
 
 
-def _handed_out(own: AddressPlan) -> list[int]:
-    """The port's address and those for pods; in a /31 both are the same one."""
-    return sorted({own.address, *range(own.pods_first, own.pods_first + own.pods_count)})
+def _list_assigned(address_plan: AddressPlan) -> list[int]:
+    """Return the addresses of the port and its pods; in a /31 they are the same."""
+    return sorted(
+        {address_plan.address, *range(address_plan.pods_first, address_plan.pods_first + address_plan.pods_count)}
+    )
 
 
 @given(fabrics())
 def test_no_address_is_handed_out_twice(wanted: Fabric) -> None:
-    given_out = [(own.version, a) for _, own in _all(compute_plan(wanted, {})) for a in _handed_out(own)]
+    given_out = [
+        (address_plan.version, address)
+        for _, address_plan in _list_addresses(compute_plan(wanted, {}))
+        for address in _list_assigned(address_plan)
+    ]
     assert len(given_out) == len(set(given_out))
 
 
 @given(fabrics())
 def test_every_address_lies_in_its_rails_range_and_its_own_subnet(wanted: Fabric) -> None:
-    planned = compute_plan(wanted, {})
-    for port, own in _all(planned):
-        rail = planned.common.rails[port.rail]
-        cut = rail.v4 if own.version == 4 else rail.v6
-        assert cut is not None
-        assert all(address in cut and address in own.subnet for address in _handed_out(own))
+    plan = compute_plan(wanted, {})
+    for port, address_plan in _list_addresses(plan):
+        rail = plan.common.rails[port.rail]
+        rail_range = rail.v4 if address_plan.version == 4 else rail.v6
+        assert rail_range is not None
+        assert all(address in rail_range and address in address_plan.subnet for address in _list_assigned(address_plan))
 
 
 @given(fabrics())
 def test_gateways_network_and_broadcast_addresses_are_never_handed_out(wanted: Fabric) -> None:
-    planned = compute_plan(wanted, {})
-    gateways = {(own.version, own.gateway) for _, own in _all(planned)}
-    for _, own in _all(planned):
-        point_to_point = own.subnet.size == 2
-        for address in _handed_out(own):
-            assert (own.version, address) not in gateways
+    plan = compute_plan(wanted, {})
+    gateways = {(address_plan.version, address_plan.gateway) for _, address_plan in _list_addresses(plan)}
+    for _, address_plan in _list_addresses(plan):
+        point_to_point = address_plan.subnet.size == 2
+        for address in _list_assigned(address_plan):
+            assert (address_plan.version, address) not in gateways
             if not point_to_point:
-                assert address != own.subnet.base
-                assert own.version == 6 or address != own.subnet.last
+                assert address != address_plan.subnet.base
+                assert address_plan.version == 6 or address != address_plan.subnet.last
 
 
 @given(fabrics())
 def test_a_gateway_lies_in_the_subnet_of_its_port(wanted: Fabric) -> None:
-    assert all(own.gateway in own.subnet for _, own in _all(compute_plan(wanted, {})) if own.gateway)
+    assert all(
+        address_plan.gateway in address_plan.subnet
+        for _, address_plan in _list_addresses(compute_plan(wanted, {}))
+        if address_plan.gateway
+    )
 
 
 @given(st.lists(st.sets(st.integers(0, 30), min_size=1), min_size=1, max_size=8), fabrics())
 def test_adding_and_removing_nodes_never_renumbers_another(steps: list[set[int]], like: Fabric) -> None:
     lock: dict[str, int] = {}
-    seen: dict[str, list[str]] = {}
+    first_addresses: dict[str, list[str]] = {}
     for members in steps:
         hosts = ",".join(f"n{number}" for number in sorted(members))
         document = like.model_dump(by_alias=True, mode="json", exclude_none=True)
         document["spec"]["nodes"] = [{"hosts": hosts}]
         document["spec"]["addressing"] = {"scheme": "point-to-point", "ipv4": "10.0.0.0/8"}
-        planned = compute_plan(type(like).model_validate(document), lock)
-        for node in planned.nodes:
-            addresses = [str(own) for port in node.ports for own in port.addresses]
-            assert seen.setdefault(node.name, addresses) == addresses
-        lock = merge_slots(lock, {node.name: node.slot for node in planned.nodes})
+        plan = compute_plan(type(like).model_validate(document), lock)
+        for node in plan.nodes:
+            addresses = [str(address_plan) for port in node.ports for address_plan in port.addresses]
+            assert first_addresses.setdefault(node.name, addresses) == addresses
+        lock = merge_slots(lock, {node.name: node.slot for node in plan.nodes})
     assert len(set(lock.values())) == len(lock)
 
 
@@ -89,12 +99,12 @@ def test_a_node_plan_survives_its_document(wanted: Fabric) -> None:
 
 @given(fabrics())
 def test_explain_knows_every_address_of_the_plan(wanted: Fabric) -> None:
-    planned = compute_plan(wanted, {})
-    for node in planned.nodes:
+    plan = compute_plan(wanted, {})
+    for node in plan.nodes:
         for port in node.ports:
-            for own in port.addresses:
-                told = explain(wanted, planned, own.version, own.address)
-                assert (told.role, told.node, told.rail) == ("port", node.name, port.rail)
+            for address_plan in port.addresses:
+                explanation = explain(wanted, plan, address_plan.version, address_plan.address)
+                assert (explanation.role, explanation.node, explanation.rail) == ("port", node.name, port.rail)
 
 
 @given(st.data())
@@ -117,15 +127,15 @@ def test_the_capacity_that_a_message_names_is_exact(data: st.DataObject) -> None
 
 
 def _ranges(draw: st.DrawFn) -> dict[str, object]:
-    """A range of any length, in one IP version or both; some with lengths for rails and nodes of their own."""
-    found: dict[str, object] = {}
+    """Draw a range of any length in one IP version or both, some with prefix lengths for rails and nodes."""
+    ranges: dict[str, object] = {}
     for version, bits in (("ipv4", 32), ("ipv6", 128)):
         if draw(st.booleans()):
             prefix = draw(st.integers(0, bits))
-            found[version] = str(Range(int(version[-1]), 0, prefix))
+            ranges[version] = str(Range(int(version[-1]), 0, prefix))
             for part in ("RailPrefix", "NodePrefix"):
-                found |= {f"{version}{part}": draw(st.integers(1, bits))} if draw(st.booleans()) else {}
-    return found
+                ranges |= {f"{version}{part}": draw(st.integers(1, bits))} if draw(st.booleans()) else {}
+    return ranges
 
 
 @st.composite
@@ -149,25 +159,25 @@ def _documents(draw: st.DrawFn) -> dict[str, object]:
 def test_a_range_of_any_length_is_planned_or_refused_in_words(spec: dict[str, object]) -> None:
     document = json.dumps(HEAD | {"spec": spec})
     try:
-        planned = compute_plan(load_fabric(document.encode(), "f.yaml").fabric, {})
-        assert len(planned.common.rails) == spec["rails"]
+        plan = compute_plan(load_fabric(document.encode(), "f.yaml").fabric, {})
+        assert len(plan.common.rails) == spec["rails"]
     except SpecError as error:
         assert all(problem.message for problem in error.problems)  # noqa: PT017 - either outcome is right
 
 
 def test_a_freed_slot_is_not_given_away_while_the_lock_holds_it() -> None:
     lock = {"n1": 0, "n2": 1}
-    planned = compute_plan(
+    plan = compute_plan(
         fabric(nodes=[{"hosts": "n2,n3"}], rails=1, addressing={"scheme": "point-to-point", "ipv4": "10.0.0.0/8"}), lock
     )
-    assert {node.name: node.slot for node in planned.nodes} == {"n2": 1, "n3": 2}
+    assert {node.name: node.slot for node in plan.nodes} == {"n2": 1, "n3": 2}
 
 
 def test_nodes_of_a_unit_get_slots_of_that_unit_only() -> None:
     groups = [{"hosts": "a[1-2]"}, {"hosts": "b1", "unit": 0}, {"hosts": "c1", "unit": 5}]
     addressing = {"scheme": "point-to-point", "ipv4": "10.0.0.0/8"}
-    planned = compute_plan(fabric(nodes=groups, rails=1, nodesPerUnit=2, addressing=addressing), {})
-    assert {node.name: node.unit for node in planned.nodes} == {"b1": 0, "a1": 1, "a2": 1, "c1": 5}
+    plan = compute_plan(fabric(nodes=groups, rails=1, nodesPerUnit=2, addressing=addressing), {})
+    assert {node.name: node.unit for node in plan.nodes} == {"b1": 0, "a1": 1, "a2": 1, "c1": 5}
 
 
 def test_the_same_input_gives_the_same_plan() -> None:
