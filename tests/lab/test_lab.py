@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from trackbed_lab import run
 from trackbed_lab.lab import Lab
-from trackbed_lab.run import prove
+from trackbed_lab.run import measure_pairs
 from trackbed_lab.run_result import RailPair
 
 from tests.lab.fabrics import FLAT, ISOLATED, NODE_SUBNET, ONLY_V6, P2P, SHARED, fabric
@@ -39,7 +39,7 @@ def with_pods(files: Path, document: bytes, then: Callable[[Lab], Any]) -> Any:
 
 
 def pairs(files: Path, addressing: str, more: str = "") -> list[RailPair]:
-    return msgspec.convert(with_pods(files, fabric(addressing, more), prove), list[RailPair])
+    return msgspec.convert(with_pods(files, fabric(addressing, more), measure_pairs), list[RailPair])
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""Builds a topology: namespaces, cables, and the configuration of switches, in a few netlink batches each.
+"""The namespaces, cables and switches of a topology, built with a few netlink batches each.
 
-`configure` may be called again at any time: it brings a switch back to what the topology says.
+`configure_namespace` is idempotent: it restores the planned configuration of a namespace at any time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from trackbed.fabric.model.ranges import BITS, V6
+from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.kernel.netlink import netns
 from trackbed.kernel.netlink.addresses import (
     FAMILY,
@@ -39,32 +41,37 @@ _UP_SECONDS = 5.0
 
 
 def build_namespaces(topology: Topology, folder: Path) -> None:
-    """Make everything, pinned under `folder`; OSError or NetlinkError if the kernel refuses."""
+    """Create all namespaces, pinned below `folder`, and connect and configure them.
+
+    Raises:
+        OSError, NetlinkError: the kernel refuses.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in topology.namespaces:
         netns.create(folder / name)
     with ExitStack() as stack:
-        opened = {name: os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC) for name in topology.namespaces}
-        for descriptor in opened.values():
+        descriptors = {name: os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC) for name in topology.namespaces}
+        for descriptor in descriptors.values():
             stack.callback(os.close, descriptor)
-        for name in topology.namespaces:
-            _quicken(opened[name])
-        _lay(topology.cables, opened)
+        for descriptor in descriptors.values():
+            _enable_forwarding(descriptor)
+        _create_cables(topology.cables, descriptors)
         for switch in topology.switches:
-            _bridges(switch, opened[switch.name])
+            _create_bridges(switch, descriptors[switch.name])
     for name in topology.namespaces:
         configure_namespace(topology, name, folder)
 
 
-def _quicken(descriptor: int) -> None:
-    """Loopback up, forwarding on, and addresses usable at once (no duplicate detection on our own switches)."""
+def _enable_forwarding(descriptor: int) -> None:
+    """Set the loopback up and enable forwarding."""
     with Socket(netns=descriptor) as sock:
         sock.send([set_link(1, up=True)])
     for key, value in (("net/ipv4/ip_forward", "1"), ("net/ipv6/conf/all/forwarding", "1")):
-        _write(descriptor, key, value)
+        _write_sysctl(descriptor, key, value)
 
 
-def _write(descriptor: int, key: str, value: str) -> None:
+def _write_sysctl(descriptor: int, key: str, value: str) -> None:
+    """Write /proc/sys/KEY in a namespace, if the kernel has it."""
     try:
         with netns.enter_netns(descriptor), open(f"/proc/sys/{key}", "w", encoding="ascii") as stream:  # noqa: PTH123 - procfs
             stream.write(value)
@@ -72,109 +79,110 @@ def _write(descriptor: int, key: str, value: str) -> None:
         return  # a kernel without IPv6
 
 
-def _lay(cables: Iterable[Cable], opened: dict[str, int]) -> None:
-    by_near: dict[str, list[Message]] = {}
+def _create_cables(cables: Iterable[Cable], descriptors: dict[str, int]) -> None:
+    """Create a veth pair for each cable, in one batch for each near namespace."""
+    messages_by_netns: dict[str, list[Message]] = {}
     for cable in cables:
-        near, far = (VethEnd(p.name, opened[p.netns], p.mtu_bytes, p.mac) for p in (cable.near, cable.far))
-        by_near.setdefault(cable.near.netns, []).append(create_veth(near, far))
-    for name, messages in by_near.items():
-        with Socket(netns=opened[name]) as sock:
+        near, far = (
+            VethEnd(end.name, descriptors[end.netns], end.mtu_bytes, end.mac) for end in (cable.near, cable.far)
+        )
+        messages_by_netns.setdefault(cable.near.netns, []).append(create_veth(near, far))
+    for name, messages in messages_by_netns.items():
+        with Socket(netns=descriptors[name]) as sock:
             sock.send(messages)
 
 
-def _bridges(switch: Switch, descriptor: int) -> None:
+def _create_bridges(switch: Switch, descriptor: int) -> None:
     with Socket(netns=descriptor) as sock:
         sock.send([create_bridge(bridge.name, mtu=bridge.mtu_bytes) for bridge in switch.bridges])
 
 
 def configure_namespace(topology: Topology, name: str, folder: Path) -> None:
-    """Bring a namespace to what the topology says: ports up and in their bridges, addresses, routes, lookups.
+    """Configure a namespace as planned: interfaces up and in their bridges, addresses, routes, lookups.
 
-    On a node only its management port is touched; its rails are for hosts.apply.
+    On a node only the management interface is configured; its rails are configured by apply.
     """
-    plugs = [p for c in topology.cables for p in (c.near, c.far) if p.netns == name and p.up]
-    switch = next((s for s in topology.switches if s.name == name), None)
-    plugs += switch.bridges if switch else ()
+    ends = [end for cable in topology.cables for end in (cable.near, cable.far) if end.netns == name and end.up]
+    switch = next((switch for switch in topology.switches if switch.name == name), None)
+    ends += switch.bridges if switch else ()
     with Socket(netns=folder / name) as sock:
         links = {link.name: link for link in list_links(sock)}
-        sock.send([m for plug in plugs for m in _plugged(plug, links)])
-        sock.send([m for plug in plugs for m in _addressed(plug, links[plug.name], sock)])
+        sock.send([_build_link_message(end, links) for end in ends])
+        sock.send([message for end in ends for message in _iter_address_messages(end, links[end.name], sock)])
         if switch is not None:
-            _ways(switch, links, sock)
+            _configure_routes(switch, links, sock)
         else:
-            sock.send([replace_route(_route(build_default_route(), links))])
-    for plug in plugs if switch else ():
-        _write_in(folder / name, f"net/ipv4/conf/{plug.name}/arp_ignore", "0")
+            sock.send([replace_route(_build_route(build_default_route(), links))])
+    if switch:
+        _answer_arp_for_all(folder / name, ends)
 
 
-def _write_in(path: Path, key: str, value: str) -> None:
+def _answer_arp_for_all(path: Path, ends: Iterable[CableEnd]) -> None:
+    """Let interfaces answer ARP requests for every address of the namespace."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _write(descriptor, key, value)
+        for end in ends:
+            _write_sysctl(descriptor, f"net/ipv4/conf/{end.name}/arp_ignore", "0")
     finally:
         os.close(descriptor)
 
 
-def _plugged(plug: CableEnd, links: dict[str, Link]) -> Iterable[Message]:
-    link = links[plug.name]
-    master = links[plug.bridge].index if plug.bridge else None
-    yield set_link(link.index, up=True, mtu=plug.mtu_bytes, master=master)
+def _build_link_message(end: CableEnd, links: dict[str, Link]) -> Message:
+    master = links[end.bridge].index if end.bridge else None
+    return set_link(links[end.name].index, up=True, mtu=end.mtu_bytes, master=master)
 
 
-def _addressed(plug: CableEnd, link: Link, sock: Socket) -> Iterable[Message]:
-    wanted = [Address(link.index, FAMILY[v], a, p, flags=_flags(v)) for v, a, p in plug.addresses]
-    keys = {(a.family, a.address, a.prefix) for a in wanted}
-    for have in list_addresses(sock):
-        if have.index == link.index and have.scope == 0 and (have.family, have.address, have.prefix) not in keys:
-            yield delete_address(have)
-    yield from map(replace_address, wanted)
+def _iter_address_messages(end: CableEnd, link: Link, sock: Socket) -> Iterable[Message]:
+    """Yield messages that delete unplanned global addresses and set the planned ones, usable at once (no DAD)."""
+    planned = [
+        Address(link.index, FAMILY[version], address, prefix, flags=IFA_F_NODAD if version == V6 else 0)
+        for version, address, prefix in end.addresses
+    ]
+    keys = {(address.family, address.address, address.prefix) for address in planned}
+    for address in list_addresses(sock):
+        key = (address.family, address.address, address.prefix)
+        if address.index == link.index and address.scope == 0 and key not in keys:
+            yield delete_address(address)
+    yield from map(replace_address, planned)
 
 
-def _flags(version: int) -> int:
-    return IFA_F_NODAD if version == 6 else 0  # noqa: PLR2004 - the IP version
-
-
-def _ways(switch: Switch, links: dict[str, Link], sock: Socket) -> None:
-    sock.send([replace_route(_route(way, links)) for way in switch.routes])
-    own = {(r.iif, r.table) for r in list_rules(sock) if r.iif}
-    families = {FAMILY[way.destination.version] for way in switch.routes if way.table != 254}  # noqa: PLR2004 - RT_TABLE_MAIN
+def _configure_routes(switch: Switch, links: dict[str, Link], sock: Socket) -> None:
+    """Set a switch's routes, the rules of its lookups, and the connected routes of their tables."""
+    sock.send([replace_route(_build_route(route, links)) for route in switch.routes])
+    existing = {(rule.iif, rule.table) for rule in list_rules(sock) if rule.iif}
+    families = {FAMILY[route.destination.version] for route in switch.routes if route.table != MAIN_TABLE}
     rules = [
         PolicyRule(family, LOOKUP_PRIORITY, table, iif=interface)
         for interface, table in switch.lookups
-        if (interface, table) not in own
+        if (interface, table) not in existing
         for family in sorted(families)
     ]
     sock.send([add_rule(rule) for rule in rules])
-    bridges = [(b, links[b.name].index) for b in switch.bridges if b.addresses]
-    for bridge, index in bridges:
+    for bridge in switch.bridges:
         table = dict(switch.lookups).get(bridge.name)
-        if table:
-            sock.send([replace_route(_connected(v, a, p, index, table)) for v, a, p in bridge.addresses])
+        if table and bridge.addresses:
+            index = links[bridge.name].index
+            routes = [_build_connected_route(*address, index, table) for address in bridge.addresses]
+            sock.send([replace_route(route) for route in routes])
 
 
-def _connected(version: int, address: int, prefix: int, index: int, table: int) -> Route:
-    bits = (32 if version == 4 else 128) - prefix  # noqa: PLR2004 - the IP version
-    return Route(FAMILY[version], table, address >> bits << bits, prefix, index, scope=RT_SCOPE_LINK)
+def _build_connected_route(version: int, address: int, prefix: int, index: int, table: int) -> Route:
+    host_bits = BITS[version] - prefix
+    base = address >> host_bits << host_bits
+    return Route(FAMILY[version], table, base, prefix, index, scope=RT_SCOPE_LINK)
 
 
-def _route(way: SwitchRoute, links: dict[str, Link]) -> Route:
-    kind = RTN_UNREACHABLE if way.unreachable else RTN_UNICAST
-    index = links[way.interface].index if way.interface else 0
-    return Route(
-        FAMILY[way.destination.version],
-        way.table,
-        way.destination.base,
-        way.destination.prefix,
-        index,
-        way.gateway,
-        type=kind,
-    )
+def _build_route(route: SwitchRoute, links: dict[str, Link]) -> Route:
+    destination, kind = route.destination, RTN_UNREACHABLE if route.unreachable else RTN_UNICAST
+    index = links[route.interface].index if route.interface else 0
+    family = FAMILY[destination.version]
+    return Route(family, route.table, destination.base, destination.prefix, index, route.gateway, type=kind)
 
 
 def wait_until_up(folder: Path, names: Iterable[str]) -> None:
-    """Wait (bounded) until every port that is up has carrier and every IPv6 address is usable.
+    """Wait, at most 5 s, until every interface that is up is operational.
 
-    Frames sent before the kernel's link watch has run are lost, and ARP asks again only after a second.
+    Frames sent before the kernel's link watch has run are lost, and ARP retries only after a second.
     """
     deadline = time.monotonic() + _UP_SECONDS
     waiting = list(names)

@@ -1,14 +1,16 @@
-"""One run: a fabric from nothing, configured, attached, proved, broken, diagnosed and healed; told phase by phase."""
+"""A run of the lab: build a fabric, configure it, attach pods, test reachability, inject a fault, diagnose, heal."""
 
 from __future__ import annotations
 
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from trackbed import __version__
 from trackbed.doctor.diagnosis import GOOD
@@ -25,7 +27,7 @@ from trackbed_lab.topology import count_expected_hops
 if TYPE_CHECKING:
     from trackbed.doctor.diagnosis import Diagnosis
     from trackbed.doctor.finding import Finding
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan
+    from trackbed.fabric.plan.plan import NodePlan
     from trackbed_lab.lab import Lab
 
 DEFAULT_FAULT = "fabric-port-on-wrong-leaf"
@@ -35,41 +37,42 @@ ReportPhase = Callable[[Phase], None]
 
 @dataclass(slots=True)
 class LabRun:
-    """A run under way: what has been found so far."""
+    """A run in progress, with its results so far."""
 
     lab: Lab
     report: ReportPhase
     phases: list[Phase] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
     pairs: tuple[RailPair, ...] = ()
-    story: FaultResult | None = None
+    fault: FaultResult | None = None
 
     def run_phase(self, name: str, work: Callable[[], tuple[str, bool]]) -> None:
-        """Do one phase, time it, tell it."""
-        began = time.monotonic()
+        """Run, time and report one phase."""
+        start = time.monotonic()
         summary, ok = work()
-        done = Phase(name, time.monotonic() - began, summary, ok)
-        self.phases.append(done)
-        self.report(done)
+        phase = Phase(name, time.monotonic() - start, summary, ok)
+        self.phases.append(phase)
+        self.report(phase)
 
 
-def run_phases(lab: Lab, fabric: bytes, fault_id: str, before: tuple[Phase, ...], tell: ReportPhase) -> RunResult:
-    """Go through all phases; `before` are those that the caller has done already.
+def run_phases(lab: Lab, fabric: bytes, fault_id: str, earlier: tuple[Phase, ...], report: ReportPhase) -> RunResult:
+    """Run all phases; `earlier` are phases that the caller has run. `fault_id` "none" injects no fault.
 
-    Raises LabError, HostError, CniCallError or OSError when the lab cannot be made or its pods do not get their rails.
+    Raises:
+        LabError, HostError, CniCallError, OSError: the lab cannot be built, or pods do not get their rails.
     """
-    course = LabRun(lab, tell, list(before))
-    course.run_phase("set up", lambda: _set_up(lab, fabric))
-    course.run_phase("configure hosts", lambda: _apply(lab))
-    course.run_phase("start agents", lambda: _agents(lab))
-    course.run_phase("doctor", lambda: _sound(course))
-    course.run_phase("attach pods", lambda: _attach(lab))
-    course.run_phase("prove", lambda: _prove(course))
+    run = LabRun(lab, report, list(earlier))
+    run.run_phase("set up", lambda: _set_up(lab, fabric))
+    run.run_phase("configure hosts", lambda: _configure_hosts(lab))
+    run.run_phase("start agents", lambda: _start_agents(lab))
+    run.run_phase("doctor", lambda: _run_doctor(run))
+    run.run_phase("attach pods", lambda: _attach_pods(lab))
+    run.run_phase("prove", lambda: _check_pairs(run))
     if fault_id != "none":
-        course.run_phase("break", lambda: _break(course, fault_id))
-        course.run_phase("heal", lambda: _heal(course))
-    course.run_phase("detach pods", lambda: _detach(lab))
-    return _result(course)
+        run.run_phase("break", lambda: _inject_fault(run, fault_id))
+        run.run_phase("heal", lambda: _heal_fault(run))
+    run.run_phase("detach pods", lambda: _detach_pods(lab))
+    return _build_result(run)
 
 
 def _set_up(lab: Lab, fabric: bytes) -> tuple[str, bool]:
@@ -79,117 +82,120 @@ def _set_up(lab: Lab, fabric: bytes) -> tuple[str, bool]:
     return f"{len(lab.plan.nodes)} nodes, {switches} leaves, 1 spine, {cables} cables", True
 
 
-def _apply(lab: Lab) -> tuple[str, bool]:
-    done = lab.apply()
-    changes, files = sum(len(d.changes) for d in done), sum(len(d.files) for d in done)
-    left = sum(len(d.left.changes) for d in done)
+def _configure_hosts(lab: Lab) -> tuple[str, bool]:
+    results = lab.apply()
+    changes, files = sum(len(result.changes) for result in results), sum(len(result.files) for result in results)
+    left = sum(len(result.left.changes) for result in results)
     return f"{changes} settings made, {files} files written, {left} differences left", left == 0
 
 
-def _agents(lab: Lab) -> tuple[str, bool]:
+def _start_agents(lab: Lab) -> tuple[str, bool]:
     lab.start_agents()
     return f"{len(lab.plan.nodes)} agents serve", True
 
 
-def _sound(course: LabRun) -> tuple[str, bool]:
-    diagnosis = course.lab.diagnose()
-    course.findings = diagnosis.findings
-    return _told(diagnosis), diagnosis.status == GOOD
+def _run_doctor(run: LabRun) -> tuple[str, bool]:
+    diagnosis = run.lab.diagnose()
+    run.findings = diagnosis.findings
+    return _summarize(diagnosis), diagnosis.status == GOOD
 
 
-def _told(diagnosis: Diagnosis) -> str:
+def _summarize(diagnosis: Diagnosis) -> str:
     passed = sum(finding.verdict == "pass" for finding in diagnosis.findings)
     first = f", first {diagnosis.first.id}" if diagnosis.first else ""
     return f"{passed} of {len(diagnosis.findings)} checks passed{first}"
 
 
-def _attach(lab: Lab) -> tuple[str, bool]:
+def _attach_pods(lab: Lab) -> tuple[str, bool]:
     names = lab.add_pods()
     return f"{len(names)} pods, {len(lab.plan.common.rails)} rails each, mode {lab.plan.common.pod_mode}", True
 
 
-def _detach(lab: Lab) -> tuple[str, bool]:
+def _detach_pods(lab: Lab) -> tuple[str, bool]:
     lab.drop_pods()
-    left = [a for node in lab.plan.nodes for a in lab.list_attachments(node.name)]
+    left = [attachment for node in lab.plan.nodes for attachment in lab.list_attachments(node.name)]
     return f"{len(left)} attachments left", not left
 
 
-def _prove(course: LabRun) -> tuple[str, bool]:
-    course.pairs = prove(course.lab)
-    right = sum(pair.as_planned for pair in course.pairs)
-    return f"{right} of {len(course.pairs)} rail pairs as planned", right == len(course.pairs) and right > 0
+def _check_pairs(run: LabRun) -> tuple[str, bool]:
+    run.pairs = measure_pairs(run.lab)
+    planned = sum(pair.as_planned for pair in run.pairs)
+    return f"{planned} of {len(run.pairs)} rail pairs as planned", planned == len(run.pairs) and planned > 0
 
 
-def _break(course: LabRun, fault_id: str) -> tuple[str, bool]:
+def _inject_fault(run: LabRun, fault_id: str) -> tuple[str, bool]:
     try:
-        place = find_target(course.lab)
-        inject(place, fault_id)
+        target = find_target(run.lab)
+        inject(target, fault_id)
     except UnsuitableError as error:
         return f"{fault_id} left out: {error}", True
-    diagnosis = course.lab.diagnose()
-    others = tuple(f for f in diagnosis.findings if f.verdict != "pass")
-    course.story = FaultResult(
-        fault_id, place.node.name, place.port.rail, diagnosis.first, healed=False, findings=others
-    )
+    diagnosis = run.lab.diagnose()
+    node, rail = target.node.name, target.port.rail
+    findings = tuple(finding for finding in diagnosis.findings if finding.verdict != "pass")
+    run.fault = FaultResult(fault_id, node, rail, diagnosis.first, healed=False, findings=findings)
     named = diagnosis.first.id if diagnosis.first else "nothing"
-    where = f"{place.node.name} rail {place.port.rail}"
-    return f"{fault_id} at {where}; doctor names {named}", named == fault_id
+    return f"{fault_id} at {node} rail {rail}; doctor names {named}", named == fault_id
 
 
-def _heal(course: LabRun) -> tuple[str, bool]:
-    if course.story is None:
+def _heal_fault(run: LabRun) -> tuple[str, bool]:
+    fault = run.fault
+    if fault is None:
         return "nothing to heal", True
-    heal(find_target(course.lab, course.story.node, course.story.rail), course.story.id)
-    diagnosis = course.lab.diagnose()
+    heal(find_target(run.lab, fault.node, fault.rail), fault.id)
+    diagnosis = run.lab.diagnose()
     healed = not any(finding.verdict in BROKEN for finding in diagnosis.findings)
-    story = course.story
-    course.story = FaultResult(story.id, story.node, story.rail, story.named, healed, story.findings)
-    return _told(diagnosis), healed
+    run.fault = msgspec.structs.replace(fault, healed=healed)
+    return _summarize(diagnosis), healed
 
 
-def prove(lab: Lab) -> tuple[RailPair, ...]:
-    """Send from every rail of every pod to every rail of every pod, and hold what arrives against the plan."""
-    ends = {end.label: end for node in lab.plan.nodes for end in _endpoints(lab, node)}
-    reached = matrix.measure(list(ends.values()), MATRIX_SECONDS)
+def measure_pairs(lab: Lab) -> tuple[RailPair, ...]:
+    """Send from every rail of every pod to every other, and compare what arrives with the plan."""
+    ends = {end.label: end for node in lab.plan.nodes for end in _list_endpoints(lab, node)}
+    results = matrix.measure(list(ends.values()), MATRIX_SECONDS)
     nodes = {node.name: node for node in lab.plan.nodes}
-    return tuple(_pair(lab, nodes, ends, reach) for reach in reached)
+    return tuple(_build_pair(lab, nodes, ends, result) for result in results)
 
 
-def _endpoints(lab: Lab, node: NodePlan) -> list[matrix.Endpoint]:
-    found = []
+def _list_endpoints(lab: Lab, node: NodePlan) -> list[matrix.Endpoint]:
+    """Return an endpoint for each rail of the node's pods, labelled "NODE RAIL"."""
+    endpoints = []
     for pod in lab.list_pods(node.name):
-        with Socket(netns=lab.locate_netns(pod)) as sock:
+        netns = lab.locate_netns(pod)
+        with Socket(netns=netns) as sock:
             indexes = {link.name: link.index for link in list_links(sock)}
-        for rail, name, own in lab.list_pod_rails(node.name, pod):
-            label = f"{node.name} {rail}"
-            found.append(matrix.Endpoint(label, lab.locate_netns(pod), indexes[name], own.address, FAMILY[own.version]))
-    return found
+        for rail, name, addressing in lab.list_pod_rails(node.name, pod):
+            family = FAMILY[addressing.version]
+            endpoints.append(matrix.Endpoint(f"{node.name} {rail}", netns, indexes[name], addressing.address, family))
+    return endpoints
 
 
-def _pair(lab: Lab, nodes: dict[str, NodePlan], ends: dict[str, matrix.Endpoint], reach: matrix.PairResult) -> RailPair:
-    (one, rail), (other, peer_rail) = (_split(label) for label in (reach.source, reach.target))
-    same_node = one == other
-    arrived = same_node or reach.arrived_ifindex == ends[reach.target].ifindex
+def _build_pair(
+    lab: Lab, nodes: dict[str, NodePlan], ends: dict[str, matrix.Endpoint], result: matrix.PairResult
+) -> RailPair:
+    """Add the planned values to a measurement."""
+    (node, rail), (peer, peer_rail) = (_split_label(label) for label in (result.source, result.target))
+    same_node = node == peer
+    arrived = same_node or result.arrived_ifindex == ends[result.target].ifindex
     return RailPair(
-        one,
+        node,
         rail,
-        other,
+        peer,
         peer_rail,
         expected=rail == peer_rail or same_node or lab.plan.common.cross_rail == "routed",
-        answered=reach.answered,
-        source_ok=reach.seen_source == ends[reach.source].address and arrived,
-        expected_hops=count_expected_hops(lab.plan, (nodes[one], rail), (nodes[other], peer_rail)),
-        hops=reach.hops,
+        answered=result.answered,
+        source_ok=result.seen_source == ends[result.source].address and arrived,
+        expected_hops=count_expected_hops(lab.plan, (nodes[node], rail), (nodes[peer], peer_rail)),
+        hops=result.hops,
     )
 
 
-def _split(label: str) -> tuple[str, int]:
+def _split_label(label: str) -> tuple[str, int]:
     name, _, rail = label.rpartition(" ")
     return name, int(rail)
 
 
-def _result(course: LabRun) -> RunResult:
-    plan = course.lab.plan
+def _build_result(run: LabRun) -> RunResult:
+    plan = run.lab.plan
     return RunResult(
         fabric=plan.common.fabric,
         scheme=plan.common.scheme,
@@ -201,18 +207,19 @@ def _result(course: LabRun) -> RunResult:
         cross_rail=plan.common.cross_rail,
         pod_mode=plan.common.pod_mode,
         nodes=tuple(RunNode(node.name, node.unit, f"pod-{node.name}") for node in plan.nodes),
-        rails=tuple(RunRail(r.rail, r.netdev, ", ".join(str(c) for c in (r.v4, r.v6) if c)) for r in plan.common.rails),
+        rails=tuple(RunRail(rail.rail, rail.netdev, _join((rail.v4, rail.v6))) for rail in plan.common.rails),
         ports=tuple(
-            RunPort(node.name, port.rail, port.leaf, ", ".join(map(_shown, port.addresses)))
+            RunPort(node.name, port.rail, port.leaf, _join(port.addresses))
             for node in plan.nodes
             for port in node.ports
         ),
-        phases=tuple(course.phases),
-        pairs=course.pairs,
-        fault=course.story,
-        findings=course.findings,
+        phases=tuple(run.phases),
+        pairs=run.pairs,
+        fault=run.fault,
+        findings=run.findings,
     )
 
 
-def _shown(own: AddressPlan) -> str:
-    return str(own)
+def _join(items: Iterable[object]) -> str:
+    """Return the items as text, separated by commas; None is skipped."""
+    return ", ".join(str(item) for item in items if item is not None)

@@ -1,38 +1,39 @@
-"""The lab's network as a value: namespaces, cables, addresses, routes. Pure; `netns` builds it.
+"""The lab's network as values: namespaces, cables, addresses, routes. Module `netns` builds it.
 
-    point-to-point, node-subnet     a leaf routes: each port has its node's gateway, the uplink leads to the spine
-    shared-subnet                   a leaf is a bridge, its uplink ends in a bridge of the spine for the rail; the
-                                    gateway, where one is planned, is the spine's address on that bridge
+    point-to-point, node-subnet     a leaf routes: each of its ports has a node's gateway, its uplink goes to the spine
+    shared-subnet                   a leaf is a bridge; its uplink goes to the spine's bridge of the rail, which has the
+                                    gateway where one is planned
 
     node --- port r --- leaf (unit, rail) --- spine        and every node's eth0 --- mgmt
 
-Where rails are isolated, the spine looks up each rail in a table of its own, which knows no other rail.
+Where rails are isolated, the spine has a routing table for each rail without routes to the others.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS, V4, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
 
 SPINE, MANAGEMENT = "spine", "mgmt"
 LINKS = {4: Range(4, 100 << 24 | 64 << 16, 16), 6: Range(6, 0xFD64 << 112, 64)}
-"""Addresses between leaves and spine: shared address space (RFC 6598), which no fabric plans."""
+"""Addresses between leaves and spine: shared address space (RFC 6598), which Fabrics do not use."""
 MANAGEMENT_RANGE = Range(4, 198 << 24 | 18 << 16, 15)
-"""198.18.0.0/15, set aside for benchmarks (RFC 2544)."""
+"""198.18.0.0/15, reserved for benchmarks (RFC 2544)."""
 SWITCH_MTU_BYTES = 9216
 _FIRST_NODE, _FIRST_POD = 10, 1 << 16 | 10
 
 
 @dataclass(frozen=True, slots=True)
 class CableEnd:
-    """One end of a cable: namespace, interface, and what is set on it. `bridge` names the bridge it is put into."""
+    """One end of a cable: an interface, its namespace and settings, and the bridge that it is a port of."""
 
     netns: str
     name: str
@@ -46,7 +47,7 @@ class CableEnd:
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """Two ends."""
+    """A cable: a veth pair."""
 
     near: CableEnd
     far: CableEnd
@@ -54,7 +55,7 @@ class Cable:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRoute:
-    """A route of a switch: `gateway` 0 for one of its own links, table 254 for main; `interface` where it leads."""
+    """A route of a switch; `gateway` is 0 for a connected route, table 254 is the main table."""
 
     destination: Range
     gateway: int
@@ -65,18 +66,18 @@ class SwitchRoute:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A leaf, the spine or the management switch: its bridges with their addresses, its routes, its lookups."""
+    """A leaf, the spine or the management switch."""
 
     name: str
     bridges: tuple[CableEnd, ...] = ()
     routes: tuple[SwitchRoute, ...] = ()
     lookups: tuple[tuple[str, int], ...] = ()
-    """(interface, table): what comes in there is looked up in that table and nowhere else."""
+    """(interface, table): packets that arrive on the interface are routed by that table only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Everything that is built."""
+    """The lab's whole network."""
 
     nodes: tuple[str, ...]
     switches: tuple[Switch, ...]
@@ -86,20 +87,20 @@ class Topology:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """All namespaces."""
+        """The names of all namespaces."""
         return (*self.nodes, *(switch.name for switch in self.switches))
 
 
 def build_topology(plan: Plan) -> Topology:
-    """The lab of a plan."""
+    """Return the network of a plan."""
     leaves = sorted({(node.unit, port.rail, port.leaf) for node in plan.nodes for port in node.ports})
-    ends = dict(_leaf_ends(plan))
-    ports = [_port_cable(plan, node, port, ends) for node in plan.nodes for port in node.ports]
-    uplinks = [_uplink(plan, number, rail, leaf) for number, (_, rail, leaf) in enumerate(leaves)]
-    management = [_management_cable(number, node.name) for number, node in enumerate(plan.nodes)]
+    ends = dict(_assign_leaf_ends(plan))
+    ports = [_build_port_cable(plan, node, port, ends) for node in plan.nodes for port in node.ports]
+    uplinks = [_build_uplink(plan, number, rail, leaf) for number, (_, rail, leaf) in enumerate(leaves)]
+    management = [_build_management_cable(number, node.name) for number, node in enumerate(plan.nodes)]
     switches = [
-        *(_leaf(plan, number, leaf) for number, (_, _, leaf) in enumerate(leaves)),
-        _spine(plan, leaves),
+        *(_build_leaf(plan, number, leaf) for number, (_, _, leaf) in enumerate(leaves)),
+        _build_spine(plan, leaves),
         Switch(MANAGEMENT, (CableEnd(MANAGEMENT, "br0", 1500, addresses=((4, MANAGEMENT_RANGE.base + 1, 15),)),)),
     ]
     names = tuple(node.name for node in plan.nodes)
@@ -107,18 +108,18 @@ def build_topology(plan: Plan) -> Topology:
 
 
 def get_management_address(number: int) -> int:
-    """The IPv4 address of the node's eth0, by its place in the plan."""
+    """Return the IPv4 address of a node's eth0; nodes are numbered in the order of the plan."""
     return MANAGEMENT_RANGE.base + _FIRST_NODE + number
 
 
 def get_pod_address(number: int) -> int:
-    """The IPv4 address of a pod's eth0, by a running number."""
+    """Return the IPv4 address of a pod's eth0; pods are numbered through the lab."""
     return MANAGEMENT_RANGE.base + _FIRST_POD + number
 
 
-def count_expected_hops(plan: Plan, one: tuple[NodePlan, int], other: tuple[NodePlan, int]) -> int:
-    """Routers between a port of one node and a port of another, as the cables say."""
-    (node, rail), (peer, peer_rail) = one, other
+def count_expected_hops(plan: Plan, source: tuple[NodePlan, int], target: tuple[NodePlan, int]) -> int:
+    """Return the number of routers between two ports, each given by node and rail."""
+    (node, rail), (peer, peer_rail) = source, target
     if node.name == peer.name:
         return 0
     if plan.common.scheme == "shared-subnet":
@@ -126,104 +127,119 @@ def count_expected_hops(plan: Plan, one: tuple[NodePlan, int], other: tuple[Node
     return 1 if rail == peer_rail and node.unit == peer.unit else 3
 
 
-def _leaf_ends(plan: Plan) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
-    counted: dict[str, int] = {}
+def _assign_leaf_ends(plan: Plan) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
+    """Yield (node, rail) and (leaf, interface) of each port; a leaf's interfaces are numbered swp1, swp2, ..."""
+    ports_by_leaf: Counter[str] = Counter()
     for node in plan.nodes:
         for port in node.ports:
-            counted[port.leaf] = counted.get(port.leaf, 0) + 1
-            yield (node.name, port.rail), (port.leaf, f"swp{counted[port.leaf]}")
+            ports_by_leaf[port.leaf] += 1
+            yield (node.name, port.rail), (port.leaf, f"swp{ports_by_leaf[port.leaf]}")
 
 
-def _flat(plan: Plan) -> bool:
+def _is_bridged(plan: Plan) -> bool:
+    """Return whether leaves bridge instead of routing."""
     return plan.common.scheme in {"shared-subnet", "none"}
 
 
 def choose_kernel_name(port: PortPlan) -> str:
-    """What the port is called before the step names: its known name, or one to be renamed where a MAC identifies it."""
+    """Return a port's name before the step names: the planned one, or another that a MAC address lets apply rename."""
     return port.kernel_name or (f"nic{port.rail}" if port.mac else port.netdev)
 
 
-def _mac(node: NodePlan, port: PortPlan) -> str:
+def _choose_mac(node: NodePlan, port: PortPlan) -> str:
     return port.mac or f"02:7b:{node.slot >> 8 & 255:02x}:{node.slot & 255:02x}:00:{port.rail:02x}"
 
 
-def _port_cable(plan: Plan, node: NodePlan, port: PortPlan, ends: dict[tuple[str, int], tuple[str, str]]) -> Cable:
+def _build_port_cable(
+    plan: Plan, node: NodePlan, port: PortPlan, ends: dict[tuple[str, int], tuple[str, str]]
+) -> Cable:
     leaf, interface = ends[node.name, port.rail]
-    gateways = tuple((own.version, own.gateway, own.prefix) for own in port.addresses if own.gateway)
-    near = CableEnd(node.name, choose_kernel_name(port), plan.common.mtu_bytes, _mac(node, port), up=False)
-    if _flat(plan):
+    gateways = tuple((item.version, item.gateway, item.prefix) for item in port.addresses if item.gateway)
+    near = CableEnd(node.name, choose_kernel_name(port), plan.common.mtu_bytes, _choose_mac(node, port), up=False)
+    if _is_bridged(plan):
         return Cable(near, CableEnd(leaf, interface, SWITCH_MTU_BYTES, bridge="br0"))
     return Cable(near, CableEnd(leaf, interface, SWITCH_MTU_BYTES, addresses=gateways))
 
 
-def _versions(plan: Plan) -> list[int]:
-    return [v for v in (4, 6) if plan.common.get_supernet(v)]
+def _list_versions(plan: Plan) -> list[int]:
+    """Return the IP versions of the plan."""
+    return [version for version in (4, 6) if plan.common.get_supernet(version)]
 
 
-def _link_addresses(plan: Plan, number: int, end: int) -> tuple[tuple[int, int, int], ...]:
-    return tuple((v, LINKS[v].base + 2 * number + end, BITS[v] - 1) for v in _versions(plan))
+def _build_link_addresses(plan: Plan, number: int, end: int) -> tuple[tuple[int, int, int], ...]:
+    """Return the addresses of one end of uplink `number`: 0 at the spine, 1 at the leaf."""
+    versions = _list_versions(plan)
+    return tuple((version, LINKS[version].base + 2 * number + end, BITS[version] - 1) for version in versions)
 
 
-def _uplink(plan: Plan, number: int, rail: int, leaf: str) -> Cable:
+def _build_uplink(plan: Plan, number: int, rail: int, leaf: str) -> Cable:
     down = f"down{number}"
-    if _flat(plan):
+    if _is_bridged(plan):
         near = CableEnd(leaf, "up", SWITCH_MTU_BYTES, bridge="br0")
         return Cable(near, CableEnd(SPINE, down, SWITCH_MTU_BYTES, bridge=f"rail{rail}"))
-    near = CableEnd(leaf, "up", SWITCH_MTU_BYTES, addresses=_link_addresses(plan, number, 1))
-    return Cable(near, CableEnd(SPINE, down, SWITCH_MTU_BYTES, addresses=_link_addresses(plan, number, 0)))
+    near = CableEnd(leaf, "up", SWITCH_MTU_BYTES, addresses=_build_link_addresses(plan, number, 1))
+    return Cable(near, CableEnd(SPINE, down, SWITCH_MTU_BYTES, addresses=_build_link_addresses(plan, number, 0)))
 
 
-def _management_cable(number: int, node: str) -> Cable:
-    own = ((4, get_management_address(number), 15),)
-    return Cable(CableEnd(node, "eth0", 1500, addresses=own), CableEnd(MANAGEMENT, f"node{number}", 1500, bridge="br0"))
+def _build_management_cable(number: int, node: str) -> Cable:
+    eth0 = CableEnd(node, "eth0", 1500, addresses=((4, get_management_address(number), 15),))
+    return Cable(eth0, CableEnd(MANAGEMENT, f"node{number}", 1500, bridge="br0"))
 
 
-def _leaf(plan: Plan, number: int, leaf: str) -> Switch:
-    if _flat(plan):
+def _build_leaf(plan: Plan, number: int, leaf: str) -> Switch:
+    if _is_bridged(plan):
         return Switch(leaf, (CableEnd(leaf, "br0", SWITCH_MTU_BYTES),))
-    ways = tuple(SwitchRoute(Range(v, 0, 0), LINKS[v].base + 2 * number, "up") for v in _versions(plan))
-    return Switch(leaf, routes=ways)
+    routes = tuple(
+        SwitchRoute(Range(version, 0, 0), LINKS[version].base + 2 * number, "up") for version in _list_versions(plan)
+    )
+    return Switch(leaf, routes=routes)
 
 
-def _spine(plan: Plan, leaves: list[tuple[int, int, str]]) -> Switch:
+def _build_spine(plan: Plan, leaves: list[tuple[int, int, str]]) -> Switch:
     isolated = plan.common.cross_rail == "isolated"
-    if _flat(plan):
-        bridges = tuple(_rail_bridge(plan, rail) for rail in range(len(plan.common.rails)))
-        lookups = tuple((b.name, 100 + rail) for rail, b in enumerate(bridges) if b.addresses) if isolated else ()
-        ways = tuple(_nowhere(v, table) for _, table in lookups for v in _versions(plan))
-        return Switch(SPINE, bridges, ways, lookups)
-    down = list(_down_ways(plan, leaves, isolated=isolated))
-    lookups = tuple((f"down{n}", 100 + rail) for n, (_, rail, _) in enumerate(leaves)) if isolated else ()
-    down += [_nowhere(v, table) for table in sorted({t for _, t in lookups}) for v in _versions(plan)]
-    return Switch(SPINE, routes=tuple(down), lookups=lookups)
+    if _is_bridged(plan):
+        bridges = tuple(_build_rail_bridge(plan, rail) for rail in range(len(plan.common.rails)))
+        lookups = tuple(
+            (bridge.name, 100 + rail) for rail, bridge in enumerate(bridges) if isolated and bridge.addresses
+        )
+        tables = [table for _, table in lookups]
+        return Switch(SPINE, bridges, tuple(_build_unreachable_routes(plan, tables)), lookups)
+    routes = _build_leaf_routes(plan, leaves, isolated=isolated)
+    lookups = tuple((f"down{number}", 100 + rail) for number, (_, rail, _) in enumerate(leaves) if isolated)
+    tables = sorted({table for _, table in lookups})
+    return Switch(SPINE, routes=(*routes, *_build_unreachable_routes(plan, tables)), lookups=lookups)
 
 
-def _nowhere(version: int, table: int) -> SwitchRoute:
-    return SwitchRoute(Range(version, 0, 0), 0, "", table, unreachable=True)
+def _build_unreachable_routes(plan: Plan, tables: Iterable[int]) -> Iterator[SwitchRoute]:
+    """Yield default routes that reject all other packets."""
+    for table in tables:
+        for version in _list_versions(plan):
+            yield SwitchRoute(Range(version, 0, 0), 0, "", table, unreachable=True)
 
 
-def _rail_bridge(plan: Plan, rail: int) -> CableEnd:
-    """The spine's bridge of a rail, with the rail's gateway where one is planned."""
+def _build_rail_bridge(plan: Plan, rail: int) -> CableEnd:
+    """Return the spine's bridge of a rail, with the rail's gateway where one is planned."""
     ports = (port for node in plan.nodes for port in node.ports if port.rail == rail)
     first = next(ports, None)
-    own = tuple((a.version, a.gateway, a.prefix) for a in (first.addresses if first else ()) if a.gateway)
-    return CableEnd(SPINE, f"rail{rail}", SWITCH_MTU_BYTES, addresses=own)
+    addressed = first.addresses if first else ()
+    gateways = tuple((item.version, item.gateway, item.prefix) for item in addressed if item.gateway)
+    return CableEnd(SPINE, f"rail{rail}", SWITCH_MTU_BYTES, addresses=gateways)
 
 
-def _down_ways(plan: Plan, leaves: list[tuple[int, int, str]], *, isolated: bool) -> Iterator[SwitchRoute]:
-    """Every node's subnet by the leaf it is on."""
+def _build_leaf_routes(plan: Plan, leaves: list[tuple[int, int, str]], *, isolated: bool) -> Iterator[SwitchRoute]:
+    """Yield the spine's routes to each port's subnet through the port's leaf."""
     numbers = {leaf: number for number, (_, _, leaf) in enumerate(leaves)}
     for node in plan.nodes:
         for port in node.ports:
-            number = numbers[port.leaf]
             table = 100 + port.rail if isolated else 254
-            yield from (_down(own, number, table) for own in port.addresses)
+            yield from (_build_leaf_route(addressing, numbers[port.leaf], table) for addressing in port.addresses)
 
 
-def _down(own: AddressPlan, number: int, table: int) -> SwitchRoute:
-    return SwitchRoute(own.subnet, LINKS[own.version].base + 2 * number + 1, f"down{number}", table)
+def _build_leaf_route(addressing: AddressPlan, number: int, table: int) -> SwitchRoute:
+    gateway = LINKS[addressing.version].base + 2 * number + 1
+    return SwitchRoute(addressing.subnet, gateway, f"down{number}", table)
 
 
 def build_default_route() -> SwitchRoute:
-    """The default route of nodes and pods: over the management switch."""
+    """Return the default route of nodes and pods, over the management switch."""
     return SwitchRoute(Range(V4, 0, 0), MANAGEMENT_RANGE.base + 1, "eth0")
