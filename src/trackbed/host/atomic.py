@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 def replace(place: Path, content: bytes, permissions: int) -> None:

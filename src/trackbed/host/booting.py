@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trackbed.host.machine import Machine
 from trackbed.host.runner import Ran
-
-if TYPE_CHECKING:
-    from trackbed.host.machine import Machine
 
 UNIT = "trackbed-boot.service"
 """`steps.boot` writes it."""

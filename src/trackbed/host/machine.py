@@ -18,16 +18,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from trackbed.host.runner import Local, Ran, Runner
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PROC_SYS = Path("/proc/sys")
 _HOST = Path("/")

@@ -44,5 +44,4 @@ class Setting:
     @property
     def netdev(self) -> str:
         """The port that the setting is about; empty if it is about the whole host."""
-        name: str = getattr(self.want, "netdev", "")
-        return name
+        return str(getattr(self.want, "netdev", ""))

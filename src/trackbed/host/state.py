@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar
 
+from trackbed.host.machine import Absent, Machine, Unreadable
 from trackbed.kernel.netlink.addresses import Address, list_addresses
 from trackbed.kernel.netlink.links import Link, list_links
 from trackbed.kernel.netlink.neighbours import Neighbour, list_neighbours
 from trackbed.kernel.netlink.routes import Route, list_routes
 from trackbed.kernel.netlink.rules import PolicyRule, list_rules
 from trackbed.kernel.netlink.sockets import RequestError, Socket
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trackbed.host.machine import Absent, Machine, Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +62,7 @@ def read(machine: Machine) -> HostState:
         )
 
 
-class _OfFamily(Protocol):
-    @property
-    def family(self) -> int: ...
-
-
-_T = TypeVar("_T", bound=_OfFamily)
+_T = TypeVar("_T", Address, Route, PolicyRule, Neighbour)
 
 
 def list_families(sock: Socket, list_family: Callable[[Socket, int], tuple[_T, ...]]) -> tuple[_T, ...]:

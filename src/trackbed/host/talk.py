@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol, Self
+from collections.abc import Sequence
+from typing import Protocol, Self
 
 from trackbed.host.boot_id import BOOT_ID, read_boot_id
+from trackbed.host.machine import Machine
 from trackbed.kernel.netlink import rdma
-from trackbed.kernel.netlink.codec import NetlinkError
+from trackbed.kernel.netlink.codec import Message, NetlinkError, Received
 from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, Socket
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trackbed.host.machine import Machine
-    from trackbed.kernel.netlink.codec import Message, Received
 
 
 class Talk(Protocol):

@@ -10,8 +10,9 @@ import yaml
 
 from tests.host.export.fabrics import planned, variables
 from trackbed.host.export.ansible import ROLE, render
-from trackbed.host.export.arguments import GRUB_FILE, arguments, grub_file
+from trackbed.host.export.arguments import arguments, grub_file
 from trackbed.host.export.files import HostFile, files, own_expressions
+from trackbed.host.kinds.bootloader import GRUB_FILE
 
 MODULES = re.compile(r"^  ([a-z_.]+):$", re.MULTILINE)
 

@@ -7,8 +7,9 @@ import pytest
 
 from tests.host.export.fabrics import planned
 from trackbed.host.export.archive import archive
-from trackbed.host.export.arguments import GRUB_FILE, arguments, grub_file
+from trackbed.host.export.arguments import arguments, grub_file
 from trackbed.host.export.files import files
+from trackbed.host.kinds.bootloader import GRUB_FILE
 
 
 def members(raw: bytes) -> list[tarfile.TarInfo]:

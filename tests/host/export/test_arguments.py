@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from tests.host.export.fabrics import EVERYTHING, KERNEL, planned
-from trackbed.host.export.arguments import CPUS, GRUB_FILE, IOMMU, Arguments, arguments, grub_file, script
-from trackbed.host.kinds.arguments import find_iommu_arguments, split
-from trackbed.host.kinds.bootloader import find_loader
+from trackbed.host.export.arguments import CPUS, Arguments, arguments, grub_file, script
+from trackbed.host.kinds.arguments import IOMMU, find_iommu_arguments, split
+from trackbed.host.kinds.bootloader import GRUB_FILE, find_loader
 from trackbed.host.machine import Machine
 
 INTEL = "processor\t: 0\nvendor_id\t: GenuineIntel\nprocessor\t: 1\nvendor_id\t: GenuineIntel\n"

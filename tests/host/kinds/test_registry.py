@@ -43,7 +43,7 @@ def keep_lamp(view: View) -> Kept:
     return keep_files(view, [FILE])
 
 
-LAMP = Kind("lamp", (Lamp,), lambda _: "lamp", compare_lamp, keep=keep_lamp, restore=restore_files)
+LAMP = Kind("lamp", (Lamp,), compare_lamp, keep=keep_lamp, restore=restore_files)
 
 
 @pytest.fixture

@@ -14,9 +14,11 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from trackbed.host.export.arguments import GRUB_FILE, IOMMU, OTHER_FILE, arguments, grub_line
+from trackbed.host.export.arguments import arguments, grub_line
 from trackbed.host.export.blocks import block, scalar
 from trackbed.host.export.files import OWN, files, own_expressions
+from trackbed.host.kinds.arguments import IOMMU
+from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
 from trackbed.host.setting import HEAD
 
 if TYPE_CHECKING:

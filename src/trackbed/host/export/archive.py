@@ -10,8 +10,9 @@ import io
 import tarfile
 from typing import TYPE_CHECKING
 
-from trackbed.host.export.arguments import GRUB_FILE, arguments, grub_file
+from trackbed.host.export.arguments import arguments, grub_file
 from trackbed.host.export.files import HostFile, files
+from trackbed.host.kinds.bootloader import GRUB_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trackbed.host.kinds import kernel_arguments
+from trackbed.host.kinds.arguments import IOMMU
+from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
 from trackbed.host.setting import HEAD
 from trackbed.host.steps import settings
 
@@ -22,18 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trackbed.fabric.plan.plan import NodePlan
-
-GRUB_FILE = "/etc/default/grub.d/90-trackbed.cfg"
-OTHER_FILE = "/etc/trackbed/kernel-arguments"
-"""Says which arguments of another loader are ours."""
-
-IOMMU: Mapping[str, tuple[str, ...]] = {
-    "GenuineIntel": ("intel_iommu=on", "iommu=pt"),
-    "AuthenticAMD": ("amd_iommu=on", "iommu=pt"),
-    "HygonGenuine": ("amd_iommu=on", "iommu=pt"),
-    "Arm": ("iommu.passthrough=1",),
-}
-"""Vendor, as /proc/cpuinfo says it (Arm: "CPU implementer" is there) -> words that put its IOMMU in pass-through."""
 
 CPUS: Mapping[str, str] = {"intel": "GenuineIntel", "amd": "AuthenticAMD", "arm": "Arm"}
 """What a person calls a vendor -> what /proc/cpuinfo calls it."""

@@ -6,8 +6,9 @@
 
 A kind's module defines (`kind.Kind` says what each is given and returns, and what the optional ones default to):
 
-    Want                what is wanted, a frozen dataclass: with `netdev` if of a port, `version` if of an IP version
-    describe, compare   the setting in a few words; how the machine differs from it, and the operations that mend it
+    Want                what is wanted, a frozen dataclass: with `netdev` if of a port, `version` if of an IP version;
+                        str(want) is the setting in a few words
+    compare             how the machine differs from it, and the operations that mend it
     find_stale          what an earlier plan left
     keep, restore       what undo needs, as JSON, from the state that was compared; how it is put back
     render_boot_line    the line of the boot script that sets it again, where the kernel keeps it nowhere

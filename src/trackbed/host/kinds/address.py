@@ -11,14 +11,17 @@ The plan gives every address once; `trackbed doctor` looks for duplicates.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import format_address
+from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.host.change import NOTHING, Change, Skipped, fulfil, remove
 from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.setting import PROTOCOL
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import PROTOCOL, Setting
 from trackbed.kernel.netlink.addresses import (
     FAMILY,
     IFA_F_DADFAILED,
@@ -31,15 +34,7 @@ from trackbed.kernel.netlink.addresses import (
     list_addresses,
     restore_address,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.fabric.plan.plan import AddressPlan
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
-    from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.codec import Message
 
 _TABLE = KernelTable("addresses", list_addresses, identify_address, RTM_DELADDR, (restore_address,))
 
@@ -56,10 +51,8 @@ class Want:
         """The IP version."""
         return self.address.version
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"address {want.address} of {want.netdev}"
+    def __str__(self) -> str:
+        return f"address {self.address} of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
@@ -122,4 +115,4 @@ def _to_text(address: Address) -> str:
     return f"{format_address(4 if address.family == socket.AF_INET else 6, address.address)}/{address.prefix}"
 
 
-KIND = Kind("address", (Want,), describe, compare, find_stale, keep, restore, is_grouped=False)
+KIND = Kind("address", (Want,), compare, find_stale, keep, restore, is_grouped=False)

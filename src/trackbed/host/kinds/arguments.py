@@ -7,14 +7,9 @@ before it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
-from trackbed.host.machine import Absent, Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trackbed.host.machine import Machine
+from trackbed.host.machine import Absent, Machine, Unreadable
 
 _LISTS = frozenset({"pci", "iommu", "intel_iommu", "amd_iommu"})
 _AGAINST = {
@@ -25,12 +20,13 @@ _AGAINST = {
 }
 """Words in a list that say the opposite of what anybody would want here."""
 
-_VENDORS = {
+IOMMU: Mapping[str, tuple[str, ...]] = {
     "GenuineIntel": ("intel_iommu=on", "iommu=pt"),
     "AuthenticAMD": ("amd_iommu=on", "iommu=pt"),
     "HygonGenuine": ("amd_iommu=on", "iommu=pt"),
     "Arm": ("iommu.passthrough=1",),
 }
+"""Vendor, as /proc/cpuinfo says it (Arm: "CPU implementer" is there) -> words that put its IOMMU in pass-through."""
 
 
 def split(line: str) -> tuple[str, ...]:
@@ -88,7 +84,7 @@ def find_iommu_arguments(machine: Machine) -> tuple[str, ...] | None:
         return None
     lines = dict(_parse_field(line) for line in reversed(text.splitlines()) if ":" in line)
     vendor = lines.get("vendor_id") or ("Arm" if "CPU implementer" in lines else "")
-    return _VENDORS.get(vendor)
+    return IOMMU.get(vendor)
 
 
 def _parse_field(line: str) -> tuple[str, str]:

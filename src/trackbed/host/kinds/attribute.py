@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import AttributeWrite, Change, Skipped, fulfil
 from trackbed.host.kinds.kind import Kept, Kind, follows_names
 from trackbed.host.kinds.sysfs import find_rdma_device, keep_files, parse_value, restore_files
+from trackbed.host.kinds.view import View
 from trackbed.host.machine import Absent, Unreadable
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.kinds.view import View
-    from trackbed.host.setting import Setting
+from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +24,14 @@ class Want:
     path: str
     value: str
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return want.path.format(netdev=want.netdev, rdma=want.netdev)
+    def __str__(self) -> str:
+        return self.path.format(netdev=self.netdev, rdma=self.netdev)
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of an attribute that has another value."""
     machine, path = view.machine, _find_file(want, view)
-    subject = path or describe(want)
+    subject = path or str(want)
     have = Absent() if machine.shared or not path else machine.read(path)
     if isinstance(have, Absent):
         return Skipped(setting, subject, machine.shared or "this port's driver has no such file")
@@ -69,7 +64,6 @@ def render_boot_line(want: Want, _: NodePlan) -> str:
 KIND = Kind(
     "attribute",
     (Want,),
-    describe,
     compare,
     keep=keep,
     restore=restore_files,

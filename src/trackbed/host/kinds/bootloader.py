@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Run
 from trackbed.host.kinds.arguments import split
+from trackbed.host.machine import Machine
 from trackbed.host.setting import HEAD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trackbed.host.machine import Machine
 
 GRUB_FILE = "/etc/default/grub.d/90-trackbed.cfg"
 OTHER_FILE = "/etc/trackbed/kernel-arguments"

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, FileWrite, Skipped, advise, fulfil
 from trackbed.host.kinds.kind import Kind
 from trackbed.host.kinds.processes import find_processes
+from trackbed.host.kinds.view import View
 from trackbed.host.machine import Absent
-
-if TYPE_CHECKING:
-    from trackbed.host.kinds.view import View
-    from trackbed.host.setting import Setting
+from trackbed.host.setting import Setting
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
 
@@ -27,15 +24,13 @@ class Want:
 
     policy: str
 
-
-def describe(_: Want) -> str:
-    """Name the setting."""
-    return "state of kubelet's CPU manager"
+    def __str__(self) -> str:
+        return "state of kubelet's CPU manager"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of the state of another policy: its removal, or advice while kubelet runs."""
-    machine, subject = view.machine, describe(want)
+    machine, subject = view.machine, str(want)
     text = Absent() if machine.shared else machine.read(STATE)
     if isinstance(text, Absent):
         return Skipped(setting, subject, machine.shared) if machine.shared else None
@@ -58,4 +53,4 @@ def _parse_policy(text: object) -> str | None:
     return policy if isinstance(policy, str) else None
 
 
-KIND = Kind("cpu_state", (Want,), describe, compare)
+KIND = Kind("cpu_state", (Want,), compare)

@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import errno
 from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import Change, DcbSet, Skipped, advise, fulfil
 from trackbed.host.kinds.kind import Kept, Kind, follows_names
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 from trackbed.kernel.netlink import dcb
 from trackbed.kernel.netlink.codec import Message, NetlinkError
-from trackbed.kernel.netlink.dcb import App, Dcb, Ets
+from trackbed.kernel.netlink.dcb import App, Dcb, EightInts, Ets
 from trackbed.kernel.netlink.links import list_links
-from trackbed.kernel.netlink.sockets import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
-    from trackbed.kernel.netlink.dcb import EightInts
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.netlink.sockets import RequestError, Socket
 
 _SHARES: EightInts = (50, 50, 0, 0, 0, 0, 0, 0)
 """Percent of the first class (all that is not named) and of RDMA's: the same as on the leaf."""
@@ -44,8 +38,7 @@ class DcbDscp:
     netdev: str
     priorities: tuple[tuple[int, int], ...]
 
-    def describe(self) -> str:
-        """Name the setting."""
+    def __str__(self) -> str:
         return f"priorities of DSCPs on {self.netdev}"
 
     def compare(self, bridge: Dcb, name: str) -> _Difference | str:
@@ -77,8 +70,7 @@ class DcbPfc:
     netdev: str
     priorities: tuple[int, ...]
 
-    def describe(self) -> str:
-        """Name the setting."""
+    def __str__(self) -> str:
         return f"PFC of {self.netdev}"
 
     def compare(self, bridge: Dcb, name: str) -> _Difference | str:
@@ -105,8 +97,7 @@ class DcbEts:
     priority: int
     first: int
 
-    def describe(self) -> str:
-        """Name the setting."""
+    def __str__(self) -> str:
         return f"traffic classes of {self.netdev}"
 
     def compare(self, bridge: Dcb, name: str) -> _Difference | str:
@@ -136,14 +127,9 @@ class DcbEts:
 Want = DcbDscp | DcbPfc | DcbEts
 
 
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return want.describe()
-
-
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of what a port does otherwise."""
-    name, subject = view.ports[want.netdev].name, want.describe()
+    name, subject = view.ports[want.netdev].name, str(want)
     bridge = view.read_once(_read_bridges).get(want.netdev)
     if bridge is None:
         return Skipped(setting, subject, view.machine.shared or "this port's driver has no DCB")
@@ -161,12 +147,9 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def keep(view: View) -> Kept:
     """Return the driver's answer by interface index, with the DSCPs of which an apply may change entries."""
-    dscps: dict[str, list[int]] = {}
-    for setting in view.settings:
-        if isinstance(setting.want, Want):
-            pairs = setting.want.priorities if isinstance(setting.want, DcbDscp) else ()
-            dscps.setdefault(setting.netdev, []).extend(dscp for dscp, _ in pairs)
+    pairs = [(want.netdev, dscp) for want in view.wants(DcbDscp) for dscp, _ in want.priorities]
     bridges = view.read_once(_read_bridges)
+    dscps = {netdev: [dscp for name, dscp in pairs if name == netdev] for netdev in bridges}
     return {
         str(view.ports[netdev].index): {"answer": b64encode(bridge.body).decode(), "dscps": dscps[netdev]}
         for netdev, bridge in bridges.items()
@@ -237,7 +220,6 @@ def render_boot_line(want: Want, _: NodePlan) -> str:
 KIND: Kind[Want] = Kind(
     "dcb",
     (DcbDscp, DcbPfc, DcbEts),
-    describe,
     compare,
     keep=keep,
     restore=restore,

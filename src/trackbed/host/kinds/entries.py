@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from trackbed.host.kinds.links import send_batch
+from trackbed.host.machine import Machine
 from trackbed.host.setting import PROTOCOL
 from trackbed.host.state import list_families
+from trackbed.kernel.netlink.addresses import Address
 from trackbed.kernel.netlink.codec import Identity, Message
+from trackbed.kernel.netlink.routes import Route
+from trackbed.kernel.netlink.rules import PolicyRule
+from trackbed.kernel.netlink.sockets import Socket
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from trackbed.host.machine import Machine
-    from trackbed.kernel.netlink.sockets import Socket
-
-
-class TableEntry(Protocol):
-    """An address, a route or a rule as the kernel listed it."""
-
-    @property
-    def family(self) -> int:
-        """AF_INET or AF_INET6."""
-
-    @property
-    def protocol(self) -> int:
-        """Who made it."""
-
-    @property
-    def body(self) -> bytes:
-        """The kernel's message."""
-
-
-E = TypeVar("E", bound=TableEntry)
+E = TypeVar("E", Address, Route, PolicyRule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +32,7 @@ class KernelTable(Generic[E]):
     """Builds the message that puts an entry back; a second pass is for entries that need others of the table."""
 
 
-def keep_body(entry: TableEntry) -> str:
+def keep_body(entry: Address | Route | PolicyRule) -> str:
     """Return an entry as a record keeps it."""
     return b64encode(entry.body).decode()
 

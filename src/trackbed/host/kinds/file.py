@@ -6,19 +6,14 @@ are compared, written and undone like every other setting.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import NOTHING, Change, FileWrite, Operation, Run, Skipped, advise, fulfil, remove
 from trackbed.host.kinds.kind import Kind
-from trackbed.host.machine import Absent, Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Absent, Machine, Unreadable
+from trackbed.host.setting import Setting
 
 RDMA_MODPROBE = "/etc/modprobe.d/90-trackbed.conf"
 RDMA_RULES = "/etc/udev/rules.d/59-trackbed-rdma.rules"
@@ -60,15 +55,13 @@ class Want:
     note: str = ""
     mode: int = 0o644
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"file {want.path}"
+    def __str__(self) -> str:
+        return f"file {self.path}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a file that is missing or differs."""
-    machine, subject = view.machine, describe(want)
+    machine, subject = view.machine, str(want)
     if reason := machine.shared or _find_lack(machine, want):
         return Skipped(setting, subject, reason)
     have = machine.read(want.path)
@@ -112,4 +105,4 @@ def _shorten(content: str) -> str:
     return lines[0] if len(lines) == 1 else f"{len(lines)} lines"
 
 
-KIND = Kind("file", (Want,), describe, compare, find_stale, is_for_boot=True)
+KIND = Kind("file", (Want,), compare, find_stale, is_for_boot=True)

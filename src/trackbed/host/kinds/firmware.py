@@ -11,18 +11,14 @@ shown to a person. mstconfig, of the open mstflint, speaks the same.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, Skipped, advise, await_boot
 from trackbed.host.kinds.kind import Kind
+from trackbed.host.kinds.view import View
 from trackbed.host.machine import Absent
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.setting import Setting
+from trackbed.host.setting import Setting
 
 _TOOLS = ("mlxconfig", "mstconfig")
 _LINE = re.compile(r"(?:\*\s*)?(?:RO\s+)?([A-Z][A-Z0-9_]*(?:\[\d+(?:\.\.\d+)?\])?)\s+(\S.*)")
@@ -47,10 +43,8 @@ class Want:
     pci: str
     parameters: tuple[Parameter, ...]
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"firmware of {want.netdev}"
+    def __str__(self) -> str:
+        return f"firmware of {self.netdev}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ def parse_values(text: str) -> dict[str, Value]:
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of parameters that differ: the command that sets them, or that only a reset is missing."""
-    machine, subject = view.machine, describe(want)
+    machine, subject = view.machine, str(want)
     tool = next((name for name in _TOOLS if machine.has(name)), None)
     if machine.shared or tool is None:
         return Skipped(setting, subject, machine.shared or "neither mlxconfig nor mstconfig is here to ask the NIC")
@@ -93,7 +87,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 
 def _judge(setting: Setting, want: Want, values: Mapping[str, Value], tool: str) -> Change | None:
-    subject, known = describe(want), [parameter for parameter in want.parameters if parameter.name in values]
+    subject, known = str(want), [parameter for parameter in want.parameters if parameter.name in values]
     wrong = [parameter for parameter in known if not _is_good(parameter, values[parameter.name].next)]
     if wrong:
         planned = _list({parameter.name: parameter.value for parameter in wrong})
@@ -124,4 +118,4 @@ def _parse_number(text: str) -> str:
     return known[1] if known else text
 
 
-KIND = Kind("firmware", (Want,), describe, compare, is_read_once=True)
+KIND = Kind("firmware", (Want,), compare, is_read_once=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, Skipped, advise, await_boot
 from trackbed.host.kinds.arguments import is_fulfilled, split
 from trackbed.host.kinds.kind import Kind
-
-if TYPE_CHECKING:
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 
 SIZES = {2 << 10: "2M", 1 << 20: "1G"}
 """The size of huge pages in kernel arguments, by KiB."""
@@ -25,15 +22,13 @@ class Want:
     size_kib: int
     count: int
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"huge pages of {want.size_kib} KiB"
+    def __str__(self) -> str:
+        return f"huge pages of {self.size_kib} KiB"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of huge pages that the kernel could not, or did not yet, set aside."""
-    machine, subject = view.machine, describe(want)
+    machine, subject = view.machine, str(want)
     have = machine.read(f"/sys/kernel/mm/hugepages/hugepages-{want.size_kib}kB/nr_hugepages")
     if machine.shared or not isinstance(have, str) or not have.isdigit():
         return Skipped(setting, subject, machine.shared or "this kernel does not say how many huge pages there are")
@@ -56,4 +51,4 @@ def _read_memory(machine: Machine) -> str:
     return f" (MemTotal is {total} KiB)" if total else ""
 
 
-KIND = Kind("huge_pages", (Want,), describe, compare, is_for_boot=True)
+KIND = Kind("huge_pages", (Want,), compare, is_for_boot=True)

@@ -9,22 +9,17 @@ an argument of the owner says otherwise: nothing is done, and it is said where t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, FileWrite, Operation, Skipped, advise, await_boot, fulfil, remove
 from trackbed.host.kinds import bootloader
 from trackbed.host.kinds.arguments import find_iommu_arguments, is_fulfilled, list_contradictions, remove_words, split
+from trackbed.host.kinds.bootloader import Loader
 from trackbed.host.kinds.kind import Kind
-from trackbed.host.machine import Absent, Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.bootloader import Loader
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Absent, Machine, Unreadable
+from trackbed.host.setting import Setting
 
 WHAT = "kernel arguments"
 
@@ -40,10 +35,8 @@ class Want:
     groups: tuple[str, ...]
     iommu: bool = False
 
-
-def describe(_: Want) -> str:
-    """Name the setting."""
-    return WHAT
+    def __str__(self) -> str:
+        return WHAT
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
@@ -136,4 +129,4 @@ def find_stale(view: View) -> Iterator[Change]:
         yield remove("cmdline", None, f"old {WHAT}", " ".join(loader.own), _plan_operations(loader, machine, ()))
 
 
-KIND = Kind("kernel_arguments", (Want,), describe, compare, find_stale, is_for_boot=True)
+KIND = Kind("kernel_arguments", (Want,), compare, find_stale, is_for_boot=True)

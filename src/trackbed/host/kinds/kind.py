@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from trackbed.fabric.model.ranges import V4
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.change import Change, Skipped
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.host.change import Change, Skipped
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 
 W = TypeVar("W")
 Kept = Mapping[str, Any]
 """What undo needs, as JSON. A key that has a port's name among its parts (separated by `/`) is of that name."""
-
-
-def _read_version(want: object) -> int:
-    version: int = getattr(want, "version", V4)
-    return version
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +24,6 @@ class Kind(Generic[W]):
 
     name: str
     wants: tuple[type[W], ...]
-    describe: Callable[[W], str]
     compare: Callable[[Setting, W, View], Change | Skipped | None]
     """Called only where the port is there (see `needs_port`), and the IP version is not disabled."""
     find_stale: Callable[[View], Iterable[Change]] = lambda _: ()
@@ -40,7 +32,9 @@ class Kind(Generic[W]):
     """What `restore` needs, from the state that was compared; called whether or not the kind is wanted."""
     restore: Callable[[Machine, Kept], Iterable[str]] = lambda _, __: ()
     """Put back what `keep` returned; yield what could not be, in words."""
-    version: Callable[[W], int] = _read_version
+    describe: Callable[[W], str] = str
+    """The setting in a few words."""
+    version: Callable[[W], int] = lambda want: int(getattr(want, "version", V4))
     render_boot_line: Callable[[W, NodePlan], str] = lambda _, __: ""
     must_wait: Callable[[Setting, Sequence[Change]], bool] = lambda _, __: False
     """Whether a change must wait for the next round because of others in this one."""

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, Skipped, advise
 from trackbed.host.kinds.kind import Kind
 from trackbed.host.kinds.processes import find_processes, read_start
-
-if TYPE_CHECKING:
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +24,13 @@ class Want:
     folder: str
     file: str
 
-
-def describe(_: Want) -> str:
-    """Name the setting."""
-    return "kubelet's drop-ins"
+    def __str__(self) -> str:
+        return "kubelet's drop-ins"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change where kubelet does not read the folder, or was started before our file was written."""
-    machine, subject = view.machine, describe(want)
+    machine, subject = view.machine, str(want)
     pid = "" if machine.shared else next(find_processes(machine, "kubelet"), "")
     if not pid:
         return Skipped(setting, subject, machine.shared or "no kubelet runs here")
@@ -55,4 +50,4 @@ def _reads(machine: Machine, pid: str, folder: str) -> bool:
     return f"--config-dir={folder}" in words or any(pair == ("--config-dir", folder) for pair in pairwise(words))
 
 
-KIND = Kind("kubelet_reads", (Want,), describe, compare)
+KIND = Kind("kubelet_reads", (Want,), compare)

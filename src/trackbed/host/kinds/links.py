@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from trackbed.kernel.netlink.links import list_links
-from trackbed.kernel.netlink.sockets import BatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from trackbed.host.kinds.kind import Kept
-    from trackbed.host.machine import Machine
-    from trackbed.kernel.netlink.codec import Message
-    from trackbed.kernel.netlink.links import Link
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.host.kinds.kind import Kept
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.links import Link, list_links
+from trackbed.kernel.netlink.sockets import BatchError, Socket
 
 GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.EADDRNOTAVAIL, errno.ENODEV})
 """The kernel's answers where the thing to remove is not there: a rule, a route, an address, an interface."""
+
+
+def keep_links(read: Callable[[Link], object]) -> Callable[[View], Kept]:
+    """Return a function that keeps what `read` returns of each port, by interface index."""
+    return lambda view: {str(link.index): read(link) for link in view.ports.values()}
 
 
 def restore_links(

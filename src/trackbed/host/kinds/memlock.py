@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, Skipped, advise, await_boot
 from trackbed.host.kinds.kind import Kind
 from trackbed.host.kinds.processes import find_processes, read_memlock
-
-if TYPE_CHECKING:
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +21,13 @@ class Want:
     by: str
     """The file that gives it to processes started later."""
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"locked memory of {want.process}"
+    def __str__(self) -> str:
+        return f"locked memory of {self.process}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a process with a limit: its restart lifts it, or the next boot where its file is there."""
-    machine, subject = view.machine, describe(want)
+    machine, subject = view.machine, str(want)
     if machine.shared:
         return Skipped(setting, subject, machine.shared)
     limits = {pid: read_memlock(machine, pid) for pid in find_processes(machine, want.process)}
@@ -57,4 +52,4 @@ def _is_of(machine: Machine, pid: str, drop_in: str) -> bool:
     return isinstance(groups, str) and unit in {part for line in groups.splitlines() for part in line.split("/")}
 
 
-KIND = Kind("memlock", (Want,), describe, compare)
+KIND = Kind("memlock", (Want,), compare)

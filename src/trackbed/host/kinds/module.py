@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import NOTHING, Change, Skipped, advise
 from trackbed.host.kinds.kind import Kind
-
-if TYPE_CHECKING:
-    from trackbed.host.kinds.view import View
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +16,13 @@ class Want:
 
     name: str
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"kernel module {want.name}"
+    def __str__(self) -> str:
+        return f"kernel module {self.name}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a module that is neither loaded nor built in."""
-    machine, subject = view.machine, describe(want)
+    machine, subject = view.machine, str(want)
     if machine.shared or not machine.path("/sys/module").is_dir():
         return Skipped(setting, subject, machine.shared or "/sys/module is not there")
     if machine.path(f"/sys/module/{want.name}").is_dir():
@@ -36,4 +31,4 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     return advise(setting, subject, NOTHING, "loaded", advice)
 
 
-KIND = Kind("module", (Want,), describe, compare)
+KIND = Kind("module", (Want,), compare)

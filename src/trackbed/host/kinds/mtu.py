@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import attrgetter
 
 from trackbed.host.change import Change, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.kinds.links import restore_links
+from trackbed.host.kinds.links import keep_links, restore_links
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.links import set_link
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +22,8 @@ class Want:
     netdev: str
     mtu_bytes: int
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"MTU of {want.netdev}"
+    def __str__(self) -> str:
+        return f"MTU of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
@@ -37,12 +32,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
     if link.mtu == want.mtu_bytes:
         return None
     do = (set_link(link.index, mtu=want.mtu_bytes),)
-    return fulfil(setting, describe(want), str(link.mtu), str(want.mtu_bytes), do)
-
-
-def keep(view: View) -> Kept:
-    """Return the MTU of each port by interface index."""
-    return {str(link.index): link.mtu for link in view.ports.values()}
+    return fulfil(setting, str(want), str(link.mtu), str(want.mtu_bytes), do)
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
@@ -52,4 +42,4 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     )
 
 
-KIND = Kind("mtu", (Want,), describe, compare, keep=keep, restore=restore, is_grouped=False)
+KIND = Kind("mtu", (Want,), compare, keep=keep_links(attrgetter("mtu")), restore=restore, is_grouped=False)

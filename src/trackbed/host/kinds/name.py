@@ -10,23 +10,19 @@ since 6.2; before, it must be down for the moment.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import attrgetter
 
 from trackbed.host.change import Change, advise, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.kinds.links import restore_links
-from trackbed.kernel.netlink.links import list_links, set_link
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
-    from trackbed.host.state import HostState
-    from trackbed.kernel.netlink.codec import Message
-    from trackbed.kernel.netlink.links import Link
+from trackbed.host.kinds.links import keep_links, restore_links
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
+from trackbed.host.state import HostState
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.links import Link, list_links, set_link
 
 _HARDWARE = ("", "ipoib", "veth")
 """Kinds that can be a port (Ethernet NICs have none); VLANs, bonds and macvlans borrow the MAC of the port below."""
@@ -41,6 +37,9 @@ class Want:
     pci: str | None = None
     mac: str | None = None
     kernel_name: str | None = None
+
+    def __str__(self) -> str:
+        return f"name {self.netdev}"
 
 
 def find_ports(state: HostState, settings: Iterable[Setting]) -> Mapping[str, Link]:
@@ -82,11 +81,6 @@ def _keep_unless_contradicted(link: Link | None, name: Want) -> Link | None:
     return None if name.mac and link.permanent_mac and link.permanent_mac != name.mac else link
 
 
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"name {want.netdev}"
-
-
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
     """Return the rename that a port needs, or the advice where there is no such port."""
     link, subject = view.ports.get(want.netdev), f"name of {want.pci or want.mac or want.kernel_name or want.netdev}"
@@ -104,11 +98,6 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
     live = renames_live(view.machine)
     ahead = _move_aside(pairs, live=live) if first else []
     return fulfil(setting, subject, link.name, want.netdev, (*ahead, *_build_rename(link, want.netdev, live=live)))
-
-
-def keep(view: View) -> Kept:
-    """Return the name of each port by interface index."""
-    return {str(link.index): link.name for link in view.ports.values()}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
@@ -166,9 +155,8 @@ def _get_hardware(link: Link) -> str:
 KIND = Kind(
     "name",
     (Want,),
-    describe,
     compare,
-    keep=keep,
+    keep=keep_links(attrgetter("name")),
     restore=restore,
     needs_port=False,
     is_grouped=False,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.machine import Machine
+from trackbed.host.machine import Machine
 
 
 def find_processes(machine: Machine, name: str) -> Iterator[str]:

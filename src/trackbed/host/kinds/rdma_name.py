@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host import talk
 from trackbed.host.change import Change, RdmaSet, Skipped, advise, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.kinds.sysfs import find_rdma_device
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.rdma import rename_device
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +22,13 @@ class Want:
     netdev: str
     name: str
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"RDMA device of {want.netdev}"
+    def __str__(self) -> str:
+        return f"RDMA device of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the rename of a device that has another name."""
-    machine, subject, have = view.machine, describe(want), find_rdma_device(view, want.netdev)
+    machine, subject, have = view.machine, str(want), find_rdma_device(view, want.netdev)
     if not have:
         return Skipped(setting, subject, machine.shared or f"{want.netdev} has no RDMA device here")
     if have == want.name:
@@ -69,4 +63,4 @@ def _read_indexes(view: View) -> dict[str, int]:
     return talk.devices(view.machine)
 
 
-KIND = Kind("rdma_name", (Want,), describe, compare, keep=keep, restore=restore, keeps_names=True)
+KIND = Kind("rdma_name", (Want,), compare, keep=keep, restore=restore, keeps_names=True)

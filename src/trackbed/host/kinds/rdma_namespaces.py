@@ -7,21 +7,17 @@ a change is requested of the kernel itself (`host.talk`), with no need of rdma(8
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host import talk
 from trackbed.host.change import Change, RdmaSet, Skipped, advise, await_boot, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
+from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.rdma import set_netns_mode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
-    from trackbed.kernel.netlink.codec import Message
 
 _MODES = {"Y": "shared", "N": "exclusive"}
 
@@ -32,15 +28,13 @@ class Want:
 
     mode: str
 
-
-def describe(_: Want) -> str:
-    """Name the setting."""
-    return "RDMA namespace mode"
+    def __str__(self) -> str:
+        return "RDMA namespace mode"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of the mode, where there is RDMA at all."""
-    machine, subject, have = view.machine, describe(want), _read_mode(view.machine)
+    machine, subject, have = view.machine, str(want), _read_mode(view.machine)
     if machine.shared or not have:
         return Skipped(setting, subject, machine.shared or "no RDMA core is loaded here")
     if have == want.mode:
@@ -97,4 +91,4 @@ def _has_other_namespaces(machine: Machine) -> bool:
     return len(namespaces) > 1
 
 
-KIND = Kind("rdma_namespaces", (Want,), describe, compare, keep=keep, restore=restore)
+KIND = Kind("rdma_namespaces", (Want,), compare, keep=keep, restore=restore)

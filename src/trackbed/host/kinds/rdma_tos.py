@@ -7,22 +7,17 @@ none, it only looks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import NOTHING, AttributeWrite, Change, Skipped, fulfil
 from trackbed.host.kinds.kind import Kept, Kind, follows_names
 from trackbed.host.kinds.sysfs import find_rdma_device
-from trackbed.host.machine import Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine, Unreadable
+from trackbed.host.setting import Setting
 
 BASE = "/sys/kernel/config/rdma_cm"
 _FILE = "ports/1/default_roce_tos"
@@ -35,15 +30,13 @@ class Want:
     netdev: str
     tos: int
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"rdma_cm's traffic class of {want.netdev}"
+    def __str__(self) -> str:
+        return f"rdma_cm's traffic class of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a traffic class that differs or is not known."""
-    machine, subject, device = view.machine, describe(want), find_rdma_device(view, want.netdev)
+    machine, subject, device = view.machine, str(want), find_rdma_device(view, want.netdev)
     if not device:
         return Skipped(setting, subject, machine.shared or "this port has no RDMA device")
     if not machine.path(BASE).is_dir():
@@ -122,7 +115,6 @@ def render_boot_line(want: Want, node: NodePlan) -> str:
 KIND = Kind(
     "rdma_tos",
     (Want,),
-    describe,
     compare,
     keep=keep,
     restore=restore,

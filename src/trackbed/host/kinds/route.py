@@ -11,15 +11,17 @@ one stands in the way, that is said and nothing is done.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import format_address
-from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRule
+from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule
 from trackbed.host.change import NOTHING, Change, advise, fulfil, remove
 from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.setting import PROTOCOL
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import PROTOCOL, Setting
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Message
 from trackbed.kernel.netlink.routes import (
@@ -36,14 +38,6 @@ from trackbed.kernel.netlink.routes import (
     list_routes,
     replace_route,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.routes import PlannedRoute
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
 
 _DEFAULT_METRIC: dict[int, int] = {socket.AF_INET: 0, socket.AF_INET6: 1024}
 """What a route without metric gets (IP6_RT_PRIO_USER of include/uapi/linux/ipv6_route.h)."""
@@ -73,10 +67,8 @@ class Want:
         """The IP version."""
         return self.route.to.version
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"route to {want.route.to} in table {want.route.table} over {want.netdev}"
+    def __str__(self) -> str:
+        return f"route to {self.route.to} in table {self.route.table} over {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
@@ -197,4 +189,4 @@ def _name_device(route: Route, view: View) -> str:
     return planned or view.state.named(route.oif)
 
 
-KIND = Kind("route", (Want,), describe, compare, find_stale, keep, restore, is_grouped=False)
+KIND = Kind("route", (Want,), compare, find_stale, keep, restore, is_grouped=False)

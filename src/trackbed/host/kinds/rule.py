@@ -8,7 +8,7 @@ an earlier plan, or a file of it after a reboot, left behind. All other rules ar
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.fabric.model.ranges import V4, Range, format_address
 from trackbed.fabric.plan.routes import MAIN_TABLE
@@ -16,7 +16,9 @@ from trackbed.fabric.plan.routes import PlannedRule as Want
 from trackbed.host.change import NOTHING, Change, fulfil, remove
 from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.setting import PROTOCOL
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import PROTOCOL, Setting
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
 from trackbed.kernel.netlink.rules import (
@@ -30,14 +32,6 @@ from trackbed.kernel.netlink.rules import (
     list_rules,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
-
-
 _TABLE = KernelTable(
     "rules",
     list_rules,
@@ -45,11 +39,6 @@ _TABLE = KernelTable(
     RTM_DELRULE,
     (lambda body: Message(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, body),),
 )
-
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"rule {want.priority}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
@@ -131,9 +120,20 @@ def _to_text(rule: PolicyRule) -> str:
     return " ".join([*parts, f"lookup {'main' if rule.table == MAIN_TABLE else rule.table}"])
 
 
-def _read_version(want: Want) -> int:
+def read_version(want: Want) -> int:
+    """Return the IP version of a rule."""
     selector = want.source or want.unless_to
     return selector.version if selector else V4
 
 
-KIND = Kind("rule", (Want,), describe, compare, find_stale, keep, restore, _read_version, is_grouped=False)
+KIND = Kind(
+    "rule",
+    (Want,),
+    compare,
+    find_stale,
+    keep,
+    restore,
+    describe=lambda want: f"rule {want.priority}",
+    version=read_version,
+    is_grouped=False,
+)

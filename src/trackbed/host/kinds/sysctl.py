@@ -6,19 +6,14 @@ IPv6 may be off) is skipped with the reason: there is nothing to set and nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, Skipped, SysctlWrite, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.machine import Absent, Unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Absent, Machine, Unreadable
+from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +31,8 @@ class Want:
         parts = self.key.split("/")
         return parts[3] if parts[2:3] == ["conf"] else ""
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return want.key
+    def __str__(self) -> str:
+        return self.key
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
@@ -77,4 +70,4 @@ def _find_key(want: Want, view: View) -> str:
     return "/".join([*parts[:3], link.name, *parts[4:]]) if link else want.key
 
 
-KIND = Kind("sysctl", (Want,), describe, compare, keep=keep, restore=restore, is_grouped=False)
+KIND = Kind("sysctl", (Want,), compare, keep=keep, restore=restore, is_grouped=False)

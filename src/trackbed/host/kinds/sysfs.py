@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.host.kinds.kind import Kept
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
+from trackbed.host.kinds.kind import Kept
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
 
 
 def find_device(view: View, netdev: str, pci: str | None) -> str:

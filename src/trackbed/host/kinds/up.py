@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import attrgetter
 
 from trackbed.host.change import Change, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
-from trackbed.host.kinds.links import restore_links
+from trackbed.host.kinds.links import keep_links, restore_links
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.links import set_link
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +21,14 @@ class Want:
 
     netdev: str
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"state of {want.netdev}"
+    def __str__(self) -> str:
+        return f"state of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
     """Return the change of a port that is down."""
     link = view.ports[want.netdev]
-    return None if link.up else fulfil(setting, describe(want), "down", "up", (set_link(link.index, up=True),))
-
-
-def keep(view: View) -> Kept:
-    """Return whether each port is up, by interface index."""
-    return {str(link.index): link.up for link in view.ports.values()}
+    return None if link.up else fulfil(setting, str(want), "down", "up", (set_link(link.index, up=True),))
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
@@ -48,4 +38,4 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     )
 
 
-KIND = Kind("up", (Want,), describe, compare, keep=keep, restore=restore, is_grouped=False)
+KIND = Kind("up", (Want,), compare, keep=keep_links(attrgetter("up")), restore=restore, is_grouped=False)

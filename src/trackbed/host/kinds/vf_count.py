@@ -6,19 +6,15 @@ every change removes all VFs first: it is refused while one of them is in a name
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import AttributeWrite, Change, Skipped, advise, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.kinds.sysfs import find_device, keep_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 
 _COUNT = "/sriov_numvfs"
 
@@ -31,15 +27,13 @@ class Want:
     pci: str | None
     count: int
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"VFs of {want.netdev}"
+    def __str__(self) -> str:
+        return f"VFs of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of the count, or the advice where VFs are in use."""
-    machine, subject, planned = view.machine, describe(want), str(want.count)
+    machine, subject, planned = view.machine, str(want), str(want.count)
     folder = find_device(view, want.netdev, want.pci)
     if not folder:
         return Skipped(setting, subject, machine.shared or f"{want.netdev} is no PCI device here")
@@ -105,4 +99,4 @@ def _parse_count(text: object) -> int | None:
     return int(text) if isinstance(text, str) and text.isdigit() else None
 
 
-KIND = Kind("vf_count", (Want,), describe, compare, keep=keep, restore=restore)
+KIND = Kind("vf_count", (Want,), compare, keep=keep, restore=restore)

@@ -6,25 +6,20 @@ machine, or here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, Skipped, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.kinds.vf_count import replaces_vfs
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 from trackbed.kernel.netlink import vfs
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import list_links
-from trackbed.kernel.netlink.sockets import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
-    from trackbed.kernel.netlink.sockets import Socket
-    from trackbed.kernel.netlink.vfs import Vf
+from trackbed.kernel.netlink.sockets import RequestError, Socket
+from trackbed.kernel.netlink.vfs import Vf
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +31,13 @@ class Want:
     trust: bool
     spoof_check: bool
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"VF {want.vf} of {want.netdev}"
+    def __str__(self) -> str:
+        return f"VF {self.vf} of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of trust and spoof check, each where the driver has it."""
-    machine, subject, link = view.machine, describe(want), view.ports[want.netdev]
+    machine, subject, link = view.machine, str(want), view.ports[want.netdev]
     vf = view.read_once(_read_vfs).get((link.index, want.vf))
     if vf is None:
         return Skipped(setting, subject, machine.shared or "there is no such VF yet")
@@ -108,4 +101,4 @@ def _list_switches(switches: tuple[bool | None, bool | None]) -> str:
     return ", ".join(f"{name} {'on' if on else 'off'}" for name, on in names if on is not None)
 
 
-KIND = Kind("vf_guard", (Want,), describe, compare, keep=keep, restore=restore, must_wait=replaces_vfs)
+KIND = Kind("vf_guard", (Want,), compare, keep=keep, restore=restore, must_wait=replaces_vfs)

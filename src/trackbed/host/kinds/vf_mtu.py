@@ -5,22 +5,18 @@ It is left alone while it is not on the host: then the MTU is the pod's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import Change, Skipped, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.kinds.sysfs import find_device
 from trackbed.host.kinds.vf_count import replaces_vfs
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
+from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import Link, list_links, set_link
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +28,13 @@ class Want:
     vf: int
     mtu_bytes: int
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"MTU of VF {want.vf} of {want.netdev}"
+    def __str__(self) -> str:
+        return f"MTU of VF {self.vf} of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of an MTU that differs."""
-    subject, link = describe(want), _find_interface(view, want)
+    subject, link = str(want), _find_interface(view, want)
     if isinstance(link, str):
         return Skipped(setting, subject, view.machine.shared or link)
     if link.mtu == want.mtu_bytes:
@@ -93,4 +87,4 @@ def _find_interface(view: View, want: Want) -> Link | str:
     return next(filter(None, links), "the interface of this VF is in a pod")
 
 
-KIND = Kind("vf_mtu", (Want,), describe, compare, keep=keep, restore=restore, must_wait=replaces_vfs)
+KIND = Kind("vf_mtu", (Want,), compare, keep=keep, restore=restore, must_wait=replaces_vfs)

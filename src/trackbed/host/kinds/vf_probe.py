@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.host.change import AttributeWrite, Change, Skipped, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.kinds.sysfs import find_device, keep_files, restore_files
-
-if TYPE_CHECKING:
-    from trackbed.host.kinds.view import View
-    from trackbed.host.setting import Setting
+from trackbed.host.kinds.view import View
+from trackbed.host.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +18,19 @@ class Want:
     netdev: str
     pci: str | None
 
-
-def describe(want: Want) -> str:
-    """Name the setting."""
-    return f"driver of new VFs of {want.netdev}"
+    def __str__(self) -> str:
+        return f"driver of new VFs of {self.netdev}"
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a switch that is off; VFs that exist keep what they have."""
     machine, path = view.machine, _find_file(want, view)
     if not path:
-        return Skipped(setting, describe(want), machine.shared or f"{want.netdev} is no PCI device here")
+        return Skipped(setting, str(want), machine.shared or f"{want.netdev} is no PCI device here")
     have = machine.read(path)
     if not isinstance(have, str):
-        return Skipped(setting, describe(want), "this kernel or port has no such switch")
-    return None if have == "1" else fulfil(setting, describe(want), "none", "its own", (AttributeWrite(path, "1"),))
+        return Skipped(setting, str(want), "this kernel or port has no such switch")
+    return None if have == "1" else fulfil(setting, str(want), "none", "its own", (AttributeWrite(path, "1"),))
 
 
 def keep(view: View) -> Kept:
@@ -48,4 +43,4 @@ def _find_file(want: Want, view: View) -> str:
     return f"{folder}/sriov_drivers_autoprobe" if folder else ""
 
 
-KIND = Kind("vf_probe", (Want,), describe, compare, keep=keep, restore=restore_files)
+KIND = Kind("vf_probe", (Want,), compare, keep=keep, restore=restore_files)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from trackbed.host.machine import Absent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trackbed.host.machine import Machine
-    from trackbed.host.setting import Setting
-    from trackbed.host.state import HostState
-    from trackbed.kernel.netlink.links import Link
+from trackbed.host.machine import Absent, Machine
+from trackbed.host.setting import Setting
+from trackbed.host.state import HostState
+from trackbed.kernel.netlink.links import Link
 
 _T = TypeVar("_T")
 _W = TypeVar("_W")

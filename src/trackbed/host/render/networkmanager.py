@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, V6, format_address
+from trackbed.host.kinds.rule import read_version
 from trackbed.host.render.common import common, ini
-from trackbed.host.render.ports import Port, gather, rule_version, versions
+from trackbed.host.render.ports import Port, gather, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def _ip(port: Port, version: int) -> Iterator[tuple[str, object]]:
     routes = [route for route in port.routes if route.to.version == version]
     for number, route in enumerate(routes, start=1):
         yield from _route(number, route)
-    rules = [rule for rule in port.rules if rule_version(rule) == version]
+    rules = [rule for rule in port.rules if read_version(rule) == version]
     yield from ((f"routing-rule{number}", _rule(rule)) for number, rule in enumerate(rules, start=1))
 
 

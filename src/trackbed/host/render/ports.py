@@ -54,12 +54,6 @@ def gather(node: NodePlan) -> Gathered:
     )
 
 
-def rule_version(rule: PlannedRule) -> int:
-    """The IP version a rule is for."""
-    selector = rule.source or rule.unless_to
-    return selector.version if selector else V4
-
-
 def versions(port: Port) -> tuple[int, ...]:
     """The IP versions in which the port has an address."""
     return tuple(version for version in (V4, V6) if any(own.version == version for own in port.addresses))

@@ -19,8 +19,11 @@ in `STEPS`, in the order of `setting.STEPS`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Iterator
+from typing import Protocol
 
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.host.setting import Setting
 from trackbed.host.steps import (
     addresses,
     cmdline,
@@ -35,12 +38,6 @@ from trackbed.host.steps import (
     runtime,
     vfs,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.setting import Setting
 
 
 class Step(Protocol):

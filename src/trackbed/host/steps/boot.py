@@ -13,17 +13,13 @@ setting, the script says so in the journal; `trackbed apply` sets them without e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.host.kinds import file
 from trackbed.host.kinds.registry import find_kind
 from trackbed.host.setting import HEAD
 from trackbed.host.steps.boot_script import TEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 _SYSTEMD = ("/usr/lib/systemd/system/multi-user.target", "/lib/systemd/system/multi-user.target")
 _QOS = ("/sys/class/net/*/ecn/roce_np", "/sys/class/infiniband/*")

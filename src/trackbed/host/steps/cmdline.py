@@ -13,16 +13,12 @@ bandwidth.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import KernelPlan, NodePlan
 from trackbed.host.kinds import huge_pages, kernel_arguments
 from trackbed.host.kinds.huge_pages import SIZES
 from trackbed.host.setting import Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import KernelPlan, NodePlan
 
 STEP = "cmdline"
 

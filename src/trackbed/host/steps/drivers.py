@@ -6,15 +6,11 @@ and no RDMA; it is usually missing after a kernel update that the vendor's drive
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.kinds import module
 from trackbed.host.setting import Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
 
 STEP = "drivers"
 

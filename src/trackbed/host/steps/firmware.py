@@ -10,15 +10,11 @@ NICs are asked, and only where the Fabric names the NIC and the port's PCI addre
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.host.kinds.firmware import Parameter, Want
 from trackbed.host.setting import Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "firmware"
 

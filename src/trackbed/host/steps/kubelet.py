@@ -8,16 +8,12 @@ GPU talks to its NIC over the other socket.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import KubeletPlan, NodePlan
 from trackbed.host.kinds import cpu_state, file, kubelet_reads
 from trackbed.host.setting import HEAD, Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import KubeletPlan, NodePlan
 
 STEP = "kubelet"
 

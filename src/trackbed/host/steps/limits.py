@@ -15,16 +15,12 @@ pods get theirs from the container runtime (step runtime).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan
 from trackbed.host.kinds import file, sysctl
 from trackbed.host.setting import HEAD, Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan
 
 STEP = "limits"
 

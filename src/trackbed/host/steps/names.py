@@ -7,15 +7,11 @@ Without it names follow the order in which drivers probe: after a card is swappe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.host.kinds import name
 from trackbed.host.setting import Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "names"
 

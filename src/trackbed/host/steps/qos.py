@@ -20,17 +20,13 @@ RFC 3168, 2474.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.host.kinds import attribute, rdma_tos
 from trackbed.host.kinds.dcb import DcbDscp, DcbEts, DcbPfc
 from trackbed.host.setting import Setting
 from trackbed.host.steps import boot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "qos"
 

@@ -10,15 +10,11 @@ the first rename stands. Without the mode pods lose their devices; without names
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.host.kinds import file, rdma_name, rdma_namespaces
 from trackbed.host.setting import HEAD, Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "rdma"
 

@@ -14,17 +14,13 @@ Without this step the kernel sends the traffic of all rails out of one port, and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.fabric.model.ranges import V4, V6
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
 from trackbed.fabric.plan.routes import build_fence, build_routes, build_rule
 from trackbed.host.kinds import route, sysctl
 from trackbed.host.setting import Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
 
 STEP = "routing"
 

@@ -9,16 +9,12 @@ The node's plan lies in a file, for `trackbed agent run` on this host: what give
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.host.kinds import file, memlock
 from trackbed.host.setting import HEAD, Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
 
 STEP = "runtime"
 

@@ -13,15 +13,11 @@ unit (`steps.boot`) before kubelet asks for devices. Without it pods wait for de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.host.kinds import vf_count, vf_guard, vf_mtu, vf_probe
 from trackbed.host.setting import Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 STEP = "vfs"
 

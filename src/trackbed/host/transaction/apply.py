@@ -20,17 +20,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from errno import EBUSY, EEXIST
 from itertools import groupby
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trackbed.host.change import NOTHING, Change, Comparison
 from trackbed.host.kinds import name
 from trackbed.host.kinds.links import GONE
 from trackbed.host.kinds.registry import find_kind
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
 from trackbed.host.setting import STEPS, Setting
 from trackbed.host.transaction import carriers
 from trackbed.host.transaction import files as hostfiles
 from trackbed.host.transaction import record as records
 from trackbed.host.transaction.compare import drop_files, judge, observe
+from trackbed.host.transaction.files import FileChange
 from trackbed.host.transaction.perform import RefusedError, perform
 from trackbed.host.transaction.undo import restore
 from trackbed.kernel.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
@@ -38,13 +41,6 @@ from trackbed.kernel.netlink.codec import Message, NetlinkError
 from trackbed.kernel.netlink.routes import RTM_DELROUTE, RTM_NEWROUTE
 from trackbed.kernel.netlink.rules import RTM_DELRULE, RTM_NEWRULE
 from trackbed.kernel.netlink.sockets import BatchError, Failure
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.transaction.files import FileChange
 
 ROUNDS = 3
 """A rename that flushes routes takes two; what is not settled after three does not settle."""
@@ -204,11 +200,11 @@ def _apply_rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ..
 
 def _choose_ready(changes: list[Change]) -> list[Change]:
     """Return the changes of one round. The others wait for the next, as their kinds say."""
-    return [change for change in changes if not (change.setting and _must_wait(change.setting, changes))]
-
-
-def _must_wait(setting: Setting, changes: Sequence[Change]) -> bool:
-    return find_kind(setting.want).must_wait(setting, changes)
+    return [
+        change
+        for change in changes
+        if not (wanted := change.setting) or not find_kind(wanted.want).must_wait(wanted, changes)
+    ]
 
 
 def _execute(machine: Machine, changes: Sequence[Change], *, first: bool) -> None:

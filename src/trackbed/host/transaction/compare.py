@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from trackbed.fabric.model.ranges import V4
 from trackbed.host.change import Change, Comparison, FileWrite, Skipped
 from trackbed.host.kinds import name
 from trackbed.host.kinds.registry import KINDS, find_kind
 from trackbed.host.kinds.view import View
+from trackbed.host.machine import Machine
 from trackbed.host.setting import STEPS, Setting
 from trackbed.host.state import read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.host.machine import Machine
 
 
 def compare(machine: Machine, settings: Iterable[Setting]) -> Comparison:

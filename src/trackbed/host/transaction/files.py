@@ -6,20 +6,16 @@ rename in its own folder after its content is on disk, so a crash leaves the old
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.atomic import replace, sync_folder
+from trackbed.host.machine import Machine
 from trackbed.host.render import Format, mode
 from trackbed.host.setting import HEAD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.machine import Machine
 
 OWN = (
     ("/etc/netplan", "90-trackbed.yaml"),

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trackbed.host import talk
 from trackbed.host.change import AttributeWrite, Change, DcbSet, FileWrite, RdmaSet, Run, SysctlWrite
-from trackbed.host.machine import Absent
+from trackbed.host.machine import Absent, Machine
 from trackbed.host.transaction import files
 from trackbed.kernel.netlink.codec import Message, NetlinkError
 from trackbed.kernel.netlink.dcb import apply_setting
-
-if TYPE_CHECKING:
-    from trackbed.host.machine import Machine
 
 
 class RefusedError(Exception):

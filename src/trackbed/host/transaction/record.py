@@ -13,25 +13,20 @@ Interface indexes and namespaces do not outlive a boot: `boot` and `netns` say w
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trackbed.fabric.documents import parse_document, to_document
 from trackbed.host import atomic
 from trackbed.host.boot_id import read_boot_id
-from trackbed.host.change import FileWrite, Run
+from trackbed.host.change import Change, FileWrite, Run
 from trackbed.host.kinds.registry import KINDS
-from trackbed.host.machine import Absent, Unreadable
+from trackbed.host.kinds.view import View
+from trackbed.host.machine import Absent, Machine, Unreadable
+from trackbed.host.transaction.files import FileChange
 from trackbed.kernel.netlink.netns import read_inode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from trackbed.host.change import Change
-    from trackbed.host.kinds.view import View
-    from trackbed.host.machine import Machine
-    from trackbed.host.transaction.files import FileChange
 
 FILE = "undo.json"
 FOLDER = "/var/lib/trackbed"

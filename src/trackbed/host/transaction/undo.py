@@ -6,18 +6,13 @@ Trackbed's mark (or is an address that the apply was about to add) is removed; w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.host.kinds.registry import KINDS
+from trackbed.host.machine import Machine
 from trackbed.host.transaction import files
 from trackbed.host.transaction.perform import RefusedError, run
-from trackbed.host.transaction.record import is_here
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.machine import Machine
-    from trackbed.host.transaction.record import Record
+from trackbed.host.transaction.record import Record, is_here
 
 
 def restore(machine: Machine, record: Record) -> tuple[str, ...]:
