@@ -35,6 +35,9 @@ LIBRARY = "dataclasses"
 FROZEN = {"trackbed.host.steps.boot_script"}
 """Modules that read their TEXT from a file of the package: the text is sent in their place."""
 
+REGISTRIES = {"trackbed.host.kinds.registry": "trackbed.host.kinds", "trackbed.host.steps": "trackbed.host.steps"}
+"""Modules that load those of a package by their names; what is sent has all modules of the package."""
+
 OLDEST = (3, 11)
 """The oldest Python that these modules are known to run on: that of the tests."""
 
@@ -91,6 +94,8 @@ def modules() -> dict[str, Path]:
         found[name] = _place(name)
         todo += [other for other in imports(name) if other.partition(".")[0] == "trackbed"]
         todo += [name.rpartition(".")[0]] if "." in name else []
+        if package := REGISTRIES.get(name):
+            todo += [f"{package}.{path.stem}" for path in _place(package).parent.glob("[a-z]*.py")]
     return found
 
 

@@ -4,23 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-STEPS = (
-    "bios",
-    "cmdline",
-    "firmware",
-    "drivers",
-    "rdma",
-    "vfs",
-    "names",
-    "addresses",
-    "routing",
-    "qos",
-    "limits",
-    "kubelet",
-    "runtime",
-)
-"""The host chain, cause before effect: the first step that is not sound is where to look."""
-
 HEAD = "# Written by Trackbed from the Fabric; changes made here are lost at the next `trackbed apply`.\n"
 """First line of every file of ours."""
 

@@ -9,9 +9,8 @@ from tests.host.steps.fabrics import SCHEMES, node_plan
 from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import address, mtu, name, route, sysctl
 from trackbed.host.render.netplan import FILE, render
-from trackbed.host.render.ports import STEPS
 from trackbed.host.setting import HEAD
-from trackbed.host.steps import settings
+from trackbed.host.steps import RENDERED, settings
 
 
 @pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
@@ -24,4 +23,4 @@ def test_netplans_file_is_written_as_pyyaml_writes_it(addressing: str) -> None:
 def test_no_other_step_wants_what_the_files_say(addressing: str) -> None:
     kinds = name.Want | mtu.Want | address.Want | route.Want | PlannedRule | sysctl.Want
     wanted = {setting.step for setting in settings(node_plan(addressing)) if isinstance(setting.want, kinds)}
-    assert wanted <= set(STEPS)
+    assert wanted <= set(RENDERED)

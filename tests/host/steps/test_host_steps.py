@@ -17,14 +17,9 @@ from trackbed.host.kinds import (
     vf_probe,
 )
 from trackbed.host.kinds.dcb import DcbDscp, DcbEts, DcbPfc
-from trackbed.host.setting import STEPS as ORDER
-from trackbed.host.steps import STEPS, settings
+from trackbed.host.steps import settings
 
 PORTS = '["0000:18:00.0", "0000:3a:00.0"]'
-
-
-def test_every_step_but_the_bios_has_a_module() -> None:
-    assert [step.STEP for step in STEPS] == [name for name in ORDER if name != "bios"]
 
 
 @pytest.mark.parametrize(

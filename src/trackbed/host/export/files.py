@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING
 
 from trackbed.host.kinds import file
 from trackbed.host.render import FORMATS, mode
-from trackbed.host.steps import settings
+from trackbed.host.steps import WITH_FILES, settings
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
     from trackbed.host.render import Format
-
-STEPS = ("rdma", "qos", "limits", "kubelet", "runtime")
-"""The steps that want files: the others' settings, most of them addresses and routes, need not be made here."""
 
 OWN = (
     "/etc/netplan/90-trackbed.yaml",
@@ -47,7 +44,7 @@ class HostFile:
 def files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
     """All files of the node, its network in this format, by path."""
     found = [HostFile(path, content, mode(path)) for path, content in FORMATS[network](node).items()]
-    wanted = [setting.want for setting in settings(node, STEPS)]
+    wanted = [setting.want for setting in settings(node, WITH_FILES)]
     found += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, file.Want)]
     return tuple(sorted(found, key=attrgetter("path")))
 

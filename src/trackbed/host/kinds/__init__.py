@@ -1,4 +1,4 @@
-"""The kinds of setting: one module each, and one line each in `registry.KINDS`.
+"""The kinds of setting: one module each, and one line each in `registry.NAMES`.
 
     steps ── Setting(step, Want, rail, why) ──> compare ──> Change | Skipped | None
                             │                      ^
@@ -14,6 +14,6 @@ A kind's module defines (`kind.Kind` says what each is given and returns, and wh
     render_boot_line    the line of the boot script that sets it again, where the kernel keeps it nowhere
     KIND                these together
 
-To add a kind, write its module, its line in `registry.KINDS` and its test. Shared by several kinds: `view` (the state
+To add a kind, write its module, its line in `registry.NAMES` and its test. Shared by several kinds: `view` (the state
 and its ports), `entries` (addresses, routes, rules for undo), `links`, `sysfs`, `processes`, `arguments`, `bootloader`.
 """

@@ -9,14 +9,11 @@ from trackbed.fabric.model.ranges import V4, V6
 from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import address, mtu, name, route, sysctl
 from trackbed.host.setting import Setting
-from trackbed.host.steps import settings
+from trackbed.host.steps import RENDERED, settings
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import AddressPlan, NodePlan
     from trackbed.fabric.plan.routes import PlannedRoute
-
-STEPS = ("names", "addresses", "routing", "limits")
-"""The steps whose settings stand in these files: those of the others need not be made here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Gathered:
 
 def gather(node: NodePlan) -> Gathered:
     """Ports and kernel parameters out of one pass over the node's settings, which is most of the work of a file."""
-    wanted = settings(node, STEPS)
+    wanted = settings(node, RENDERED)
     names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, name.Want)]
     return Gathered(
         tuple(_port(node, wanted, named, rail, first=rail == names[0][0]) for rail, named in names),

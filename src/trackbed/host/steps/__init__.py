@@ -14,56 +14,53 @@
     runtime     locked memory of containers
 
 A step is a module with `STEP`, its name, and `settings(node)`, a pure function. A new step is one module and one line
-in `STEPS`, in the order of `setting.STEPS`.
+in `NAMES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, cast
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.setting import Setting
-from trackbed.host.steps import (
-    addresses,
-    cmdline,
-    drivers,
-    firmware,
-    kubelet,
-    limits,
-    names,
-    qos,
-    rdma,
-    routing,
-    runtime,
-    vfs,
+
+NAMES = (
+    "cmdline",
+    "firmware",
+    "drivers",
+    "rdma",
+    "vfs",
+    "names",
+    "addresses",
+    "routing",
+    "qos",
+    "limits",
+    "kubelet",
+    "runtime",
 )
+"""The host chain, cause before effect: the first step that is not sound is where to look."""
 
 
 class Step(Protocol):
     """What a module of this package offers."""
 
     STEP: str
+    IS_RENDERED: bool
+    """Whether its settings stand in the files of the network and of kernel parameters (`host.render`)."""
+    HAS_FILES: bool
+    """Whether it wants files of its own."""
 
     def settings(self, node: NodePlan) -> Iterator[Setting]:
         """What the step wants on `node`, in the order in which it must be set."""
 
 
-STEPS: tuple[Step, ...] = (
-    cmdline,
-    firmware,
-    drivers,
-    rdma,
-    vfs,
-    names,
-    addresses,
-    routing,
-    qos,
-    limits,
-    kubelet,
-    runtime,
-)
-"""The steps there are, cause before effect."""
+STEPS = tuple(cast("Step", import_module(f"{__name__}.{name}")) for name in NAMES)
+"""The modules, in the order of the chain."""
+
+RENDERED = frozenset(step.STEP for step in STEPS if step.IS_RENDERED)
+WITH_FILES = frozenset(step.STEP for step in STEPS if step.HAS_FILES)
 
 
 def settings(node: NodePlan, steps: Collection[str] | None = None) -> tuple[Setting, ...]:

@@ -15,6 +15,8 @@ from trackbed.host.kinds import address, mtu, sysctl, up
 from trackbed.host.setting import Setting
 
 STEP = "addresses"
+IS_RENDERED = True
+HAS_FILES = False
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:

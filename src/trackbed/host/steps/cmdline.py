@@ -21,6 +21,8 @@ from trackbed.host.kinds.huge_pages import SIZES
 from trackbed.host.setting import Setting
 
 STEP = "cmdline"
+IS_RENDERED = False
+HAS_FILES = False
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:

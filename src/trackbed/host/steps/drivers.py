@@ -13,6 +13,8 @@ from trackbed.host.kinds import module
 from trackbed.host.setting import Setting
 
 STEP = "drivers"
+IS_RENDERED = False
+HAS_FILES = False
 
 _MODULES = {
     "15b3": ("mlx5_core", "mlx5_ib"),

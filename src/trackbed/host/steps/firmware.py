@@ -17,6 +17,8 @@ from trackbed.host.kinds.firmware import Parameter, Want
 from trackbed.host.setting import Setting
 
 STEP = "firmware"
+IS_RENDERED = False
+HAS_FILES = False
 
 _NVIDIA = "15b3"
 _LINK_TYPES = {"infiniband": "1", "ethernet": "2"}

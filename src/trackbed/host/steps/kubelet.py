@@ -16,6 +16,8 @@ from trackbed.host.kinds import cpu_state, file, kubelet_reads
 from trackbed.host.setting import HEAD, Setting
 
 STEP = "kubelet"
+IS_RENDERED = False
+HAS_FILES = True
 
 FOLDER = str(PurePosixPath(file.KUBELET_DROP_IN).parent)
 

@@ -23,6 +23,8 @@ from trackbed.host.kinds import file, sysctl
 from trackbed.host.setting import HEAD, Setting
 
 STEP = "limits"
+IS_RENDERED = True
+HAS_FILES = True
 
 _UNLIMITED = "".join(f"{who} {kind} memlock unlimited\n" for who in ("*", "root") for kind in ("soft", "hard"))
 

@@ -14,6 +14,8 @@ from trackbed.host.kinds import name
 from trackbed.host.setting import Setting
 
 STEP = "names"
+IS_RENDERED = True
+HAS_FILES = False
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:

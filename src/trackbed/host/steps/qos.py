@@ -29,6 +29,8 @@ from trackbed.host.setting import Setting
 from trackbed.host.steps import boot
 
 STEP = "qos"
+IS_RENDERED = False
+HAS_FILES = True
 
 ECT0 = 2
 """ECN-capable transport (0): the low two bits of the traffic class (RFC 3168)."""

@@ -17,6 +17,8 @@ from trackbed.host.kinds import file, rdma_name, rdma_namespaces
 from trackbed.host.setting import HEAD, Setting
 
 STEP = "rdma"
+IS_RENDERED = False
+HAS_FILES = True
 
 _LOADED = ("/sys/module/ib_core",)
 _LACK = "no RDMA core is loaded here"

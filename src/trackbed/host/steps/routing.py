@@ -23,6 +23,8 @@ from trackbed.host.kinds import route, sysctl
 from trackbed.host.setting import Setting
 
 STEP = "routing"
+IS_RENDERED = True
+HAS_FILES = False
 
 _SWITCHES = (
     ("rp_filter", "2", "an answer that comes in by another rail than it would leave by must not be dropped"),

@@ -17,6 +17,8 @@ from trackbed.host.kinds import file, memlock
 from trackbed.host.setting import HEAD, Setting
 
 STEP = "runtime"
+IS_RENDERED = False
+HAS_FILES = True
 
 _UNITS = tuple(
     f"{folder}/containerd.service"

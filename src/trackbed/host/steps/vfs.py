@@ -20,6 +20,8 @@ from trackbed.host.kinds import vf_count, vf_guard, vf_mtu, vf_probe
 from trackbed.host.setting import Setting
 
 STEP = "vfs"
+IS_RENDERED = False
+HAS_FILES = False
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:

@@ -28,7 +28,8 @@ from trackbed.host.kinds.links import GONE
 from trackbed.host.kinds.registry import find_kind
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
-from trackbed.host.setting import STEPS, Setting
+from trackbed.host.setting import Setting
+from trackbed.host.steps import NAMES
 from trackbed.host.transaction import carriers
 from trackbed.host.transaction import files as hostfiles
 from trackbed.host.transaction import record as records
@@ -123,7 +124,7 @@ class _Look:
         skipped = [skip for skip in before.skipped if _is_read_once(skip.setting)]
         settings = [setting for setting in self.settings if not _is_read_once(setting)]
         now = self.judge(observe(self.machine, settings))
-        changes = sorted([*changes, *now.changes], key=lambda change: STEPS.index(change.step))
+        changes = sorted([*changes, *now.changes], key=lambda change: NAMES.index(change.step))
         return Comparison(tuple(changes), (*skipped, *now.skipped))
 
 

@@ -10,8 +10,9 @@ from trackbed.host.kinds import name
 from trackbed.host.kinds.registry import KINDS, find_kind
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
-from trackbed.host.setting import STEPS, Setting
+from trackbed.host.setting import Setting
 from trackbed.host.state import read
+from trackbed.host.steps import NAMES
 
 
 def compare(machine: Machine, settings: Iterable[Setting]) -> Comparison:
@@ -29,7 +30,7 @@ def judge(view: View) -> Comparison:
     """Return how a state differs from settings: in the order of the steps, in each what is stale first."""
     outcomes = [outcome for setting in view.settings if (outcome := _judge_setting(setting, view))]
     changes = [*_find_stale(view), *(outcome for outcome in outcomes if isinstance(outcome, Change))]
-    changes.sort(key=lambda change: STEPS.index(change.step))
+    changes.sort(key=lambda change: NAMES.index(change.step))
     return Comparison(tuple(changes), tuple(_group([skip for skip in outcomes if isinstance(skip, Skipped)])))
 
 
