@@ -34,7 +34,7 @@ class Kubelet:
 
     def register(self, request: bytes, _: grpc.ServicerContext) -> bytes:
         """Registration.Register."""
-        self._watchers.submit(self._watch, wire.text(wire.fields(request), 2))
+        self._watchers.submit(self._watch, wire.get_text(wire.parse_fields(request), 2))
         return b""
 
     def _watch(self, endpoint: str) -> None:
@@ -46,12 +46,12 @@ class Kubelet:
     def get(self, request: bytes, _: grpc.ServicerContext) -> bytes:
         """PodResourcesLister.Get."""
         self._count()
-        found = wire.fields(request)
-        name, namespace = wire.text(found, 1), wire.text(found, 2)
+        found = wire.parse_fields(request)
+        name, namespace = wire.get_text(found, 1), wire.get_text(found, 2)
         given = self._devices(int(name.rpartition("-")[2])) if namespace == NAMESPACE else {}
-        devices = [wire.message((1, resource), (2, device)) for resource, device in given.items()]
-        container = wire.message((1, "main"), *wire.repeated(2, devices))
-        return wire.message((1, wire.message((1, name), (2, namespace), (3, container))))
+        devices = [wire.encode_message((1, resource), (2, device)) for resource, device in given.items()]
+        container = wire.encode_message((1, "main"), *wire.repeat_field(2, devices))
+        return wire.encode_message((1, wire.encode_message((1, name), (2, namespace), (3, container))))
 
     def list(self, _: bytes, __: grpc.ServicerContext) -> bytes:
         """PodResourcesLister.List, which nobody should need."""
@@ -64,8 +64,8 @@ class Kubelet:
 
     def _devices(self, slot: int) -> dict[str, str]:
         if self._mode == "move":
-            return {messages.resource(rail): f"rail{rail}" for rail in range(slot * RAILS, (slot + 1) * RAILS)}
-        return {messages.resource(rail): f"rail{rail}-{slot}" for rail in range(RAILS)}
+            return {messages.name_resource(rail): f"rail{rail}" for rail in range(slot * RAILS, (slot + 1) * RAILS)}
+        return {messages.name_resource(rail): f"rail{rail}-{slot}" for rail in range(RAILS)}
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from bench import runtime, trackbed_case, whole
 from bench.node import RAILS, Node, Pod, pods
-from trackbed.node.rails.client import status
+from trackbed.node.rails.client import read_status
 
 PODS: Final = 100
 _PREFIX: Final = 21  # room for 100 pods on each of 8 rails
@@ -44,7 +44,7 @@ def _attach(agent: trackbed_case.Agent, pod: Pod) -> None:
 def _settled(agent: trackbed_case.Agent) -> None:
     """Wait until the agent has probed all addresses. Raises RuntimeError unless it holds all pods."""
     deadline = time.monotonic() + _WATCHED_S
-    while (told := status(agent.socket))["watched"] and time.monotonic() < deadline:
+    while (told := read_status(agent.socket))["watched"] and time.monotonic() < deadline:
         time.sleep(0.5)
     held = sum(len(attachment["ports"]) for attachment in told["attachments"])
     if held != PODS * RAILS:

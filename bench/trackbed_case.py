@@ -23,7 +23,7 @@ from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.fabric.plan.wire import write_node
-from trackbed.node.rails.client import status
+from trackbed.node.rails.client import read_status
 from trackbed.node.rails.install import BUILT, install
 
 Mode = Literal["macvlan", "move"]
@@ -146,7 +146,7 @@ def config(agent: Agent, pod: Pod) -> dict[str, object]:
 def phases(agent: Agent, pods: int) -> dict[str, list[float]]:
     """Microseconds the agent spent in each phase of the last pods, by command and phase, as it reports them itself."""
     found: dict[str, list[float]] = {}
-    for timing in status(agent.socket)["timings"][-2 * pods :]:  # an ADD and a DEL each
+    for timing in read_status(agent.socket)["timings"][-2 * pods :]:  # an ADD and a DEL each
         for phase, microseconds in timing["microseconds"].items():
             found.setdefault(f"{timing['command']} {phase}", []).append(microseconds)
     return found

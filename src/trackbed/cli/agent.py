@@ -97,14 +97,14 @@ def run(
     from trackbed.fabric.model.problems import SpecError
     from trackbed.node.rails.journal import JournalError
     from trackbed.node.rails.plan_file import PlanFile
-    from trackbed.node.rails.presence import Presence
-    from trackbed.node.rails.run import Places
-    from trackbed.node.rails.run import run as serve
+    from trackbed.node.rails.presence import CniFolders
+    from trackbed.node.rails.run import AgentPaths
+    from trackbed.node.rails.run import run_agent as serve
 
     if (cni_bin is None) != (cni_conf is None):
         refuse("--cni-bin and --cni-conf go together: an executable that nobody calls, or a call of none, helps nobody")
-    presence = Presence(cni_bin, cni_conf) if cni_bin and cni_conf else None
-    places = Places(state, socket_file, kubelet, cdi, presence)
+    presence = CniFolders(cni_bin, cni_conf) if cni_bin and cni_conf else None
+    places = AgentPaths(state, socket_file, kubelet, cdi, presence)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         _await_plan(plan_file, wait=kubelet is not None)
@@ -114,7 +114,7 @@ def run(
         while again:
             plan = PlanFile(plan_file)
             words = f"serving node {plan.node.name} at {socket_file}"
-            again = serve(plan.node, places, partial(click.echo, words), plan.changed)
+            again = serve(plan.node, places, partial(click.echo, words), plan.has_changed)
     except SpecError as error:
         refuse(f"{plan_file}: {error.problems[0]}")
     except JournalError as error:
@@ -144,7 +144,7 @@ def status(socket_file: Path, form: str) -> None:
       trackbed agent status
       trackbed agent status -o json
     """
-    from trackbed.node.rails.client import status as ask
+    from trackbed.node.rails.client import read_status as ask
 
     try:
         found = ask(socket_file)

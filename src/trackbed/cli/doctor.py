@@ -61,13 +61,13 @@ def command(
     from trackbed.doctor.inspection import Subject, inspect_node
     from trackbed.doctor.probes import Timeouts
     from trackbed.kernel.netlink.codec import NetlinkError
-    from trackbed.node.rails.client import status
+    from trackbed.node.rails.client import read_status
 
     planned = read_plan(fabric_file)
     machine, node = machine_below(root, netns), node_of(planned, node_name)
     if machine.unseen:
         _archived(machine, node, form, everything=everything)
-    subject = Subject(machine, node, partial(status, agent))
+    subject = Subject(machine, node, partial(read_status, agent))
     try:
         view = inspect_node(subject, planned, Timeouts(lldp=listen))
     except (OSError, NetlinkError) as error:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trackbed.fabric.plan.wire import read_node
 from trackbed.kernel.netlink.netns import setns
-from trackbed.node.rails.run import Places, run
+from trackbed.node.rails.run import AgentPaths, run_agent
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             _say(os.getpid())  # here, so that it comes before "ready" whoever runs first
-            run(node, Places(state, socket), lambda: _say("ready"), clock=_clock(kind, int(number)))
+            run_agent(node, AgentPaths(state, socket), lambda: _say("ready"), clock=_clock(kind, int(number)))
             os._exit(0)
         os.waitpid(pid, 0)
         _say("ended")

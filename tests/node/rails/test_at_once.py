@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.rails.node import FABRIC, Node, Pod, inside, made, planned
-from trackbed.node.rails.client import status
+from trackbed.node.rails.client import read_status
 
 pytestmark = pytest.mark.needs("root")
 
@@ -34,7 +34,7 @@ def _at_once(*calls: Callable[[], object]) -> list[object]:
 
 
 def _nothing_is_held(node: Node) -> None:
-    found = status(node.socket)
+    found = read_status(node.socket)
     assert (found["attachments"], set(found["free"].values())) == ([], {FREE})
 
 
@@ -44,7 +44,7 @@ def test_two_adds_of_one_pod_get_the_same(node: Node) -> None:
         first, second = _at_once(lambda: node.add(pod), lambda: node.add(pod))  # noqa: B023 - ends in this round
         assert first == second
         assert inside(pod.path).rails == NAMES
-        assert len(status(node.socket)["attachments"]) == 1
+        assert len(read_status(node.socket)["attachments"]) == 1
         _at_once(lambda: node.delete(pod), lambda: node.delete(pod))  # noqa: B023 - as above
         assert inside(pod.path).rails == []
         _nothing_is_held(node)
@@ -54,7 +54,7 @@ def test_an_add_and_a_delete_of_one_pod_leave_all_or_nothing(node: Node) -> None
     for _ in range(ROUNDS):
         pod = node.pod()
         _at_once(lambda: node.call("ADD", pod), lambda: node.delete(pod))  # noqa: B023 - as above
-        assert inside(pod.path).rails == (NAMES if status(node.socket)["attachments"] else [])
+        assert inside(pod.path).rails == (NAMES if read_status(node.socket)["attachments"] else [])
         node.delete(pod)
         assert inside(pod.path).rails == []
         _nothing_is_held(node)

@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from trackbed.kernel.netlink.rdma import VerbsDevice
 from trackbed.node.rails import cdi
-from trackbed.node.rails.attachment import Attachment, Port, Rdma
+from trackbed.node.rails.attachment import Attachment, PodPort, Rdma
 
 FILES = {"rail0v3": VerbsDevice("uverbs12", 231, 204), "rail1v0": VerbsDevice("uverbs9", 231, 201)}
 PORTS = (
-    Port(0, "rail0", "02:00:00:00:00:01", 9000, rdma=Rdma("rail0v3", "made"), device="rail0-3"),
-    Port(1, "rail1", "02:00:00:00:00:02", 9000, rdma=Rdma("rail1v0", "made"), device="rail1-0"),
+    PodPort(0, "rail0", "02:00:00:00:00:01", 9000, rdma=Rdma("rail0v3", "made"), device="rail0-3"),
+    PodPort(1, "rail1", "02:00:00:00:00:02", 9000, rdma=Rdma("rail1v0", "made"), device="rail1-0"),
 )
 POD = Attachment("c0", "eth0", "rails", "sriov", "/netns/c0", 1, "boot", PORTS)
 
 
 def test_a_pod_is_given_its_files_and_the_names_of_its_devices_with_their_rails() -> None:
-    assert cdi.specification(POD, FILES, cm=True) == {
+    assert cdi.build_specification(POD, FILES, cm=True) == {
         "cdiVersion": "0.6.0",
         "kind": "trackbed.dev/rail",
         "containerEdits": {
@@ -43,35 +43,35 @@ def _edits(rail: int, device: str, file: str, minor: int) -> dict[str, object]:
 
 
 def test_where_a_rail_has_no_rdma_there_is_no_list_that_would_hide_it() -> None:
-    told = cdi.specification(replace(POD, ports=(PORTS[0], replace(PORTS[1], rdma=None))), FILES, cm=True)
+    told = cdi.build_specification(replace(POD, ports=(PORTS[0], replace(PORTS[1], rdma=None))), FILES, cm=True)
     assert "env" not in told["containerEdits"]
     assert told["devices"][1]["containerEdits"] == {"env": ["TRACKBED_RAIL1_NETDEV=rail1", "TRACKBED_RAIL1_RDMA="]}
 
 
 def test_every_device_has_edits_even_where_nothing_has_rdma() -> None:
-    told = cdi.specification(replace(POD, ports=tuple(replace(one, rdma=None) for one in PORTS)), {}, cm=True)
+    told = cdi.build_specification(replace(POD, ports=tuple(replace(one, rdma=None) for one in PORTS)), {}, cm=True)
     assert told["containerEdits"] == {}
     assert all(one["containerEdits"] for one in told["devices"])
 
 
 def test_a_specification_is_there_as_long_as_its_attachment(tmp_path: Path) -> None:
     folder = tmp_path / "run/cdi"
-    cdi.write(folder, POD, FILES, tmp_path / "no-rdma-cm")
+    cdi.write_specification(folder, POD, FILES, tmp_path / "no-rdma-cm")
     [path] = folder.iterdir()
     assert json.loads(path.read_bytes())["devices"][0]["name"] == "rail0-3"
-    cdi.write(folder, POD, FILES, tmp_path / "no-rdma-cm")
+    cdi.write_specification(folder, POD, FILES, tmp_path / "no-rdma-cm")
     assert list(folder.iterdir()) == [path]
-    cdi.remove(folder, POD.key)
-    cdi.remove(folder, POD.key)
+    cdi.remove_specification(folder, POD.key)
+    cdi.remove_specification(folder, POD.key)
     assert list(folder.iterdir()) == []
 
 
 def test_what_pods_left_behind_is_removed_and_nothing_of_others(tmp_path: Path) -> None:
     other = tmp_path / "nvidia.yaml"
     other.touch()
-    cdi.write(tmp_path, POD, FILES, tmp_path)
-    cdi.write(tmp_path, replace(POD, container="c1"), FILES, tmp_path)
-    cdi.keep(tmp_path, {POD.key})
+    cdi.write_specification(tmp_path, POD, FILES, tmp_path)
+    cdi.write_specification(tmp_path, replace(POD, container="c1"), FILES, tmp_path)
+    cdi.remove_stale(tmp_path, {POD.key})
     assert len(list(tmp_path.iterdir())) == 2
     assert other.exists()
-    cdi.keep(tmp_path / "nowhere", ())
+    cdi.remove_stale(tmp_path / "nowhere", ())

@@ -10,7 +10,7 @@ import pytest
 from tests.node.rails.node import Agent, Node, inside
 from trackbed.kernel.netlink import addresses
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails.client import status
+from trackbed.node.rails.client import read_status
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 
@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 8.0
 def _until(node: Node, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Ask the agent how it is until `met`."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not met(found := status(node.socket)):
+    while not met(found := read_status(node.socket)):
         assert time.monotonic() < deadline, found
     return found
 
@@ -47,7 +47,7 @@ def test_a_stranger_with_the_pods_address_is_reported(node: Node, agent: Agent) 
     assert told in agent.log()
     assert node.call("CHECK", pod, prevResult=answer).json["msg"] == told
     node.delete(pod)
-    assert status(node.socket)["conflicts"] == []
+    assert read_status(node.socket)["conflicts"] == []
 
 
 def test_without_a_stranger_nothing_is_reported_and_the_watch_ends(node: Node) -> None:

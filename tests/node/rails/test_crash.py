@@ -18,7 +18,7 @@ import pytest
 from tests.node.rails.node import Ended, Node, Pod, inside
 from trackbed.kernel.netlink import addresses
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails.client import status
+from trackbed.node.rails.client import read_status
 from trackbed.node.rails.journal import Journal
 
 pytestmark = pytest.mark.needs("root")
@@ -114,7 +114,7 @@ class World:
             self.node.delete(pod, **self._wish)
         self.told.clear()
         self.check()
-        found = status(self.node.socket)
+        found = read_status(self.node.socket)
         assert (found["attachments"], set(found["free"].values())) == ([], {28}), "an address is lost"
 
 
@@ -203,7 +203,7 @@ def test_an_add_killed_at_the_end_of_any_phase_can_be_asked_again(node: Node, re
         nursery.start("never 0")
         answer = node.add(pod)
         assert node.call("CHECK", pod, prevResult=answer).status == 0
-        assert set(status(node.socket)["free"].values()) == {27}
+        assert set(read_status(node.socket)["free"].values()) == {27}
 
 
 @contextmanager
@@ -241,11 +241,11 @@ def test_on_a_full_disk_nothing_new_begins_and_everything_can_end(node: Node) ->
             assert node.call("STATUS").json["code"] == 50
             for pod in (*attached, *pods):
                 node.delete(pod)
-            assert status(node.socket)["attachments"] == []
+            assert read_status(node.socket)["attachments"] == []
         assert node.call("STATUS").status == 0
         agent.kill()
         agent = node.start()
-        assert set(status(node.socket)["free"].values()) == {28}
+        assert set(read_status(node.socket)["free"].values()) == {28}
         node.add(pods[0])
         agent.kill()
 
@@ -271,7 +271,7 @@ def test_killed_on_a_full_disk_it_knows_what_is_free(node: Node) -> None:
                 node.delete(pod)
             agent.kill()
             agent = node.start()
-            found = status(node.socket)
+            found = read_status(node.socket)
             assert (found["attachments"], set(found["free"].values())) == ([], {28})
         agent.kill()
 

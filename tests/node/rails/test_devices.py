@@ -22,19 +22,19 @@ MOVE = FABRIC.replace("  rails: 8\n", "  rails: 8\n  pods: {mode: move}\n")
 def test_macvlan_has_a_device_for_each_address_and_carrier_makes_it_healthy(node: Node) -> None:
     with Socket(netns=node.netns) as sock:
         links = {link.name: link for link in list_links(sock)}
-    offer = devices.offer(node.plan, links, (), {"rail2": 1})
+    offer = devices.build_offer(node.plan, links, (), {"rail2": 1})
     count = min(own.pods_count for own in node.plan.ports[0].addresses)
     assert offer[0] == tuple(Device(f"rail0-{number}", healthy=True) for number in range(count))
     assert {one.numa for one in offer[2]} == {1}
     del links["rail3"]
-    assert not any(one.healthy for one in devices.offer(node.plan, links, (), {})[3])
+    assert not any(one.healthy for one in devices.build_offer(node.plan, links, (), {})[3])
 
 
 def test_a_port_in_a_pod_is_no_lost_port() -> None:
     plan = planned(MOVE)
     away = {(1, PORT_ITSELF)}
-    assert devices.offer(plan, {}, away, {})[1] == (Device("rail1", healthy=True),)
-    assert devices.offer(plan, {}, away, {})[0] == (Device("rail0", healthy=False),)
+    assert devices.build_offer(plan, {}, away, {})[1] == (Device("rail1", healthy=True),)
+    assert devices.build_offer(plan, {}, away, {})[0] == (Device("rail0", healthy=False),)
 
 
 @pytest.mark.needs("root")
@@ -45,11 +45,11 @@ def test_a_vf_is_healthy_while_it_is_usable_or_in_a_pod(node: Node, tmp_path: Pa
     sysfs = Sysfs(tmp_path)
     sysfs.vf("rail0", 0, interface="rail0v0")
     sysfs.vf("rail0", 1, interface=None)
-    present = {(0, 2), *devices.there(plan, tmp_path)}
-    healthy = devices.offer(plan, links, present, {})[0]
+    present = {(0, 2), *devices.list_usable_vfs(plan, tmp_path)}
+    healthy = devices.build_offer(plan, links, present, {})[0]
     assert [(one.id, one.healthy) for one in healthy] == [("rail0-0", True), ("rail0-1", False), ("rail0-2", True)]
     del links["rail0"]
-    assert not any(one.healthy for one in devices.offer(plan, links, present, {})[0])
+    assert not any(one.healthy for one in devices.build_offer(plan, links, present, {})[0])
 
 
 def test_a_vf_without_rdma_is_none_where_its_port_has_rdma_of_hardware(tmp_path: Path) -> None:
@@ -57,14 +57,14 @@ def test_a_vf_without_rdma_is_none_where_its_port_has_rdma_of_hardware(tmp_path:
     sysfs.port("rail0", rdma="mlx5_0")
     sysfs.vf("rail0", 0, interface="rail0v0", rdma="mlx5_8")
     sysfs.vf("rail0", 1, interface="rail0v1")
-    assert devices.there(planned(VFS), tmp_path) == [(0, 0)]
+    assert devices.list_usable_vfs(planned(VFS), tmp_path) == [(0, 0)]
 
 
 def test_no_more_vfs_are_offered_than_have_addresses() -> None:
     few = VFS.replace("ipv4NodePrefix: 27", "ipv4NodePrefix: 27, podAddresses: 2")
-    assert [one.id for one in devices.offer(planned(few), {}, (), {})[3]] == ["rail3-0", "rail3-1"]
+    assert [one.id for one in devices.build_offer(planned(few), {}, (), {})[3]] == ["rail3-0", "rail3-1"]
 
 
 def test_more_devices_than_a_kubelet_has_pods_are_not_offered() -> None:
     plan = planned(FABRIC.replace("ipv4NodePrefix: 27", "ipv4NodePrefix: 20"))
-    assert len(devices.offer(plan, {}, (), {})[0]) == devices.MOST
+    assert len(devices.build_offer(plan, {}, (), {})[0]) == devices.MAX_DEVICES

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.node.rails.journal import Journal, JournalError, frame, read
+from trackbed.node.rails.journal import Journal, JournalError, frame_record, read_records
 
 PAYLOADS = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
 
@@ -13,7 +13,7 @@ PAYLOADS = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
 def _reopened(folder: Path) -> list[bytes]:
     journal = Journal(folder)
     journal.close()
-    return journal.found.payloads
+    return journal.contents.payloads
 
 
 def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
@@ -55,12 +55,12 @@ def test_after_damage_it_has_to_be_rewritten_first(tmp_path: Path) -> None:
     journal.append(b"one", sync=False)
     journal.append(b"two", sync=False)
     journal.close()
-    os.truncate(tmp_path / "journal", journal.bytes - 1)
+    os.truncate(tmp_path / "journal", journal.size_bytes - 1)
     journal = Journal(tmp_path)
-    assert (journal.found.payloads, journal.behind) == ([b"one"], True)
+    assert (journal.contents.payloads, journal.behind) == ([b"one"], True)
     with pytest.raises(JournalError, match="misses records"):
         journal.append(b"three", sync=False)
-    journal.rewrite(journal.found.payloads)
+    journal.rewrite(journal.contents.payloads)
     journal.append(b"three", sync=False)
     journal.close()
     assert _reopened(tmp_path) == [b"one", b"three"]
@@ -68,29 +68,31 @@ def test_after_damage_it_has_to_be_rewritten_first(tmp_path: Path) -> None:
 
 @given(PAYLOADS, st.data())
 def test_a_cut_anywhere_loses_only_what_is_behind_it(payloads: list[bytes], data: st.DataObject) -> None:
-    raw = b"".join(map(frame, payloads))
+    raw = b"".join(map(frame_record, payloads))
     cut = data.draw(st.integers(0, len(raw)))
-    whole = [payload for at, payload in enumerate(payloads) if len(b"".join(map(frame, payloads[: at + 1]))) <= cut]
-    assert read(raw[:cut]).payloads == whole
+    whole = [
+        payload for at, payload in enumerate(payloads) if len(b"".join(map(frame_record, payloads[: at + 1]))) <= cut
+    ]
+    assert read_records(raw[:cut]).payloads == whole
 
 
 @given(PAYLOADS, st.data())
 def test_a_changed_byte_loses_only_its_own_record(payloads: list[bytes], data: st.DataObject) -> None:
-    raw = bytearray(b"".join(map(frame, payloads)))
+    raw = bytearray(b"".join(map(frame_record, payloads)))
     at = data.draw(st.integers(0, len(raw) - 1))
     raw[at] ^= data.draw(st.integers(1, 255))
-    ends = [len(b"".join(map(frame, payloads[: number + 1]))) for number in range(len(payloads))]
+    ends = [len(b"".join(map(frame_record, payloads[: number + 1]))) for number in range(len(payloads))]
     hit = next(number for number, end in enumerate(ends) if at < end)
-    found = read(bytes(raw))
+    found = read_records(bytes(raw))
     assert found.payloads == payloads[:hit] + payloads[hit + 1 :]
-    assert found.damaged_bytes == len(frame(payloads[hit]))
+    assert found.damaged_bytes == len(frame_record(payloads[hit]))
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_without_an_error(raw: bytes) -> None:
-    assert 0 <= read(raw).damaged_bytes <= len(raw)
+    assert 0 <= read_records(raw).damaged_bytes <= len(raw)
 
 
 def test_a_length_beyond_the_file_is_not_believed() -> None:
-    lying = frame(b"x" * 10)[:4] + (1 << 31).to_bytes(4, "little") + bytes(4)
-    assert read(lying + frame(b"after")).payloads == [b"after"]
+    lying = frame_record(b"x" * 10)[:4] + (1 << 31).to_bytes(4, "little") + bytes(4)
+    assert read_records(lying + frame_record(b"after")).payloads == [b"after"]

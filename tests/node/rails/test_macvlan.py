@@ -11,8 +11,8 @@ from tests.node.rails.node import FABRIC, RAILS, Agent, Inside, Node, Pod, insid
 from trackbed.kernel.netlink import addresses, links, rules
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails.client import status
-from trackbed.node.rails.journal import frame, read
+from trackbed.node.rails.client import read_status
+from trackbed.node.rails.journal import frame_record, read_records
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 
@@ -119,7 +119,7 @@ def test_a_delete_leaves_nothing(node: Node) -> None:
     node.add(pod)
     node.delete(pod)
     assert inside(pod.path) == before
-    assert status(node.socket)["attachments"] == []
+    assert read_status(node.socket)["attachments"] == []
 
 
 def test_a_delete_is_good_any_number_of_times(node: Node) -> None:
@@ -137,7 +137,7 @@ def test_a_delete_frees_the_addresses_when_the_namespace_is_gone(node: Node, net
     node.unpin(pod)
     path = {"kept": str(pod.path), "left out": "", "elsewhere": "/no/such/netns"}[netns]
     assert node.call("DEL", pod, {"CNI_NETNS": path}).status == 0
-    assert set(status(node.socket)["free"].values()) == {28}
+    assert set(read_status(node.socket)["free"].values()) == {28}
 
 
 def test_a_delete_for_a_namespace_that_never_was_is_good(node: Node) -> None:
@@ -161,7 +161,7 @@ def test_an_add_asked_twice_answers_the_same_and_changes_nothing(node: Node) -> 
     before = inside(pod.path)
     assert node.add(pod) == first
     assert inside(pod.path) == before
-    assert len(status(node.socket)["attachments"]) == 1
+    assert len(read_status(node.socket)["attachments"]) == 1
 
 
 def test_an_add_asked_again_repairs_what_is_broken(node: Node) -> None:
@@ -187,7 +187,7 @@ def test_a_container_that_comes_again_in_a_new_namespace_is_attached_there(node:
     again = node.pod(container=pod.container)
     node.add(again)
     assert inside(again.path).rails == NAMES
-    assert len(status(node.socket)["attachments"]) == 1
+    assert len(read_status(node.socket)["attachments"]) == 1
 
 
 def test_a_chained_call_passes_on_what_came_before(node: Node) -> None:
@@ -226,7 +226,7 @@ def test_ten_at_once_share_no_address(node: Node) -> None:
     with ThreadPoolExecutor(10) as pool:
         list(pool.map(node.delete, pods))
     assert not any(inside(pod.path).rails for pod in pods)
-    assert set(status(node.socket)["free"].values()) == {28}
+    assert set(read_status(node.socket)["free"].values()) == {28}
 
 
 def test_a_check_of_what_is_sound_is_silent(node: Node) -> None:
@@ -318,7 +318,7 @@ def test_a_missing_port_is_named_and_nothing_stays(node: Node) -> None:
         },
     )
     assert inside(pod.path) == before
-    assert set(status(node.socket)["free"].values()) == {28}
+    assert set(read_status(node.socket)["free"].values()) == {28}
 
 
 def test_a_refusal_half_way_is_undone_and_told_in_the_kernels_words(node: Node) -> None:
@@ -330,7 +330,7 @@ def test_a_refusal_half_way_is_undone_and_told_in_the_kernels_words(node: Node) 
     assert done.status == 1
     assert done.json["msg"].startswith("rail 6: cannot create rail6 on port rail6: File exists")
     assert inside(pod.path) == before
-    assert set(status(node.socket)["free"].values()) == {28}
+    assert set(read_status(node.socket)["free"].values()) == {28}
 
 
 def test_a_port_with_a_smaller_mtu_than_planned_is_told(node: Node) -> None:
@@ -373,7 +373,7 @@ def test_a_bad_call_changes_nothing(
     own = str(node.netns)
     done = node.call("ADD", node.pod(), {key: own if value == "own" else value for key, value in env.items()}, **more)
     assert (done.status, done.json["code"], done.json["msg"]) == (1, code, message.format(own=own))
-    assert status(node.socket)["attachments"] == []
+    assert read_status(node.socket)["attachments"] == []
 
 
 def test_without_record_a_delete_still_clears_the_pod(node: Node, agent: Agent) -> None:
@@ -405,10 +405,10 @@ def test_another_boot_has_no_attachments(node: Node, agent: Agent) -> None:
     node.add(node.pod())
     agent.kill()
     journal = node.state / "journal"
-    payloads = [payload.replace(b'"boot":"', b'"boot":"x') for payload in read(journal.read_bytes()).payloads]
-    journal.write_bytes(b"".join(map(frame, payloads)))
+    payloads = [payload.replace(b'"boot":"', b'"boot":"x') for payload in read_records(journal.read_bytes()).payloads]
+    journal.write_bytes(b"".join(map(frame_record, payloads)))
     node.start()
-    assert status(node.socket)["attachments"] == []
+    assert read_status(node.socket)["attachments"] == []
 
 
 def _forget_everything(node: Node, agent: Agent) -> None:

@@ -11,7 +11,7 @@ from tests.node.rails.node import RAILS, Agent, Inside, Node, inside
 from trackbed.kernel.netlink import addresses, links, routes
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails.client import status
+from trackbed.node.rails.client import read_status
 
 pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 
@@ -140,7 +140,7 @@ def test_a_pod_that_ended_without_delete_gives_its_addresses_back(node: Node) ->
     node.add(pod, mode="move")
     node.unpin(pod)  # its veth ends vanish with it; a PF would fall back to the node
     node.delete(pod)
-    assert status(node.socket)["attachments"] == []
+    assert read_status(node.socket)["attachments"] == []
 
 
 def test_without_record_a_delete_still_brings_the_ports_back(node: Node, agent: Agent) -> None:

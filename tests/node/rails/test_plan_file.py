@@ -11,7 +11,7 @@ import pytest
 from tests.node.rails.node import FABRIC, Agent, Node, inside, planned
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.wire import write_node
-from trackbed.node.rails.client import status
+from trackbed.node.rails.client import read_status
 from trackbed.node.rails.plan_file import PlanFile
 
 SECONDS = 20.0
@@ -34,7 +34,7 @@ def until(holds: Callable[[], bool]) -> None:
 def free(node: Node) -> set[int]:
     """How many addresses of each rail are free; none while the agent takes the other plan."""
     try:
-        return set(status(node.socket)["free"].values())
+        return set(read_status(node.socket)["free"].values())
     except OSError:
         return set()
 
@@ -46,7 +46,7 @@ def test_the_agent_takes_a_new_plan_and_its_pods_keep_what_they_have(node: Node,
     put(node.folder / "plan.json", write_node(planned(WIDER)))
     until(lambda: free(node) not in ({27}, set()))
     assert "the plan has changed; taking the new one" in agent.log()
-    assert (agent.process.poll(), len(status(node.socket)["attachments"])) == (None, 1)
+    assert (agent.process.poll(), len(read_status(node.socket)["attachments"])) == (None, 1)
     assert {own["address"].partition("/")[2] for own in node.add(after)["ips"]} == {"26"}
     assert node.add(before) == had
     node.delete(before)
@@ -63,11 +63,11 @@ def place(tmp_path: Path) -> Path:
 
 def test_another_plan_is_a_change_and_the_same_once_more_is_none(place: Path) -> None:
     plan = PlanFile(place)
-    assert not plan.changed()
+    assert not plan.has_changed()
     put(place, write_node(planned()))
-    assert not plan.changed()
+    assert not plan.has_changed()
     put(place, write_node(planned(WIDER)))
-    assert plan.changed()
+    assert plan.has_changed()
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_what_is_no_plan_of_this_node_changes_nothing_and_is_told_once(
         place.unlink()
     else:
         put(place, content)
-    assert not plan.changed()
+    assert not plan.has_changed()
     assert words in caplog.text
     told = caplog.text
-    assert not plan.changed()
+    assert not plan.has_changed()
     assert content is None or caplog.text == told
 
 

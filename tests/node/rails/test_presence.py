@@ -11,31 +11,31 @@ from pathlib import Path
 import pytest
 
 from trackbed.node.rails import presence
-from trackbed.node.rails.chain import primary
-from trackbed.node.rails.presence import Presence, stay
+from trackbed.node.rails.chain import find_primary
+from trackbed.node.rails.presence import CniFolders, keep_chained
 
 SECONDS = 20.0
 BRIDGE = {"cniVersion": "1.0.0", "name": "lab", "plugins": [{"type": "bridge"}]}
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Presence:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CniFolders:
     monkeypatch.setattr(presence, "LOOK_SECONDS", 0.01)
     for name in ("bin", "net.d"):
         (tmp_path / name).mkdir()
-    return Presence(tmp_path / "bin", tmp_path / "net.d")
+    return CniFolders(tmp_path / "bin", tmp_path / "net.d")
 
 
 def types(path: Path) -> list[str]:
     return [one["type"] for one in json.loads(path.read_text())["plugins"]]
 
 
-def while_staying(place: Presence, *steps: Callable[[], bool]) -> None:
+def while_staying(place: CniFolders, *steps: Callable[[], bool]) -> None:
     """Keep ourselves in the way until each step in turn is true, within SECONDS for all."""
 
     async def course() -> None:
         stop = asyncio.Event()
-        staying = asyncio.create_task(stay(place, Path("/run/agent.sock"), stop))
+        staying = asyncio.create_task(keep_chained(place, Path("/run/agent.sock"), stop))
         async with asyncio.timeout(SECONDS):
             for step in steps:
                 while not await asyncio.to_thread(step):
@@ -46,7 +46,7 @@ def while_staying(place: Presence, *steps: Callable[[], bool]) -> None:
     asyncio.run(course())
 
 
-def test_what_another_program_writes_is_chained_again(place: Presence) -> None:
+def test_what_another_program_writes_is_chained_again(place: CniFolders) -> None:
     path = place.networks / "10-lab.conflist"
 
     def written() -> bool:
@@ -60,7 +60,7 @@ def test_what_another_program_writes_is_chained_again(place: Presence) -> None:
     assert types(path) == ["bridge", "trackbed"], "it stays when the agent stops"
 
 
-def test_the_executable_is_there_as_long_as_the_agent_serves_and_asks_it(place: Presence) -> None:
+def test_the_executable_is_there_as_long_as_the_agent_serves_and_asks_it(place: CniFolders) -> None:
     program = place.programs / "trackbed"
     while_staying(place, program.exists)
     assert stat.S_IMODE(program.stat().st_mode) == 0o755
@@ -76,7 +76,7 @@ def test_the_executable_is_there_as_long_as_the_agent_serves_and_asks_it(place: 
     ],
 )
 def test_what_cannot_be_chained_is_told_once(
-    place: Presence, caplog: pytest.LogCaptureFixture, content: str | None, words: str
+    place: CniFolders, caplog: pytest.LogCaptureFixture, content: str | None, words: str
 ) -> None:
     if content is not None:
         (place.networks / "10-x.conf").write_text(content)
@@ -86,7 +86,7 @@ def test_what_cannot_be_chained_is_told_once(
 
 
 def test_the_first_configuration_by_name_is_the_primary_networks(tmp_path: Path) -> None:
-    assert primary(tmp_path / "nowhere") is None
+    assert find_primary(tmp_path / "nowhere") is None
     for name in ("99-last.conflist", "10-first.conflist", "05-none.txt", "00-multus.kubeconfig"):
         (tmp_path / name).touch()
-    assert primary(tmp_path) == tmp_path / "10-first.conflist"
+    assert find_primary(tmp_path) == tmp_path / "10-first.conflist"

@@ -5,7 +5,7 @@ import pytest
 
 from trackbed.node.rails import protocol
 from trackbed.node.rails.errors import CniError, Code
-from trackbed.node.rails.protocol import Wanted
+from trackbed.node.rails.protocol import RailRequest
 
 ENV = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "c1", "CNI_NETNS": "/run/netns/c1", "CNI_IFNAME": "net1"}
 CONFIG = {"cniVersion": "1.1.0", "name": "rails", "type": "trackbed"}
@@ -86,21 +86,21 @@ BAD_WISH: dict[str, tuple[dict[str, Any], Code, str]] = {
 @pytest.mark.parametrize(("change", "message"), BAD_ENVIRONMENT.values(), ids=BAD_ENVIRONMENT)
 def test_a_bad_environment_is_refused(change: dict[str, str], message: str) -> None:
     with pytest.raises(CniError) as caught:
-        protocol.request(ENV | change, json.dumps(CONFIG).encode())
+        protocol.parse_request(ENV | change, json.dumps(CONFIG).encode())
     assert (caught.value.code, caught.value.message) == (Code.ENVIRONMENT, message)
 
 
 @pytest.mark.parametrize(("change", "code", "message"), BAD_CONFIG.values(), ids=BAD_CONFIG)
 def test_a_bad_configuration_is_refused(change: dict[str, Any], code: Code, message: str) -> None:
     with pytest.raises(CniError) as caught:
-        protocol.request(ENV, json.dumps(CONFIG | change).encode())
+        protocol.parse_request(ENV, json.dumps(CONFIG | change).encode())
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
 @pytest.mark.parametrize(("change", "code", "message"), BAD_WISH.values(), ids=BAD_WISH)
 def test_a_wish_that_is_none_of_ours_is_refused(change: dict[str, Any], code: Code, message: str) -> None:
     with pytest.raises(CniError) as caught:
-        protocol.wanted(CONFIG | change)
+        protocol.parse_rail_request(CONFIG | change)
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
@@ -109,19 +109,21 @@ def test_a_wish_that_is_none_of_ours_is_refused(change: dict[str, Any], code: Co
 )
 def test_what_is_no_json_is_refused(raw: bytes) -> None:
     with pytest.raises(CniError, match="the network configuration is no JSON: ") as caught:
-        protocol.request(ENV, raw)
+        protocol.parse_request(ENV, raw)
     assert caught.value.code is Code.DECODE
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"null", b'"rails"'])
 def test_what_is_no_object_is_refused(raw: bytes) -> None:
     with pytest.raises(CniError, match="the network configuration is no object but "):
-        protocol.request(ENV, raw)
+        protocol.parse_request(ENV, raw)
 
 
 @pytest.mark.parametrize("change", [{"mode": "bridge"}, {"rails": 8}, {"nonsense": 1}])
 def test_a_delete_does_not_mind_what_only_an_add_needs(change: dict[str, Any]) -> None:
-    request = protocol.request(ENV | {"CNI_COMMAND": "DEL", "CNI_NETNS": ""}, json.dumps(CONFIG | change).encode())
+    request = protocol.parse_request(
+        ENV | {"CNI_COMMAND": "DEL", "CNI_NETNS": ""}, json.dumps(CONFIG | change).encode()
+    )
     assert (request.key, request.netns) == (("c1", "net1"), "")
 
 
@@ -133,23 +135,23 @@ def test_fields_of_the_specification_are_let_through() -> None:
         "cni.dev/attachments": [],
         "prevResult": {},
     }
-    assert protocol.wanted(CONFIG | more | {"mode": "move", "rails": [3, 1]}) == Wanted("move", (1, 3))
+    assert protocol.parse_rail_request(CONFIG | more | {"mode": "move", "rails": [3, 1]}) == RailRequest("move", (1, 3))
 
 
 @pytest.mark.parametrize("listed", [None, {}, ["c1"], [{"containerID": "c1"}], [{"containerID": 1, "ifname": "a"}]])
 def test_a_collection_without_a_proper_list_removes_nothing(listed: object) -> None:
     with pytest.raises(CniError, match=r"cni\.dev/valid-attachments"):
-        protocol.valid_attachments(CONFIG | {"cni.dev/valid-attachments": listed})
+        protocol.parse_valid_attachments(CONFIG | {"cni.dev/valid-attachments": listed})
 
 
 def test_a_collection_without_any_list_leaves_all_alone() -> None:
-    assert protocol.valid_attachments(CONFIG) is None
-    assert protocol.valid_attachments(CONFIG | {"cni.dev/valid-attachments": []}) == frozenset()
+    assert protocol.parse_valid_attachments(CONFIG) is None
+    assert protocol.parse_valid_attachments(CONFIG | {"cni.dev/valid-attachments": []}) == frozenset()
 
 
 def test_a_frame_is_taken_apart_as_it_was_put_together() -> None:
-    assert protocol.split(b"CNI_A=1\0CNI_B=\0\0{}\0\0") == ({"CNI_A": "1", "CNI_B": ""}, b"{}\0\0")
-    assert protocol.split(b"\0{}") == ({"": ""}, b"{}")
+    assert protocol.split_request(b"CNI_A=1\0CNI_B=\0\0{}\0\0") == ({"CNI_A": "1", "CNI_B": ""}, b"{}\0\0")
+    assert protocol.split_request(b"\0{}") == ({"": ""}, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -164,5 +166,5 @@ def test_a_frame_is_taken_apart_as_it_was_put_together() -> None:
 )
 def test_a_malformed_frame_is_refused(body: bytes, code: Code) -> None:
     with pytest.raises(CniError) as caught:
-        protocol.split(body)
+        protocol.split_request(body)
     assert caught.value.code is code

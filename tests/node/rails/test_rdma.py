@@ -31,12 +31,12 @@ def test_a_device_of_hardware_follows_its_interface_and_a_soft_one_is_made(
     sysfs.port("rail2", rdma=hardware, soft=None if hardware else "rxe2")
     sysfs.vf("rail2", 1, interface="rail2v1", rdma="mlx5_9" if hardware else None)
     common = NODE.common._replace(rdma_mode=mode)
-    ways = rdma.of_port(PORT, common, tmp_path), rdma.of_moved_port(PORT, common, tmp_path)
-    assert (*ways, rdma.of_vf(PORT, 1, common, tmp_path)) == seen
+    ways = rdma.find_port_device(PORT, common, tmp_path), rdma.find_moved_port_device(PORT, common, tmp_path)
+    assert (*ways, rdma.find_vf_device(PORT, 1, common, tmp_path)) == seen
 
 
 def test_a_machine_without_rdma_has_none(tmp_path: Path) -> None:
     common = NODE.common._replace(rdma_mode="shared")
-    assert rdma.of_port(PORT, common, tmp_path) is None
-    assert rdma.of_moved_port(PORT, common, tmp_path) is None
-    assert rdma.of_vf(PORT, 0, common, tmp_path) is None
+    assert rdma.find_port_device(PORT, common, tmp_path) is None
+    assert rdma.find_moved_port_device(PORT, common, tmp_path) is None
+    assert rdma.find_vf_device(PORT, 0, common, tmp_path) is None

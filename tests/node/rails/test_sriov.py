@@ -19,7 +19,7 @@ from trackbed.node.rails import hostport, leftovers, rdma
 from trackbed.node.rails.attachment import PORT_ITSELF, Attachment
 from trackbed.node.rails.errors import CniError
 from trackbed.node.rails.move import Move
-from trackbed.node.rails.sandbox import opened
+from trackbed.node.rails.sandbox import open_sandbox
 
 pytestmark = pytest.mark.needs("root")
 
@@ -52,14 +52,14 @@ def move(node: Node) -> Iterator[Move]:
 
 
 def attachment(move: Move, path: Path) -> Attachment:
-    ports = move.ports(CHOSEN, {0: "rail0-1", 3: "rail3-0"})
+    ports = move.build_ports(CHOSEN, {0: "rail0-1", 3: "rail3-0"})
     return Attachment("c0", "eth0", "rails", "sriov", str(path), path.stat().st_ino, "boot", ports)
 
 
 def test_a_vf_goes_into_the_pod_as_its_rail_and_comes_back_as_it_was(node: Node, move: Move) -> None:
     before = {name: inside(node.netns).links[name] for name in NAMES.values()}
     pod = node.pod()
-    with opened(str(pod.path)) as sandbox:
+    with open_sandbox(str(pod.path)) as sandbox:
         given = attachment(move, pod.path)
         move.attach(given, sandbox)
         found = inside(pod.path)
@@ -92,17 +92,17 @@ def test_a_vf_that_comes_home_late_gets_its_name_back_then(
 ) -> None:
     remade: list[list[int]] = []
     monkeypatch.setattr(hostport, "RETURN_SECONDS", 0)
-    monkeypatch.setattr(rdma, "remake", lambda ports: remade.append([port.rail for port in ports]))
+    monkeypatch.setattr(rdma, "recreate", lambda ports: remade.append([port.rail for port in ports]))
     given = attachment(move, node.pod().path)
     here = node.folder / "sys/class/net/rail0/device/virtfn1/net"
     away = here.rename(here.with_name("away"))
     renamed(node, "ens1v1", "dev65536")
     move.detach(given, None, alone=True)
-    move.welcome()
+    move.restore_late()
     assert "dev65536" in inside(node.netns).links
     away.rename(here)
     (here / "ens1v1").rename(here / "dev65536")
-    move.welcome()
+    move.restore_late()
     assert "ens1v1" in inside(node.netns).links
     assert remade == [[3], [], [0]]
 
@@ -110,7 +110,7 @@ def test_a_vf_that_comes_home_late_gets_its_name_back_then(
 def test_a_port_that_the_kernel_brought_home_under_its_name_in_the_pod_is_known_by_its_mac(
     node: Node, move: Move
 ) -> None:
-    ports = move.ports({0: PORT_ITSELF}, {})
+    ports = move.build_ports({0: PORT_ITSELF}, {})
     renamed(node, "rail0", "net1")
     move.detach(Attachment("c0", "eth0", "rails", "move", "/gone", 1, "boot", ports), None, alone=True)
     assert inside(node.netns).links["rail0"].mac == ports[0].mac
@@ -134,10 +134,10 @@ def test_a_vf_without_record_goes_home_under_a_name_that_is_not_its_ports(tmp_pa
     device.joinpath("net").rmdir()
     device.rmdir()
     device.symlink_to(tmp_path / "0000:11:10.2")
-    assert leftovers.home_name(plan, plan.ports[2], "0000:11:10.2", tmp_path) == "rail2v1"
-    assert leftovers.home_name(plan, plan.ports[2], "0000:11:00.0", tmp_path) == "rail2"
+    assert leftovers.choose_host_name(plan, plan.ports[2], "0000:11:10.2", tmp_path) == "rail2v1"
+    assert leftovers.choose_host_name(plan, plan.ports[2], "0000:11:00.0", tmp_path) == "rail2"
 
 
 def test_a_vf_that_is_not_there_is_told_with_its_rail(move: Move) -> None:
     with pytest.raises(CniError, match="rail 5: the interface of VF 0 of rail5 is not on this node"):
-        move.ports({5: 0}, {})
+        move.build_ports({5: 0}, {})

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.node.rails import choice
-from trackbed.node.rails.attachment import Attachment, HostPort, Key, Port, address_of
+from trackbed.node.rails.attachment import Attachment, HostPort, Key, PodPort, to_pod_address
 from trackbed.node.rails.journal import Journal, JournalError
-from trackbed.node.rails.store import Blocks, Chosen, ExhaustedError, Store, TakenError, survives
+from trackbed.node.rails.store import Blocks, Chosen, ExhaustedError, Store, TakenError, is_kept
 
 BLOCKS: Blocks = {rail: (AddressPlan(4, 1000 * rail + 1, 24, 0, 1000 * rail + 2, 4),) for rail in (1, 2)}
 KEYS = [(f"c{number}", "net1") for number in range(6)]
@@ -23,7 +23,7 @@ KEYS = [(f"c{number}", "net1") for number in range(6)]
 
 def _make(key: Key, chosen: Chosen, host: HostPort | None = None) -> Attachment:
     ports = tuple(
-        Port(rail, f"rail{rail}", "", 9000, tuple(map(address_of, own)), host) for rail, own in chosen.items()
+        PodPort(rail, f"rail{rail}", "", 9000, tuple(map(to_pod_address, own)), host) for rail, own in chosen.items()
     )
     return Attachment(*key, "rails", "macvlan", f"/netns/{key[0]}", int(key[0][1:]), "boot", ports)
 
@@ -33,7 +33,7 @@ def _addresses(attachment: Attachment) -> set[str]:
 
 
 def _hold(store: Store, key: Key) -> Attachment:
-    return store.hold(BLOCKS, (), lambda chosen: _make(key, chosen))
+    return store.hold_addresses(BLOCKS, (), lambda chosen: _make(key, chosen))
 
 
 @pytest.fixture
@@ -43,10 +43,10 @@ def store(tmp_path: Path) -> Store:
 
 def test_what_is_held_and_done_is_there_after_a_restart(store: Store, tmp_path: Path) -> None:
     first, second = _hold(store, KEYS[0]), _hold(store, KEYS[1])
-    store.done(first.key)
+    store.finish(first.key)
     store.close()
     again = Store(Journal(tmp_path))
-    assert [(entry.attachment, entry.done) for entry in again.entries()] == [(first, True), (second, False)]
+    assert [(entry.attachment, entry.done) for entry in again.list_entries()] == [(first, True), (second, False)]
 
 
 def test_a_rail_that_is_full_is_named(store: Store) -> None:
@@ -54,7 +54,7 @@ def test_a_rail_that_is_full_is_named(store: Store) -> None:
         _hold(store, key)
     with pytest.raises(ExhaustedError, match="rail 1: all 4 addresses are taken"):
         _hold(store, KEYS[4])
-    assert store.free(BLOCKS) == {1: 0, 2: 0}
+    assert store.count_free(BLOCKS) == {1: 0, 2: 0}
 
 
 def test_the_order_of_addresses_goes_on_after_restart_and_compaction(store: Store, tmp_path: Path) -> None:
@@ -72,16 +72,16 @@ def test_the_order_of_addresses_goes_on_after_restart_and_compaction(store: Stor
 
 def test_a_port_moves_into_one_pod_only(store: Store) -> None:
     host = HostPort("rail1", 7, 9000, up=True, conf={})
-    store.take(partial(choice.ports, {1: ""}), lambda _: _make(KEYS[0], BLOCKS, host))
+    store.hold_devices(partial(choice.choose_ports, {1: ""}), lambda _: _make(KEYS[0], BLOCKS, host))
     with pytest.raises(TakenError, match="rail 1: the port is in pod c0/net1"):
-        store.take(partial(choice.ports, {1: ""}), lambda _: _make(KEYS[1], BLOCKS, host))
+        store.hold_devices(partial(choice.choose_ports, {1: ""}), lambda _: _make(KEYS[1], BLOCKS, host))
 
 
 def test_an_address_that_another_pod_has_goes_to_no_vf(store: Store) -> None:
     own = _hold(store, KEYS[0]).ports[0].addresses[0]
     host = HostPort("rail1v0", 7, 9000, up=False, conf={}, vf=0, pf="rail1")
     with pytest.raises(TakenError, match=f"rail 1: address {own.text} is in another pod"):
-        store.take(lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (own.addressed,)}, host))
+        store.hold_devices(lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (own.addressed,)}, host))
 
 
 def test_nothing_is_held_that_could_not_be_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_nothing_is_held_that_could_not_be_written(store: Store, monkeypatch: py
     with pytest.raises(JournalError, match="cannot take a record: No space left on device"):
         _hold(store, KEYS[0])
     monkeypatch.undo()
-    assert store.entries() == ()
+    assert store.list_entries() == ()
     assert _hold(store, KEYS[0]).ports[0].addresses[0].text == "0.0.3.234/24"
 
 
@@ -99,23 +99,23 @@ def test_a_release_on_a_full_disk_is_written_later(
     _hold(store, KEYS[0])
     monkeypatch.setattr(os, "write", _no_space)
     store.release(KEYS[0])
-    assert "No space left on device" in str(store.trouble())
+    assert "No space left on device" in str(store.check_journal())
     monkeypatch.undo()
-    assert store.trouble() is None
+    assert store.check_journal() is None
     store.close()
-    assert Store(Journal(tmp_path)).entries() == ()
+    assert Store(Journal(tmp_path)).list_entries() == ()
 
 
 def test_of_two_records_of_one_address_the_later_counts(store: Store, tmp_path: Path) -> None:
     first = _hold(store, KEYS[0])
     store.close()
     journal = Journal(tmp_path)
-    held = journal.found.payloads[0].replace(b'"c0"', b'"c1"')
+    held = journal.contents.payloads[0].replace(b'"c0"', b'"c1"')
     journal.append(held, sync=False)  # as if c0's end had been lost
     journal.close()
     again = Store(Journal(tmp_path))
-    assert [entry.attachment.container for entry in again.entries()] == ["c1"]
-    assert _addresses(again.entries()[0].attachment) == _addresses(first)
+    assert [entry.attachment.container for entry in again.list_entries()] == ["c1"]
+    assert _addresses(again.list_entries()[0].attachment) == _addresses(first)
 
 
 def _no_space(_: int, __: bytes) -> int:
@@ -150,7 +150,7 @@ class Node(RuleBasedStateMachine):
         avoid: set[tuple[int, int]] = set()
         for _ in range(10):
             try:
-                attachment = self.store.hold(BLOCKS, avoid, lambda chosen: _make(key, chosen))
+                attachment = self.store.hold_addresses(BLOCKS, avoid, lambda chosen: _make(key, chosen))
             except ExhaustedError:
                 held = {own for addresses in self.live.values() for own in addresses}
                 assert len(held) >= 8 - 1, "an address is lost"
@@ -166,7 +166,7 @@ class Node(RuleBasedStateMachine):
         if crash != "before the kernel":
             self.live[key] = _addresses(attachment)
         if crash == "no":
-            self.store.done(key)
+            self.store.finish(key)
         else:
             self.restart()
 
@@ -182,7 +182,7 @@ class Node(RuleBasedStateMachine):
     def compact(self) -> None:
         """The journal is rewritten."""
         self.store._journal.behind = True  # noqa: SLF001 - what a failed write leaves
-        assert self.store.trouble() is None
+        assert self.store.check_journal() is None
 
     @rule(count=st.integers(1, 400))
     def cut(self, count: int) -> None:
@@ -207,18 +207,18 @@ class Node(RuleBasedStateMachine):
         """The agent starts again and asks the kernel."""
         self.store.close()
         self.store = Store(Journal(self.folder))
-        for entry in self.store.entries():
+        for entry in self.store.list_entries():
             have = self.live.get(entry.attachment.key)
             whole = have == _addresses(entry.attachment)
-            if not survives(entry, whole=whole, present=have is not None):
+            if not is_kept(entry, intact=whole, present=have is not None):
                 self.store.release(entry.attachment.key)
             elif not entry.done:
-                self.store.done(entry.attachment.key)
+                self.store.finish(entry.attachment.key)
 
     @invariant()
     def no_address_is_held_twice(self) -> None:
         """Neither on record nor in the kernel."""
-        held = [own for entry in self.store.entries() for own in _addresses(entry.attachment)]
+        held = [own for entry in self.store.list_entries() for own in _addresses(entry.attachment)]
         live = [own for addresses in self.live.values() for own in addresses]
         assert len(held) == len(set(held))
         assert len(live) == len(set(live))
@@ -226,7 +226,7 @@ class Node(RuleBasedStateMachine):
     @invariant()
     def no_address_is_lost(self) -> None:
         """What is held is in the kernel, and without damage the other way round."""
-        held = {entry.attachment.key for entry in self.store.entries()}
+        held = {entry.attachment.key for entry in self.store.list_entries()}
         assert held <= set(self.live), "held for a pod that has nothing"
         assert self.damaged or held == set(self.live)
 

@@ -12,7 +12,7 @@ from tests.node.rails.node import Node
 from trackbed.kernel.netlink import links
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails.watch import LATEST_SECONDS, Watch
+from trackbed.node.rails.watch import MAX_AGE_SECONDS, Watch
 
 pytestmark = pytest.mark.needs("root")
 
@@ -60,14 +60,14 @@ def test_the_ports_are_looked_at_again_when_one_has_changed(place: Path, watch: 
 
 
 def test_what_the_kernel_does_not_announce_is_seen_in_time(looks: Looks, watch: Watch[int]) -> None:
-    looks.now = LATEST_SECONDS - 1
+    looks.now = MAX_AGE_SECONDS - 1
     assert watch() == 1
-    looks.now = LATEST_SECONDS + 1
+    looks.now = MAX_AGE_SECONDS + 1
     assert [watch(), watch()] == [2, 2]
 
 
 def test_after_a_look_that_failed_the_next_one_is_not_put_off(looks: Looks, watch: Watch[int]) -> None:
-    looks.now, looks.fails = LATEST_SECONDS + 1, True
+    looks.now, looks.fails = MAX_AGE_SECONDS + 1, True
     for _ in range(2):
         with pytest.raises(PermissionError, match="no look"):
             watch()

@@ -17,7 +17,7 @@ from trackbed_lab.kubernetes.blocking import connect
 from tests.kinds import installed
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, Allocation
-from trackbed.node.sync.allocations import MOST, allocations, publish
+from trackbed.node.sync.allocations import MOST, list_allocations, publish
 
 ONE = {
     "pod": "train/w-0",
@@ -30,19 +30,19 @@ ONE = {
 
 
 def test_rails_and_addresses_stand_in_rail_order() -> None:
-    (found,) = allocations({"attachments": [ONE]})
+    (found,) = list_allocations({"attachments": [ONE]})
     assert found == Allocation("train", "w-0", (0, 1), ("10.0.0.5", "fd00::5", "10.1.0.5"))
 
 
 @pytest.mark.parametrize("other", [{"pod": ""}, {"done": False}])
 def test_what_is_no_pods_or_not_done_is_left_out(other: dict[str, Any]) -> None:
-    assert allocations({"attachments": [{**ONE, **other}]}) == ()
+    assert list_allocations({"attachments": [{**ONE, **other}]}) == ()
 
 
 def test_the_order_in_which_pods_came_does_not_matter_and_their_number_is_bounded() -> None:
     pods = [{**ONE, "pod": f"train/w-{number:03}"} for number in range(MOST + 50)]
-    found = allocations({"attachments": pods[::-1]})
-    assert (found, len(found)) == (allocations({"attachments": pods}), MOST)
+    found = list_allocations({"attachments": pods[::-1]})
+    assert (found, len(found)) == (list_allocations({"attachments": pods}), MOST)
 
 
 @contextmanager

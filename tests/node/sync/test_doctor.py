@@ -11,11 +11,11 @@ import pytest
 from tests.node.sync.test_run import node
 from trackbed.host.machine import Machine
 from trackbed.node.sync.doctor import examine
-from trackbed.node.sync.host import Host
+from trackbed.node.sync.host import NodeHost
 
 
-def _host(tree: Path) -> Host:
-    return Host(("env", f"TRACKBED_ROOT={tree}", f"PATH={os.environ['PATH']}"))
+def _host(tree: Path) -> NodeHost:
+    return NodeHost(("env", f"TRACKBED_ROOT={tree}", f"PATH={os.environ['PATH']}"))
 
 
 def test_what_the_host_shows_and_what_the_network_says_are_judged_together(tmp_path: Path) -> None:
@@ -32,4 +32,4 @@ def test_what_the_host_shows_and_what_the_network_says_are_judged_together(tmp_p
 
 def test_a_host_that_does_not_answer_says_why(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such-program cannot be started: No such file or directory"):
-        asyncio.run(examine(Machine(tmp_path), Host(("no-such-program",)), tmp_path / "none.sock", node()))
+        asyncio.run(examine(Machine(tmp_path), NodeHost(("no-such-program",)), tmp_path / "none.sock", node()))

@@ -44,19 +44,19 @@ def diagnosis(*found: Finding) -> Diagnosis:
     ],
 )
 def test_a_node_is_healthy_where_nothing_fails(found: Diagnosis, said: str) -> None:
-    condition = told.healthy(found)
+    condition = told.judge_health(found)
     assert f"{condition.status} {condition.reason} {condition.message}" == said
 
 
 def test_findings_are_few_and_short_and_what_explains_others_comes_first() -> None:
-    found = told.findings(diagnosis(*[one("fail", because="x", evidence="e" * 9999)] * 30, one("fail", 7)))
+    found = told.list_findings(diagnosis(*[one("fail", because="x", evidence="e" * 9999)] * 30, one("fail", 7)))
     assert len(found) == 20
     assert (found[0].subject, found[1].subject) == ("rail 7", "rail 3")
     assert max(len(each.message) for each in found) <= 512
 
 
 def test_agents_that_start_together_look_at_moments_of_their_own() -> None:
-    moments = Counter(int(told.first_seconds(f"gpu-{number}")) // 60 for number in range(10_000))
+    moments = Counter(int(told.compute_first_delay(f"gpu-{number}")) // 60 for number in range(10_000))
     assert set(moments) == set(range(10))
     assert max(moments.values()) < 1500
 
@@ -104,7 +104,7 @@ async def _status(live: Client, name: str, status: str) -> RailNodeStatus:
 @pytest.fixture(name="at_once")
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "SECONDS", 0.01)
-    monkeypatch.setattr(told, "first_seconds", lambda _: 0.0)
+    monkeypatch.setattr(told, "compute_first_delay", lambda _: 0.0)
 
 
 @pytest.mark.usefixtures("at_once")

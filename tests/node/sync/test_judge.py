@@ -7,7 +7,7 @@ import pytest
 
 from trackbed.cluster.resources.railnode import RailNodeSpec
 from trackbed.fleet.outcome import Outcome
-from trackbed.node.sync.judge import TRIES, after_apply, after_look, differences, firmware
+from trackbed.node.sync.judge import TRIES, is_firmware_pending, judge_apply, judge_comparison, list_differences
 
 SPEC = RailNodeSpec("train", 0, plan_hash="new")
 MAY = msgspec.structs.replace(SPEC, may_change=True, may_reboot="this")
@@ -42,7 +42,7 @@ def outcome(kind: str, *changes: dict[str, Any], files: tuple[str, ...] = ()) ->
 def test_a_comparison_changes_nothing_unless_it_may(
     found: Outcome, spec: RailNodeSpec, tries: int, told: str, then: str
 ) -> None:
-    condition, does = after_look(found, spec, tries)
+    condition, does = judge_comparison(found, spec, tries)
     assert (f"{condition.status} {condition.reason} {condition.message}", does) == (told, then)
 
 
@@ -59,18 +59,18 @@ def test_a_comparison_changes_nothing_unless_it_may(
     ],
 )
 def test_only_the_boot_that_may_end_is_ended(found: Outcome, boot: str, tries: int, told: str, then: str) -> None:
-    condition, does = after_apply(found, MAY, boot, tries)
+    condition, does = judge_apply(found, MAY, boot, tries)
     assert (f"{condition.status} {condition.reason} {condition.message}", does) == (told, then)
 
 
 def test_differences_are_few_and_short() -> None:
-    found = differences(outcome("differs", *[change(what="x" * 9999)] * 50))
+    found = list_differences(outcome("differs", *[change(what="x" * 9999)] * 50))
     assert len(found) == 20
     assert max(len(one.what) for one in found) <= 512
 
 
 def test_a_difference_says_what_a_person_must_do() -> None:
-    (one,) = differences(outcome("differs", change(step="firmware", advice="mlxconfig -y set X=8")))
+    (one,) = list_differences(outcome("differs", change(step="firmware", advice="mlxconfig -y set X=8")))
     assert one.what == "VFs of rail0: 0 -> 8; mlxconfig -y set X=8"
 
 
@@ -86,4 +86,4 @@ def test_a_difference_says_what_a_person_must_do() -> None:
     ids=["beyond what is listed", "none", "as planned", "silent, as before", "silent"],
 )
 def test_firmware_is_told_wherever_in_the_list_it_is(found: Outcome, before: bool, is_: bool) -> None:
-    assert firmware(found, before) is is_
+    assert is_firmware_pending(found, before) is is_

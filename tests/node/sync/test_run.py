@@ -25,7 +25,7 @@ from trackbed.fabric.plan.wire import write_node
 from trackbed.fleet.outcome import Outcome
 from trackbed.fleet.task import Verb
 from trackbed.node.sync import run
-from trackbed.node.sync.host import Host
+from trackbed.node.sync.host import NodeHost
 from trackbed.node.sync.run import Preparer
 
 FABRIC = Path(__file__).parents[3] / "examples" / "shared-subnet.yaml"
@@ -43,7 +43,7 @@ def node() -> NodePlan:
     return compute_plan(load_fabric(FABRIC.read_bytes(), "x").fabric, {}).nodes[0]
 
 
-class Scripted(Host):
+class Scripted(NodeHost):
     """A host that answers as it is told, and remembers what it was asked."""
 
     def __init__(self, *answers: tuple[Verb, Outcome]) -> None:
@@ -51,7 +51,7 @@ class Scripted(Host):
         self.answers, self.asked = list(answers), asyncio.Condition()
         self.did: list[Verb] = []
 
-    async def ask(self, verb: Verb, node: NodePlan) -> Outcome:
+    async def request(self, verb: Verb, node: NodePlan) -> Outcome:
         """The next answer, to the question that it is for."""
         wanted, answer = self.answers.pop(0) if self.answers else (verb, Outcome(node.name, "same", ""))
         assert wanted == verb, f"{wanted} was to come, {verb} came"
@@ -183,11 +183,11 @@ def test_a_plan_that_cannot_be_read_is_told_and_touches_nothing(kubeconfig: str)
 def test_the_program_of_apply_runs_in_the_host(tmp_path: Path) -> None:
     (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/random/boot_id").write_text("this-boot\n")
-    host = Host(("env", f"TRACKBED_ROOT={tmp_path}", f"PATH={os.environ['PATH']}"))
-    assert asyncio.run(host.ask("boot", node())).answer["boot"].strip() == "this-boot"
-    assert asyncio.run(host.ask("diff", node())).kind == "wrong-host"
+    host = NodeHost(("env", f"TRACKBED_ROOT={tmp_path}", f"PATH={os.environ['PATH']}"))
+    assert asyncio.run(host.request("boot", node())).answer["boot"].strip() == "this-boot"
+    assert asyncio.run(host.request("diff", node())).kind == "wrong-host"
 
 
 def test_a_host_that_cannot_be_entered_is_told() -> None:
-    found = asyncio.run(Host(("/no/such/program",)).ask("diff", node()))
+    found = asyncio.run(NodeHost(("/no/such/program",)).request("diff", node()))
     assert (found.kind, found.told) == ("failed", "/no/such/program cannot be started: No such file or directory")

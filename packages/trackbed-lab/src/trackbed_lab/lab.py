@@ -40,7 +40,7 @@ from trackbed.host.transaction.files import find_renderer
 from trackbed.kernel.netlink.addresses import list_addresses
 from trackbed.kernel.netlink.links import VethEnd, create_veth
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails.client import status
+from trackbed.node.rails.client import read_status
 from trackbed.node.rails.install import install
 from trackbed_lab import netns, runtime, speaker
 from trackbed_lab.fabric_findings import to_findings
@@ -167,7 +167,7 @@ class Lab:
     def _wait_for_agent(self, node: NodePlan, process: subprocess.Popen[bytes], deadline: float) -> None:
         while time.monotonic() < deadline and process.poll() is None:
             with suppress(OSError):
-                status(self.locate_socket(node.name))
+                read_status(self.locate_socket(node.name))
                 return
             time.sleep(0.02)
         raise LabError(self._describe_agent_failure(node.name))
@@ -251,7 +251,7 @@ class Lab:
             LabError: the agent does not respond; the message has the end of its log.
         """
         try:
-            attachments: list[dict[str, Any]] = status(self.locate_socket(node))["attachments"]
+            attachments: list[dict[str, Any]] = read_status(self.locate_socket(node))["attachments"]
         except OSError as error:
             raise LabError(self._describe_agent_failure(node)) from error
         return attachments
@@ -336,7 +336,7 @@ class Lab:
     def _build_subject(self, number: int, node: NodePlan, switches: dict[str, SwitchView]) -> Subject:
         others = tuple(get_management_address(other) for other in range(len(self.plan.nodes)) if other != number)
         return Subject(
-            self.get_machine(node.name), node, partial(status, self.locate_socket(node.name)), others, switches
+            self.get_machine(node.name), node, partial(read_status, self.locate_socket(node.name)), others, switches
         )
 
     def _read_switches(self) -> dict[str, SwitchView]:

@@ -1,10 +1,8 @@
-"""Which address of a rail's block the next pod gets: pure arithmetic over what is held.
+"""The choice of a pod's addresses: arithmetic over the addresses that are held.
 
-The plan gives a node a block on each rail. Search begins behind the address handed out last and goes round, so an
-address that has just been given back is the last one to be used again.
+The plan gives a node a block of addresses on each rail. The search starts behind the address that was handed out last
+and wraps around, so a released address is reused last.
 """
-
-from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
@@ -14,16 +12,21 @@ Taken = AbstractSet[tuple[int, int]]
 """Addresses that are not free, as (IP version, address)."""
 
 
-def next_free(block: tuple[AddressPlan, ...], taken: Taken, last: int | None) -> tuple[AddressPlan, ...] | None:
-    """The addresses at the next free place of a block, one for each IP version; None when all are taken.
+def find_free_addresses(
+    block: tuple[AddressPlan, ...], taken: Taken, last: int | None
+) -> tuple[AddressPlan, ...] | None:
+    """Return the next free addresses of a block, one for each IP version, or None when all are taken.
 
-    `last` is the first version's address that was handed out last. A place is the same distance into each version's
-    block. A rail without planned addresses gives `()`.
+    `last` is the address of the first version that was handed out last. The addresses of all versions have the same
+    offset in their blocks. A rail without planned addresses gives `()`.
     """
     if not block:
         return ()
-    count = min(own.pods_count for own in block)
-    after = 0 if last is None else last - block[0].pods_first + 1
-    places = ((after + step) % count for step in range(count))
-    at = (tuple(own.with_address(own.pods_first + place) for own in block) for place in places)
-    return next((chosen for chosen in at if not any((own.version, own.address) in taken for own in chosen)), None)
+    count = min(version.pods_count for version in block)
+    start = 0 if last is None else last - block[0].pods_first + 1
+    for step in range(count):
+        offset = (start + step) % count
+        addresses = tuple(version.with_address(version.pods_first + offset) for version in block)
+        if not any((address.version, address.address) in taken for address in addresses):
+            return addresses
+    return None

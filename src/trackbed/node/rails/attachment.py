@@ -1,10 +1,8 @@
-"""What one pod holds: an Attachment for each (container, interface) a runtime named, with a Port for each rail.
+"""The attachment of a pod: one for each (container, interface) that a runtime names, with a port for each rail.
 
-It is what the journal records, what the kernel is compared with, and what the runtime's result is made from, so it says
-everything itself and needs no plan: the plan may have changed since.
+The journal records it, the kernel is compared with it, and the runtime's result is built from it. It is complete
+without the plan, because the plan may have changed since the pod was attached.
 """
-
-from __future__ import annotations
 
 import zlib
 from functools import lru_cache
@@ -19,16 +17,16 @@ Key = tuple[str, str]
 """(CNI_CONTAINERID, CNI_IFNAME), which the CNI specification makes unique."""
 
 MODES = ("macvlan", "sriov", "move")
-"""How a pod gets a rail: an interface on the port, a VF of it, the port itself."""
+"""How a pod gets a rail: by an interface on the port, a VF of the port, or the port itself."""
 
 PORT_ITSELF = -1
-"""In place of a VF's number."""
+"""Stands in place of a VF's number."""
 
 _MAC_PREFIX = {4: "0e:7b", 6: "0e:7c"}
 """Locally administered, unicast (IEEE 802, second-lowest bit of the first byte)."""
 
 
-class Address(msgspec.Struct, frozen=True, omit_defaults=True):
+class PodAddress(msgspec.Struct, frozen=True, omit_defaults=True):
     """An address with its prefix length, as text, and its gateway; "" for none."""
 
     text: str
@@ -36,12 +34,12 @@ class Address(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def addressed(self) -> AddressPlan:
-        """The same as the plan writes it."""
-        return _addressed(self.text, self.gateway)
+        """The address in the plan's form."""
+        return _parse_addressed(self.text, self.gateway)
 
 
 class HostAddress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One address of a port on the host, as trackbed.kernel.netlink.addresses has it."""
+    """An address of a port on the host, with the fields of trackbed.kernel.netlink.addresses."""
 
     family: int
     address: int
@@ -51,7 +49,7 @@ class HostAddress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HostRoute(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One route by a port on the host, as trackbed.kernel.netlink.routes has it."""
+    """A route through a port on the host, with the fields of trackbed.kernel.netlink.routes."""
 
     family: int
     table: int
@@ -66,9 +64,9 @@ class HostRoute(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HostPort(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A port as it stood on the host before it moved: what DEL gives back.
+    """The state of a port on the host before it moved into a pod; DEL restores it.
 
-    `conf` and `conf6` are its sysctls of net/ipv4/conf and net/ipv6/conf: a move sets both back to their defaults.
+    `conf` and `conf6` are its sysctls of net/ipv4/conf and net/ipv6/conf. A move resets both to their defaults.
     """
 
     name: str
@@ -85,30 +83,30 @@ class HostPort(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Rdma(msgspec.Struct, frozen=True):
-    """An RDMA device: its name, and how it gets into a pod (module rdma)."""
+    """An RDMA device: its name, and how it gets into a pod (see `trackbed.node.rails.rdma`)."""
 
     name: str
     how: Literal["stays", "moves", "made", "remade"]
 
 
-class Port(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rail in a pod: the interface's name, MAC and MTU there, its addresses.
+class PodPort(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rail in a pod: name, MAC, MTU and addresses of its interface.
 
-    `host` only for a port or VF that moved; `device` is what the kubelet calls what it gave.
+    `host` is set for a port or VF that moved. `device` is the kubelet's id of the device, "" without a kubelet.
     """
 
     rail: int
     name: str
     mac: str
     mtu_bytes: int
-    addresses: tuple[Address, ...] = ()
+    addresses: tuple[PodAddress, ...] = ()
     host: HostPort | None = None
     rdma: Rdma | None = None
     device: str = ""
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """All rails of one pod. `netns` and `inode` name its network namespace, `boot` the boot it belongs to."""
+    """All rails of one pod. `netns` and `inode` identify its network namespace, `boot` the boot it belongs to."""
 
     container: str
     ifname: str
@@ -117,13 +115,13 @@ class Attachment(msgspec.Struct, frozen=True):
     netns: str
     inode: int
     boot: str
-    ports: tuple[Port, ...]
+    ports: tuple[PodPort, ...]
     pod: str = ""
     """NAMESPACE/NAME of a pod of Kubernetes."""
 
     @property
     def key(self) -> Key:
-        """What the runtime calls it by."""
+        """The runtime's key of the attachment."""
         return self.container, self.ifname
 
     @property
@@ -136,26 +134,27 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def _addressed(written: str, gateway: str) -> AddressPlan:
-    address, _, prefix = written.partition("/")
+def _parse_addressed(address_and_prefix: str, gateway: str) -> AddressPlan:
+    address, _, prefix = address_and_prefix.partition("/")
     version, number = parse_address(address)
     return AddressPlan(version, number, int(prefix), parse_address(gateway)[1] if gateway else 0, 0, 0)
 
 
-def address_of(own: AddressPlan) -> Address:
-    """What is recorded of an address of the plan."""
-    return Address(str(own), format_address(own.version, own.gateway) if own.gateway else "")
+def to_pod_address(addressed: AddressPlan) -> PodAddress:
+    """Return the record of a planned address."""
+    return PodAddress(str(addressed), format_address(addressed.version, addressed.gateway) if addressed.gateway else "")
 
 
-def mac_of(own: tuple[AddressPlan, ...], key: Key, rail: int) -> str:
-    """The MAC address of a macvlan: a function of its address.
+def derive_mac(addresses: tuple[AddressPlan, ...], key: Key, rail: int) -> str:
+    """Return the MAC address of a macvlan, derived from its first IP address.
 
-    The kernel brings up no second macvlan with the same MAC on a port (EADDRINUSE, macvlan_open() in
-    drivers/net/macvlan.c). So an address cannot be held twice on a node whatever a journal says or lacks, and the next
-    holder of an address is found by neighbours that still know the last one.
+    The kernel refuses to bring up a second macvlan with the same MAC on a port (EADDRINUSE, macvlan_open() in
+    drivers/net/macvlan.c). So an address cannot be held twice on a node even if the journal is wrong or incomplete, and
+    neighbours with a stale entry for an address reach its next holder. Without addresses the MAC is derived from the
+    key and the rail.
     """
-    if own:
-        version, number = own[0].version, own[0].address & 0xFFFF_FFFF
+    if addresses:
+        version, number = addresses[0].version, addresses[0].address & 0xFFFF_FFFF
     else:
         version, number = V4, zlib.crc32(f"{key}{rail}".encode())
     return ":".join((_MAC_PREFIX[version], *(f"{number >> shift & 255:02x}" for shift in (24, 16, 8, 0))))

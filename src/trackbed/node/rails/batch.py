@@ -1,11 +1,8 @@
-"""Netlink messages that say what they are for, sent as one batch, so that a refusal names rail and intent.
+"""Batches of netlink messages, each with its rail and purpose, so that a refusal can name both.
 
-The kernel goes on after a message it refuses; a batch with a refusal is undone by its caller.
+The kernel continues after a refused message. The caller undoes a batch that had a refusal.
 """
 
-from __future__ import annotations
-
-import errno
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,54 +11,47 @@ from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.sockets import BatchError, Socket
 
 
-class Step(NamedTuple):
-    """One message, the rail it is for (-1: none), what it does in words, and the refusal (errno) that is no failure."""
+class NetlinkStep(NamedTuple):
+    """One message: its rail (-1: none), its action in words, and an errno that is not a failure (0: none)."""
 
     rail: int
-    what: str
+    action: str
     message: Message
     accepted: int = 0
 
 
-class Refusal(NamedTuple):
-    """A step that the kernel refused, and how."""
+class StepRefusal(NamedTuple):
+    """A step that the kernel refused, with its errno and the kernel's explanation."""
 
-    step: Step
+    step: NetlinkStep
     errno: int
-    words: str
+    explanation: str
 
     def __str__(self) -> str:
         rail = f"rail {self.step.rail}: " if self.step.rail >= 0 else ""
-        kernel = f" ({self.words})" if self.words else ""
-        return f"{rail}cannot {self.step.what}: {os.strerror(self.errno)}{kernel}"
+        explanation = f" ({self.explanation})" if self.explanation else ""
+        return f"{rail}cannot {self.step.action}: {os.strerror(self.errno)}{explanation}"
 
 
 class StepsRefusedError(Exception):
-    """Steps that the kernel refused."""
+    """The kernel refused steps of a batch."""
 
-    def __init__(self, refusals: tuple[Refusal, ...]) -> None:
+    def __init__(self, refusals: tuple[StepRefusal, ...]) -> None:
         super().__init__("; ".join(map(str, refusals)))
         self.refusals = refusals
 
-    def rails(self, number: int) -> tuple[int, ...]:
-        """The rails refused with this errno."""
+    def list_rails(self, number: int) -> tuple[int, ...]:
+        """Return the rails with a refusal of this errno."""
         return tuple(sorted({refusal.step.rail for refusal in self.refusals if refusal.errno == number}))
 
 
-def send(sock: Socket, steps: Iterable[Step]) -> None:
-    """Have the kernel do all steps in one system call; StepsRefusedError with those it did not do."""
+def send_steps(sock: Socket, steps: Iterable[NetlinkStep]) -> None:
+    """Send all steps in one system call. Raises StepsRefusedError with the refused steps."""
     listed = list(steps)
     try:
         sock.send([step.message for step in listed])
     except BatchError as error:
-        refused = (Refusal(listed[failure.index], failure.errno, failure.text) for failure in error.failures)
-        counted = tuple(refusal for refusal in refused if refusal.errno != refusal.step.accepted)
+        refusals = (StepRefusal(listed[failure.index], failure.errno, failure.text) for failure in error.failures)
+        counted = tuple(refusal for refusal in refusals if refusal.errno != refusal.step.accepted)
         if counted:
             raise StepsRefusedError(counted) from error
-
-
-GONE = errno.ENODEV
-ABSENT = errno.ENOENT
-NO_ROUTE = errno.ESRCH
-THERE = errno.EEXIST
-TAKEN = errno.EADDRINUSE

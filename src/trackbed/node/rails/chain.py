@@ -1,11 +1,9 @@
-"""Puts Trackbed into the chain of the primary network's plugins, and takes it out again.
+"""Addition and removal of Trackbed in the plugin chain of the primary network.
 
-A network configuration list (CNI specification 1.1, section 1) is read, our plugin is added behind all others, and the
-file is replaced in one step: a runtime that watches its folder sees the old list or the new one. Nothing else of the
-list is changed; its order of fields stays.
+The file is a network configuration list (CNI specification 1.1, section 1). The Trackbed plugin is added behind all
+others, and the file is replaced atomically, so a runtime that watches its folder reads either the old list or the new
+one. Nothing else in the list is changed, and the order of its fields is kept.
 """
-
-from __future__ import annotations
 
 import json
 import stat
@@ -23,60 +21,56 @@ class ChainError(Exception):
     """The file cannot be chained into; the message says why."""
 
 
-def primary(folder: Path) -> Path | None:
-    """The configuration of the primary network: the first by name, as containerd and CRI-O take it; None: none yet."""
+def find_primary(folder: Path) -> Path | None:
+    """Return the configuration of the primary network: the first by name, as for containerd and CRI-O; None: none."""
     with suppress(OSError):
-        found = (path for path in folder.iterdir() if path.suffix in _ENDINGS)
-        return min(found, default=None)
+        return min((path for path in folder.iterdir() if path.suffix in _ENDINGS), default=None)
     return None
 
 
 def chain(path: Path) -> bool:
-    """Add our plugin; whether it was not there yet. Raises ChainError, OSError."""
-    found = _read(path)
-    if any(plugin.get("type") == NAME for plugin in found["plugins"]):
+    """Add the Trackbed plugin; return whether it was missing. Raises ChainError, OSError."""
+    configuration = _read(path)
+    if any(plugin.get("type") == NAME for plugin in configuration["plugins"]):
         return False
-    _write(path, found | {"plugins": [*found["plugins"], {"type": NAME}]})
+    _write(path, configuration | {"plugins": [*configuration["plugins"], {"type": NAME}]})
     return True
 
 
 def unchain(path: Path) -> bool:
-    """Take our plugin out; whether it was there. Raises ChainError, OSError."""
-    found = _read(path)
-    others = [plugin for plugin in found["plugins"] if plugin.get("type") != NAME]
-    if len(others) == len(found["plugins"]):
+    """Remove the Trackbed plugin; return whether it was listed. Raises ChainError, OSError."""
+    configuration = _read(path)
+    plugins = [plugin for plugin in configuration["plugins"] if plugin.get("type") != NAME]
+    if len(plugins) == len(configuration["plugins"]):
         return False
-    _write(path, found | {"plugins": others})
+    _write(path, configuration | {"plugins": plugins})
     return True
 
 
 def unchain_all(folder: Path) -> tuple[Path, ...]:
-    """Take our plugin out of every network configuration in a folder; those where it was. Raises OSError.
+    """Remove the Trackbed plugin from every network configuration in a folder; return the changed files.
 
-    What is no list of plugins calls nobody after others, so not us.
+    Files without a list of plugins are skipped, because they cannot chain Trackbed. Raises OSError.
     """
-    found = sorted(path for path in folder.iterdir() if path.suffix in _ENDINGS) if folder.is_dir() else []
-    return tuple(path for path in found if _unchained(path))
-
-
-def _unchained(path: Path) -> bool:
-    try:
-        return unchain(path)
-    except ChainError:
-        return False
+    changed = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        with suppress(ChainError):
+            if path.suffix in _ENDINGS and unchain(path):
+                changed.append(path)
+    return tuple(changed)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        configuration = json.loads(path.read_bytes())
     except ValueError as error:
         raise ChainError(f"{path} is no JSON: {error}") from error
-    plugins = found.get("plugins") if isinstance(found, dict) else None
-    if not isinstance(plugins, list) or not all(isinstance(one, dict) for one in plugins):
+    plugins = configuration.get("plugins") if isinstance(configuration, dict) else None
+    if not isinstance(plugins, list) or not all(isinstance(plugin, dict) for plugin in plugins):
         raise ChainError(f"{path} has no list of plugins; name the .conflist of the primary network")
-    return dict(found)
+    return dict(configuration)
 
 
-def _write(path: Path, wanted: dict[str, Any]) -> None:
-    """Replace the file, with its mode; no runtime reads the name that it has until then."""
-    replace(path, f"{json.dumps(wanted, indent=2)}\n".encode(), stat.S_IMODE(path.stat().st_mode))
+def _write(path: Path, configuration: dict[str, Any]) -> None:
+    """Replace the file and keep its mode. The temporary name has a suffix that no runtime reads."""
+    replace(path, f"{json.dumps(configuration, indent=2)}\n".encode(), stat.S_IMODE(path.stat().st_mode))

@@ -1,11 +1,8 @@
-"""Is another station using a pod's address? Asked by ARP (RFC 5227) once the runtime has its answer.
+"""Duplicate address detection for pods, by ARP probes (RFC 5227), after the runtime has its answer.
 
-Asking takes seconds, and a pod must not wait for it. So the ADD is answered first; then each address is probed for
-three times, a second apart, and whoever answers is reported: in the log, in `trackbed agent status`, and by CHECK.
-IPv6 addresses are not asked about.
+Probing takes seconds, so the ADD is answered first. Then each address is probed three times, a second apart. A station
+that answers is reported in the log, in `trackbed agent status`, and by CHECK. IPv6 addresses are not probed.
 """
-
-from __future__ import annotations
 
 import asyncio
 import logging
@@ -18,7 +15,7 @@ from trackbed.kernel.wire.arp import AddressClaim, Prober
 from trackbed.kernel.wire.errors import ProbeError
 from trackbed.node.rails import pod
 from trackbed.node.rails.attachment import Attachment, Key
-from trackbed.node.rails.sandbox import known
+from trackbed.node.rails.sandbox import find_sandbox
 
 _log = logging.getLogger(__name__)
 
@@ -44,36 +41,36 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Conflicts:
-    """The conflicts heard of, and the watches that are going on. Watches run in the event loop that starts them."""
+    """The detected conflicts and the running watches. Watches run in the event loop that starts them."""
 
     def __init__(self, pauses_seconds: Iterable[float] = PAUSES_SECONDS) -> None:
         self._pauses_seconds = tuple(pauses_seconds)
-        self._heard: dict[Key, tuple[Conflict, ...]] = {}
+        self._conflicts: dict[Key, tuple[Conflict, ...]] = {}
         self._watches: dict[Key, asyncio.Task[None]] = {}
 
-    def all(self) -> tuple[Conflict, ...]:
-        """Everything heard of pods that are still attached."""
-        return tuple(conflict for heard in tuple(self._heard.values()) for conflict in heard)
+    def list_conflicts(self) -> tuple[Conflict, ...]:
+        """Return the conflicts of all pods that are still attached."""
+        return tuple(conflict for conflicts in tuple(self._conflicts.values()) for conflict in conflicts)
 
     @property
     def watched(self) -> int:
-        """How many pods are being watched."""
+        """Number of pods that are being watched."""
         return len(self._watches)
 
-    def told(self, key: Key) -> list[str]:
-        """What was heard of one pod, in words."""
-        return [str(conflict) for conflict in self._heard.get(key, ())]
+    def describe_conflicts(self, key: Key) -> list[str]:
+        """Return the conflicts of one pod as sentences."""
+        return [str(conflict) for conflict in self._conflicts.get(key, ())]
 
     def forget(self, key: Key) -> None:
-        """The pod is gone."""
-        self._heard.pop(key, None)
+        """Drop the conflicts of a pod that is gone."""
+        self._conflicts.pop(key, None)
 
     def watch(self, attachment: Attachment) -> None:
-        """Begin to watch; call it in the event loop."""
+        """Start to watch a pod; call it in the event loop."""
         self.unwatch(attachment.key)
         task = asyncio.create_task(self._watch(attachment))
         self._watches[attachment.key] = task
-        task.add_done_callback(lambda _: self._over(attachment.key, task))
+        task.add_done_callback(lambda _: self._end_watch(attachment.key, task))
 
     def unwatch(self, key: Key) -> None:
         """Stop watching a pod, if it is watched; call it in the event loop."""
@@ -88,21 +85,21 @@ class Conflicts:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _over(self, key: Key, task: asyncio.Task[None]) -> None:
+    def _end_watch(self, key: Key, task: asyncio.Task[None]) -> None:
         if self._watches.get(key) is task:
             del self._watches[key]
         if not task.cancelled() and task.exception():
             _log.warning("addresses of %s/%s could not be watched: %s", *key, task.exception())
 
     async def _watch(self, attachment: Attachment) -> None:
-        prober = await asyncio.to_thread(_opened, attachment)
+        prober = await asyncio.to_thread(_open_prober, attachment)
         if prober is None:
             return
         loop = asyncio.get_running_loop()
         loop.add_reader(prober.fileno(), self._receive, attachment, prober)
         try:
             for pause_seconds in self._pauses_seconds:
-                prober.send_probes()  # what cannot be sent to is gone, and so is its claim
+                prober.send_probes()  # an interface that cannot send is gone, and its address with it
                 await asyncio.sleep(pause_seconds)
         finally:
             loop.remove_reader(prober.fileno())
@@ -110,22 +107,23 @@ class Conflicts:
 
     def _receive(self, attachment: Attachment, prober: Prober) -> None:
         prober.receive()
-        heard = tuple(_conflicts(attachment, prober))
-        if heard and heard != self._heard.get(attachment.key):
-            self._heard[attachment.key] = heard
-            for conflict in heard:
+        conflicts = tuple(_read_conflicts(attachment, prober))
+        if conflicts and conflicts != self._conflicts.get(attachment.key):
+            self._conflicts[attachment.key] = conflicts
+            for conflict in conflicts:
                 _log.error("%s: %s", attachment, conflict)
 
 
-def _opened(attachment: Attachment) -> Prober | None:
-    """A prober in the pod; None where it is gone or its links have no ARP."""
+def _open_prober(attachment: Attachment) -> Prober | None:
+    """Return a prober in the pod's namespace; None where the pod is gone or its links have no ARP."""
     claims = [
-        AddressClaim(pod.index(port.rail), bytes.fromhex(port.mac.replace(":", "")), own.addressed.address)
+        AddressClaim(pod.get_index(port.rail), mac, address.addressed.address)
         for port in attachment.ports
-        for own in port.addresses
-        if own.addressed.version == V4 and len(bytes.fromhex(port.mac.replace(":", ""))) == _ETHERNET_MAC_BYTES
+        if len(mac := bytes.fromhex(port.mac.replace(":", ""))) == _ETHERNET_MAC_BYTES
+        for address in port.addresses
+        if address.addressed.version == V4
     ]
-    with known((attachment.netns,), attachment.inode) as sandbox:
+    with find_sandbox((attachment.netns,), attachment.inode) as sandbox:
         if sandbox is None or not claims:
             return None
         try:
@@ -135,8 +133,8 @@ def _opened(attachment: Attachment) -> Prober | None:
             return None
 
 
-def _conflicts(attachment: Attachment, prober: Prober) -> Iterable[Conflict]:
-    rails = {pod.index(port.rail): port.rail for port in attachment.ports}
-    for found in prober.conflicts:
-        address, other = format_address(V4, found.address), found.other_mac.hex(":")
-        yield Conflict(attachment.container, attachment.ifname, rails[found.ifindex], address, other)
+def _read_conflicts(attachment: Attachment, prober: Prober) -> Iterable[Conflict]:
+    rails = {pod.get_index(port.rail): port.rail for port in attachment.ports}
+    for conflict in prober.conflicts:
+        address, other = format_address(V4, conflict.address), conflict.other_mac.hex(":")
+        yield Conflict(attachment.container, attachment.ifname, rails[conflict.ifindex], address, other)

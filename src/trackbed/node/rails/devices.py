@@ -1,15 +1,13 @@
-"""What of each rail the kubelet may hand out: a function of the plan and of the ports as they are.
+"""The devices of each rail that the kubelet may allocate, derived from the plan and the state of the ports.
 
-    macvlan    a device for every address that the plan has for pods on the rail, at most MOST: rail3-0, rail3-1, ...
+    macvlan    a device for every planned pod address of the rail, at most MAX_DEVICES: rail3-0, rail3-1, ...
     sriov      a device for every VF that has an address: rail3-0 is VF 0
     move       one device, the port itself: rail3
 
-A device is healthy while its port is up and has carrier; a VF too must be there: with a driver, and with an RDMA device
-where the port has one of hardware. What is in a pod is not seen here and stays as healthy as its port, or the kubelet
-would count it as lost; what is in a pod that is not on record is not there.
+A device is healthy while its port is up and has carrier. A VF must also be usable: with a driver, and with an RDMA
+device where its port has a hardware one. A device in a pod cannot be inspected from here and counts as healthy as its
+port, because the kubelet would count it as lost otherwise. A device in a pod without a record counts as absent.
 """
-
-from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Mapping
@@ -20,27 +18,24 @@ from trackbed.kernel.netlink.links import Link, get_link
 from trackbed.kernel.netlink.sockets import RequestError, Socket
 from trackbed.node.rails import hardware
 from trackbed.node.rails.attachment import PORT_ITSELF
-from trackbed.node.rails.choice import device_id
+from trackbed.node.rails.choice import format_device_id
 from trackbed.node.rails.kubelet.messages import Device, Offer
-from trackbed.node.rails.store import Place
+from trackbed.node.rails.store import Slot
 
-MOST = 256
-"""More pods than that no kubelet runs (its maxPods is 110 unless set)."""
+MAX_DEVICES = 256
+"""No kubelet runs more pods than that (its maxPods is 110 by default)."""
 
 
-def look(node: NodePlan, away: Collection[Place], sysfs: Path = hardware.SYSFS) -> Offer:
-    """What there is now; `away` are the ports and VFs that are in pods.
-
-    Raises OSError, NetlinkError: the kernel cannot say.
-    """
+def read_offer(node: NodePlan, moved: Collection[Slot], sysfs: Path = hardware.SYSFS) -> Offer:
+    """Return the devices of the node; `moved` are the ports and VFs that are in pods. Raises OSError, NetlinkError."""
     with Socket() as sock:
-        links = {port.netdev: link for port in node.ports if (link := _link(sock, port.netdev)) is not None}
-    numa = {port.netdev: hardware.numa_node(hardware.port(port.netdev, sysfs)) for port in node.ports}
-    return offer(node, links, {*away, *there(node, sysfs)}, numa)
+        links = {port.netdev: link for port in node.ports if (link := _read_link(sock, port.netdev)) is not None}
+    numa = {port.netdev: hardware.read_numa_node(hardware.locate_port(port.netdev, sysfs)) for port in node.ports}
+    return build_offer(node, links, {*moved, *list_usable_vfs(node, sysfs)}, numa)
 
 
-def _link(sock: Socket, netdev: str) -> Link | None:
-    """One port, asked for alone: a node with many pods has many links besides."""
+def _read_link(sock: Socket, netdev: str) -> Link | None:
+    """Return the link of one port. Listing all links would be slow on a node with many pods."""
     try:
         return get_link(sock, netdev)
     except RequestError as error:
@@ -49,42 +44,50 @@ def _link(sock: Socket, netdev: str) -> Link | None:
         return None
 
 
-def there(node: NodePlan, sysfs: Path) -> list[Place]:
-    """The VFs on the node that a pod can use."""
-    return [(port.rail, vf) for port in node.ports for vf in range(node.common.vfs) if _usable(port.netdev, vf, sysfs)]
+def list_usable_vfs(node: NodePlan, sysfs: Path) -> list[Slot]:
+    """Return the VFs on the host that a pod can use."""
+    return [
+        (port.rail, vf) for port in node.ports for vf in range(node.common.vfs) if _is_usable(port.netdev, vf, sysfs)
+    ]
 
 
-def _usable(netdev: str, vf: int, sysfs: Path) -> bool:
-    own = hardware.vf(netdev, vf, sysfs)
-    wanting = hardware.rdma_device(hardware.port(netdev, sysfs)) and not hardware.rdma_device(own)
-    return hardware.interface(own) is not None and not wanting
+def _is_usable(netdev: str, number: int, sysfs: Path) -> bool:
+    vf = hardware.locate_vf(netdev, number, sysfs)
+    lacks_rdma = hardware.read_rdma_device(hardware.locate_port(netdev, sysfs)) and not hardware.read_rdma_device(vf)
+    return hardware.read_interface(vf) is not None and not lacks_rdma
 
 
-def offer(
-    node: NodePlan, links: Mapping[str, Link], present: Collection[Place], numa: Mapping[str, int | None]
+def build_offer(
+    node: NodePlan, links: Mapping[str, Link], present: Collection[Slot], numa: Mapping[str, int | None]
 ) -> dict[int, tuple[Device, ...]]:
-    """What there is, given the ports by name, what is in pods or can be, and where the ports sit."""
-    found = {}
+    """Return the devices by rail.
+
+    Args:
+        node: the plan of the node.
+        links: the ports by name.
+        present: ports and VFs that are in a pod or can be moved into one.
+        numa: NUMA node of each port by name.
+    """
+    offer = {}
     for port in node.ports:
-        carries, own_numa = _carries(links.get(port.netdev)), numa.get(port.netdev)
-        found[port.rail] = tuple(
-            Device(one, healthy, own_numa) for one, healthy in _of_port(node, port, present, carries=carries)
-        )
-    return found
+        link = links.get(port.netdev)
+        carrier = link is not None and link.up and link.carrier
+        devices = _list_devices(node, port, present, carrier=carrier)
+        offer[port.rail] = tuple(Device(device, healthy, numa.get(port.netdev)) for device, healthy in devices)
+    return offer
 
 
-def _of_port(node: NodePlan, port: PortPlan, present: Collection[Place], *, carries: bool) -> list[tuple[str, bool]]:
+def _list_devices(
+    node: NodePlan, port: PortPlan, present: Collection[Slot], *, carrier: bool
+) -> list[tuple[str, bool]]:
+    """Return the ids of a port's devices, each with its health."""
     rail = port.rail
     match node.common.pod_mode:
         case "move":
-            return [(f"rail{rail}", carries or (rail, PORT_ITSELF) in present)]
+            return [(f"rail{rail}", carrier or (rail, PORT_ITSELF) in present)]
         case "sriov":
-            count = min([node.common.vfs, *(own.pods_count for own in port.addresses)])
-            return [(device_id(rail, vf), carries and (rail, vf) in present) for vf in range(count)]
+            count = min([node.common.vfs, *(addressed.pods_count for addressed in port.addresses)])
+            return [(format_device_id(rail, vf), carrier and (rail, vf) in present) for vf in range(count)]
         case _:
-            count = min((own.pods_count for own in port.addresses), default=0)
-            return [(device_id(rail, number), carries) for number in range(min(count, MOST))]
-
-
-def _carries(link: Link | None) -> bool:
-    return link is not None and link.up and link.carrier
+            count = min((addressed.pods_count for addressed in port.addresses), default=0)
+            return [(format_device_id(rail, number), carrier) for number in range(min(count, MAX_DEVICES))]

@@ -1,16 +1,14 @@
-"""What a runtime is told when a call fails (CNI specification 1.1, section 5, "Error").
+"""Errors that a runtime receives for a failed call (CNI specification 1.1, section 5, "Error").
 
 Codes below 100 are the specification's: 1 version, 2 unsupported field, 3 unknown container, 4 environment, 5 input or
-output, 6 not decodable, 7 invalid configuration, 11 try again later, 50 not available. The others are ours.
+output, 6 not decodable, 7 invalid configuration, 11 try again later, 50 not available. The others are Trackbed's.
 """
-
-from __future__ import annotations
 
 import enum
 
 
 class Code(enum.IntEnum):
-    """Why a call failed."""
+    """The reason of a failed call."""
 
     VERSION = 1
     UNSUPPORTED_FIELD = 2
@@ -26,17 +24,17 @@ class Code(enum.IntEnum):
     EXHAUSTED = 101
     """A rail has no free address on this node."""
     DIFFERS = 102
-    """CHECK found something else than was attached."""
+    """CHECK found a difference from the attachment."""
     EXISTS = 104
-    """The pod's namespace has an interface with a rail's name already."""
+    """The pod's namespace already has an interface with a rail's name."""
     JOURNAL = 103
-    """What was to be done could not be written down, so it was not done."""
+    """The journal could not be written, so nothing was changed."""
     BUG = 110
-    """The agent failed in a way it does not know; its log has the traceback."""
+    """The agent failed in an unforeseen way; its log has the traceback."""
 
 
 class CniError(Exception):
-    """A call that failed: a code, a message that says what and where, and details that say what to do."""
+    """A failed call: a code, a message that says what failed and where, and details that say what to do."""
 
     def __init__(self, code: Code, message: str, details: str = "") -> None:
         super().__init__(message)

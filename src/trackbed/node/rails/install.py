@@ -1,10 +1,9 @@
-"""Puts the CNI executable where a runtime looks for it, told where its agent listens.
+"""Installation of the CNI executable, with the path of the agent's socket written into it.
 
-There are two that do the same. `node/cni/go`, which an image builds and puts into the package as `node/cni/trackbed`,
-needs nothing of the host and starts in 1 ms. `node/cni/shim.py`, which every installation has, needs a Python there.
+There are two equivalent executables. `node/cni/go`, which an image builds and puts into the package as
+`node/cni/trackbed`, has no dependencies on the host and starts in 1 ms. `node/cni/shim.py`, which every installation
+has, needs a Python on the host.
 """
-
-from __future__ import annotations
 
 import os
 import sys
@@ -17,25 +16,34 @@ NAME = "trackbed"
 _CNI = Path(trackbed.__file__).parent / "node" / "cni"
 _SHIM = _CNI / "shim.py"
 BUILT = _CNI / NAME
-"""Where an image puts what it has built of `node/cni/go`."""
+"""Path of the built `node/cni/go` in an image."""
 _SOCKET_LINE = 'SOCKET = b"/run/trackbed/agent.sock"'
-_SOCKET_PLACE = b"@trackbed-agent-socket@".ljust(107, b".")  # of sun_path's 108 bytes, unix(7), one ends the name
+_SOCKET_PLACEHOLDER = b"@trackbed-agent-socket@".ljust(107, b".")  # sun_path of unix(7) has 108 bytes with the NUL
 
 
 def install(folder: Path, socket: Path, python: Path | None = None, built: Path = BUILT) -> Path:
-    """Write the executable into `folder`, in one step so that no runtime ever starts half of it; return its path.
+    """Write the executable into `folder` and return its path.
 
-    `python` is the interpreter that the runtime finds (3.9 or later). Without it the built one is taken where there is
-    one, else the interpreter that runs here, by its real name: a virtual environment's costs 1 ms more at each start, a
-    pyenv shim 80. Raises ValueError if the socket's path is longer than 107 bytes.
+    The file is replaced atomically, so a runtime never starts an incomplete one.
+
+    Args:
+        folder: the runtime's folder of CNI executables.
+        socket: path of the agent's socket.
+        python: the interpreter for the runtime, 3.9 or later. None: use `built` if it exists, else the running
+            interpreter by its real path, because a virtual environment's costs 1 ms more at each start and a pyenv shim
+            80 ms.
+        built: path of the built executable.
+
+    Raises:
+        ValueError: the socket's path is longer than 107 bytes.
     """
     name = os.fsencode(socket.absolute())
-    if len(name) > len(_SOCKET_PLACE):
-        raise ValueError(f"{socket}: a socket's path has {len(_SOCKET_PLACE)} bytes at most")
+    if len(name) > len(_SOCKET_PLACEHOLDER):
+        raise ValueError(f"{socket}: a socket's path has {len(_SOCKET_PLACEHOLDER)} bytes at most")
     if python is None and built.exists():
-        program = _told(built.read_bytes(), _SOCKET_PLACE, name.ljust(len(_SOCKET_PLACE), b"\0"), built)
+        program = _replace_socket(built, _SOCKET_PLACEHOLDER, name.ljust(len(_SOCKET_PLACEHOLDER), b"\0"))
     else:
-        text = _told(_SHIM.read_bytes(), _SOCKET_LINE.encode(), b"SOCKET = %a" % name, _SHIM)
+        text = _replace_socket(_SHIM, _SOCKET_LINE.encode(), b"SOCKET = %a" % name)
         program = b"#!%b -ISE\n" % os.fsencode(python or os.path.realpath(sys.executable)) + text.partition(b"\n")[2]
     new = folder / f".{NAME}.new"
     new.write_bytes(program)
@@ -43,8 +51,9 @@ def install(folder: Path, socket: Path, python: Path | None = None, built: Path 
     return new.rename(folder / NAME)
 
 
-def _told(program: bytes, place: bytes, name: bytes, path: Path) -> bytes:
-    """A program with the socket's name in the place kept for it."""
-    if program.count(place) != 1:
-        raise RuntimeError(f"{path} is not as it was when this was written")  # a test keeps the two together
-    return program.replace(place, name)
+def _replace_socket(path: Path, placeholder: bytes, replacement: bytes) -> bytes:
+    """Return the program at `path` with its placeholder replaced."""
+    program = path.read_bytes()
+    if program.count(placeholder) != 1:
+        raise RuntimeError(f"{path} does not have the expected placeholder once")
+    return program.replace(placeholder, replacement)

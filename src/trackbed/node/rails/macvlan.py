@@ -1,23 +1,23 @@
-"""Mode macvlan: each rail's port stays on the node, the pod gets an interface on it.
+"""Mode macvlan: the rail's port stays on the host, and the pod gets a macvlan interface on it.
 
-Two batches attach: interfaces straight into the pod with their final names, then everything inside the pod. One delete
-for the whole group detaches, since the kernel waits for an RCU grace period (16 ms) at each delete; see `departure`.
+Attaching takes two batches: the first creates the interfaces directly in the pod with their final names, the second
+configures them. Detaching takes one delete for the whole group, because the kernel waits for an RCU grace period
+(16 ms) at each delete; see `deletion`.
 """
 
-from __future__ import annotations
-
+import errno
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan
 from trackbed.kernel.netlink import links
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails import batch, pod
-from trackbed.node.rails.attachment import Attachment, Key, Port, address_of, mac_of
-from trackbed.node.rails.batch import GONE, Step
-from trackbed.node.rails.departure import Departures
+from trackbed.node.rails import pod
+from trackbed.node.rails.attachment import Attachment, Key, PodPort, derive_mac, to_pod_address
+from trackbed.node.rails.batch import NetlinkStep, send_steps
+from trackbed.node.rails.deletion import InterfaceDeleter
 from trackbed.node.rails.errors import CniError, Code
-from trackbed.node.rails.rdma import of_port
+from trackbed.node.rails.rdma import find_port_device
 from trackbed.node.rails.sandbox import Sandbox
 from trackbed.node.rails.store import Blocks, Chosen
 
@@ -27,56 +27,62 @@ class Macvlan:
 
     def __init__(self, node: NodePlan) -> None:
         self._node = node
-        self._departures = Departures()
+        self._deleter = InterfaceDeleter()
 
-    def blocks(self, rails: Iterable[int]) -> Blocks:
-        """What the plan has for pods on these rails of the node."""
+    def select_blocks(self, rails: Iterable[int]) -> Blocks:
+        """Return the planned pod addresses of these rails of the node."""
         return {port.rail: port.addresses for port in self._node.ports if port.rail in rails}
 
-    def ports(self, chosen: Chosen, key: Key, names: Mapping[int, str]) -> tuple[Port, ...]:
-        """What a pod gets for the addresses chosen; `names` are what the kubelet calls it, where it does."""
-        return tuple(self._port(rail, own, key, names.get(rail, "")) for rail, own in chosen.items())
+    def build_ports(self, chosen: Chosen, key: Key, devices: Mapping[int, str]) -> tuple[PodPort, ...]:
+        """Return the pod's ports for the chosen addresses; `devices` are the kubelet's device ids by rail."""
+        return tuple(
+            self._build_port(rail, addresses, key, devices.get(rail, "")) for rail, addresses in chosen.items()
+        )
 
-    def _port(self, rail: int, own: tuple[AddressPlan, ...], key: Key, device: str) -> Port:
-        common, planned = self._node.common, self._node.find_port(rail)
-        name, mac = common.rails[rail].pod_netdev, mac_of(own, key, rail)
-        head = (rail, name, mac, common.mtu_bytes, tuple(map(address_of, own)))
-        return Port(*head, rdma=of_port(planned, common) if planned else None, device=device)
+    def _build_port(self, rail: int, addresses: tuple[AddressPlan, ...], key: Key, device: str) -> PodPort:
+        common, port = self._node.common, self._node.find_port(rail)
+        name, mac = common.rails[rail].pod_netdev, derive_mac(addresses, key, rail)
+        head = (rail, name, mac, common.mtu_bytes, tuple(map(to_pod_address, addresses)))
+        return PodPort(*head, rdma=find_port_device(port, common) if port else None, device=device)
 
     def attach(self, attachment: Attachment, sandbox: Sandbox) -> None:
-        """Make the interfaces and set them up; StepsRefusedError or CniError leaves what was done."""
+        """Create the interfaces and configure them. StepsRefusedError and CniError leave the completed part."""
         with Socket() as host:
-            batch.send(host, list(self._created(attachment, sandbox)))
+            send_steps(host, list(self._create_interfaces(attachment, sandbox)))
         with Socket(netns=sandbox.fd) as inside:
-            batch.send(inside, pod.bring_up(attachment, self._node.common))
+            send_steps(inside, pod.bring_up(attachment, self._node.common))
 
     def detach(self, attachment: Attachment, sandbox: Sandbox | None, *, alone: bool) -> None:
-        """Take everything away; nothing to do where the namespace is gone. StepsRefusedError if something stays."""
+        """Remove the attachment from its namespace, if that still exists. Raises StepsRefusedError.
+
+        `alone`: no other attachment is in the namespace.
+        """
         if sandbox is None:
             return
         with Socket(netns=sandbox.fd) as inside:
-            batch.send(inside, pod.take_down(attachment, self._node.common, alone=alone))
-        delete = Step(-1, "delete the pod's interfaces", links.delete_group(pod.group(attachment)), GONE)
-        self._departures.delete(sandbox.fd, delete, (pod.index(port.rail) for port in attachment.ports))
+            send_steps(inside, pod.take_down(attachment, self._node.common, alone=alone))
+        message = links.delete_group(pod.get_group(attachment))
+        step = NetlinkStep(-1, "delete the pod's interfaces", message, errno.ENODEV)
+        self._deleter.delete(sandbox.fd, step, (pod.get_index(port.rail) for port in attachment.ports))
 
-    def _created(self, attachment: Attachment, sandbox: Sandbox) -> Iterator[Step]:
-        group = pod.group(attachment)
+    def _create_interfaces(self, attachment: Attachment, sandbox: Sandbox) -> Iterator[NetlinkStep]:
+        group = pod.get_group(attachment)
         for port in attachment.ports:
-            planned = self._node.find_port(port.rail)
-            parent = planned.netdev if planned else ""
+            host_port = self._node.find_port(port.rail)
+            parent = host_port.netdev if host_port else ""
             message = links.create_macvlan(
                 port.name,
-                _index(port.rail, parent),
+                _read_parent_index(port.rail, parent),
                 netns_fd=sandbox.fd,
-                index=pod.index(port.rail),
+                index=pod.get_index(port.rail),
                 mac=port.mac,
                 mtu=port.mtu_bytes,
                 group=group,
             )
-            yield Step(port.rail, f"create {port.name} on port {parent}", message)
+            yield NetlinkStep(port.rail, f"create {port.name} on port {parent}", message)
 
 
-def _index(rail: int, parent: str) -> int:
+def _read_parent_index(rail: int, parent: str) -> int:
     try:
         return socket.if_nametoindex(parent)
     except OSError as error:

@@ -24,11 +24,11 @@ from trackbed.kernel.netlink import links, vfs
 from trackbed.kernel.netlink.codec import Message
 from trackbed.kernel.netlink.sockets import RequestError, Socket
 from trackbed.node.rails import batch, hardware, hostport, pod, rdma
-from trackbed.node.rails.attachment import PORT_ITSELF, Attachment, HostPort, Port, address_of
-from trackbed.node.rails.batch import Step, StepsRefusedError
+from trackbed.node.rails.attachment import PORT_ITSELF, Attachment, HostPort, PodPort, to_pod_address
+from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError
 from trackbed.node.rails.errors import CniError, Code
 from trackbed.node.rails.sandbox import Sandbox
-from trackbed.node.rails.store import Place
+from trackbed.node.rails.store import Slot
 
 _log = logging.getLogger(__name__)
 
@@ -43,20 +43,20 @@ class Move:
         self._sysfs = sysfs
         self.moved: set[str] = set()
         """Ports that have been in a pod since the agent started: their carrier counts say nothing of the cable."""
-        self._late: dict[Place, Port] = {}
+        self._late: dict[Slot, PodPort] = {}
         """What had not come home when its pod was gone, by rail and VF."""
         self._lock = threading.Lock()
 
-    def ports(self, chosen: Mapping[int, int], names: Mapping[int, str]) -> tuple[Port, ...]:
+    def build_ports(self, chosen: Mapping[int, int], names: Mapping[int, str]) -> tuple[PodPort, ...]:
         """The ports or VFs chosen by rail as they stand on the host; CniError (KERNEL) if one is not there.
 
         `names` are what the kubelet calls them, where it does.
         """
-        self.welcome()
+        self.restore_late()
         planned = [port for port in self._node.ports if port.rail in chosen]
         with Socket() as host:
             found = [_link(host, port, chosen[port.rail], self._sysfs) for port in planned]
-            had = hostport.read(host, found)
+            had = hostport.read_host_ports(host, found)
         return tuple(
             self._port(port, chosen[port.rail], link.mac, was, names.get(port.rail, ""))
             for port, link, was in zip(planned, found, had, strict=True)
@@ -66,75 +66,75 @@ class Move:
         """Move the devices in and set them up; StepsRefusedError leaves whatever was done."""
         self.moved.update(port.host.name for port in attachment.ports if port.host and not port.host.pf)
         with Socket() as host:
-            batch.send(host, [*_guards(attachment, self._node.common), *_into_pod(attachment, sandbox)])
+            batch.send_steps(host, [*_guards(attachment, self._node.common), *_into_pod(attachment, sandbox)])
         with Socket(netns=sandbox.fd) as inside:
-            batch.send(inside, pod.bring_up(attachment, self._node.common))
-        rdma.give(attachment.ports, sandbox.fd)
+            batch.send_steps(inside, pod.bring_up(attachment, self._node.common))
+        rdma.move_into_pod(attachment.ports, sandbox.fd)
 
     def detach(self, attachment: Attachment, sandbox: Sandbox | None, *, alone: bool) -> None:
         """Move the devices back and give the host what it had; StepsRefusedError if one cannot leave the pod."""
         if sandbox is not None:
-            rdma.take(attachment.ports, sandbox.fd, self._home)
+            rdma.move_to_host(attachment.ports, sandbox.fd, self._home)
             with Socket(netns=sandbox.fd) as inside:
-                batch.send(inside, pod.take_down(attachment, self._node.common, alone=alone))
+                batch.send_steps(inside, pod.take_down(attachment, self._node.common, alone=alone))
                 self._back(inside, attachment)
         away = self._restored(attachment.ports, hostport.RETURN_SECONDS)
         with self._lock:
             self._late |= away
 
-    def welcome(self) -> None:
+    def restore_late(self) -> None:
         """Give what has come home late its name and the rest; a namespace ends when the kernel has time for it."""
         if not self._late:
             return
         with self._lock:
             self._late = self._restored(tuple(self._late.values()), 0)
 
-    def _restored(self, ports: Sequence[Port], patience: float) -> dict[Place, Port]:
+    def _restored(self, ports: Sequence[PodPort], patience: float) -> dict[Slot, PodPort]:
         """Give the host what it had of these; those that are not home within `patience` seconds."""
         with Socket() as host:
-            away = {_place(port): port for port in hostport.restore(host, ports, self._sysfs, patience)}
-        rdma.remake(port for port in ports if _place(port) not in away)
+            away = {_place(port): port for port in hostport.restore_host_ports(host, ports, self._sysfs, patience)}
+        rdma.recreate(port for port in ports if _place(port) not in away)
         return away
 
     def _back(self, inside: Socket, attachment: Attachment) -> None:
         there = {link.index: link for link in links.list_links(inside)}
         steps = [
-            Step(port.rail, f"move {port.name} back", self._returning(port, port.host, keep_index=True))
+            NetlinkStep(port.rail, f"move {port.name} back", self._returning(port, port.host, keep_index=True))
             for port in attachment.ports
-            if port.host and pod.index(port.rail) in there
+            if port.host and pod.get_index(port.rail) in there
         ]
         try:
-            batch.send(inside, steps)
+            batch.send_steps(inside, steps)
         except StepsRefusedError as error:
             again = [refusal.step for refusal in error.refusals if refusal.errno in {errno.EBUSY, errno.EEXIST}]
             if len(again) != len(error.refusals):
                 raise
             _log.warning("%s; trying with a new index", error)
-            batch.send(inside, (self._with_new_index(attachment, step) for step in again))
+            batch.send_steps(inside, (self._with_new_index(attachment, step) for step in again))
 
-    def _with_new_index(self, attachment: Attachment, step: Step) -> Step:
+    def _with_new_index(self, attachment: Attachment, step: NetlinkStep) -> NetlinkStep:
         port = next(port for port in attachment.ports if port.rail == step.rail)
         assert port.host is not None  # noqa: S101 - only ports with it are moved
         return step._replace(message=self._returning(port, port.host, keep_index=False))
 
-    def _returning(self, port: Port, was: HostPort, *, keep_index: bool) -> Message:
+    def _returning(self, port: PodPort, was: HostPort, *, keep_index: bool) -> Message:
         new_index = was.ifindex if keep_index else None
-        return links.set_link(pod.index(port.rail), name=was.name, netns_fd=self._home, new_index=new_index)
+        return links.set_link(pod.get_index(port.rail), name=was.name, netns_fd=self._home, new_index=new_index)
 
-    def _port(self, planned: PortPlan, vf: int, mac: str, was: HostPort, device: str) -> Port:
+    def _port(self, planned: PortPlan, vf: int, mac: str, was: HostPort, device: str) -> PodPort:
         common = self._node.common
         name = common.rails[planned.rail].pod_netdev
         if vf == PORT_ITSELF:
             own, mtu = planned.addresses, common.mtu_bytes
-            roce = rdma.of_moved_port(planned, common, self._sysfs)
+            roce = rdma.find_moved_port_device(planned, common, self._sysfs)
         else:
             own = tuple(one.with_address(one.pods_first + vf) for one in planned.addresses)
-            mtu, roce = common.vf_mtu_bytes, rdma.of_vf(planned, vf, common, self._sysfs)
+            mtu, roce = common.vf_mtu_bytes, rdma.find_vf_device(planned, vf, common, self._sysfs)
             was = msgspec.structs.replace(was, vf=vf, pf=planned.netdev)
-        return Port(planned.rail, name, mac, mtu, tuple(map(address_of, own)), was, roce, device)
+        return PodPort(planned.rail, name, mac, mtu, tuple(map(to_pod_address, own)), was, roce, device)
 
 
-def _place(port: Port) -> Place:
+def _place(port: PodPort) -> Slot:
     return port.rail, port.host.vf if port.host else PORT_ITSELF
 
 
@@ -142,7 +142,7 @@ def _link(host: Socket, port: PortPlan, vf: int, sysfs: Path) -> links.Link:
     name, what = port.netdev, f"port {port.netdev}"
     if vf != PORT_ITSELF:
         what = f"the interface of VF {vf} of {port.netdev}"
-        name = hardware.interface(hardware.vf(port.netdev, vf, sysfs)) or ""
+        name = hardware.read_interface(hardware.locate_vf(port.netdev, vf, sysfs)) or ""
     try:
         return links.get_link(host, name)
     except RequestError as error:
@@ -152,16 +152,16 @@ def _link(host: Socket, port: PortPlan, vf: int, sysfs: Path) -> links.Link:
         raise CniError(Code.KERNEL, f"rail {port.rail}: {what} is not on this node", remedy) from error
 
 
-def _guards(attachment: Attachment, common: CommonPlan) -> Iterator[Step]:
+def _guards(attachment: Attachment, common: CommonPlan) -> Iterator[NetlinkStep]:
     """What the VFs may do; a driver that has no such switch has nothing to set. OSError: a port is not there."""
     change = vfs.VfChange(trust=common.vf_trust, spoof_check=common.vf_spoof_check)
     for port in attachment.ports:
         if port.host and port.host.pf and common.link_type == "ethernet":
             message = vfs.set_vf(socket.if_nametoindex(port.host.pf), port.host.vf, change)
-            yield Step(port.rail, f"guard VF {port.host.vf} of {port.host.pf}", message, errno.EOPNOTSUPP)
+            yield NetlinkStep(port.rail, f"guard VF {port.host.vf} of {port.host.pf}", message, errno.EOPNOTSUPP)
 
 
-def _into_pod(attachment: Attachment, sandbox: Sandbox) -> Iterator[Step]:
+def _into_pod(attachment: Attachment, sandbox: Sandbox) -> Iterator[NetlinkStep]:
     for port in attachment.ports:
         if port.host is None:
             continue
@@ -169,8 +169,8 @@ def _into_pod(attachment: Attachment, sandbox: Sandbox) -> Iterator[Step]:
             port.host.ifindex,
             netns_fd=sandbox.fd,
             name=port.name,
-            new_index=pod.index(port.rail),
+            new_index=pod.get_index(port.rail),
             mtu=port.mtu_bytes,
         )
         what = "port" if port.host.vf == PORT_ITSELF else "VF"
-        yield Step(port.rail, f"move {what} {port.host.name} into the pod", message)
+        yield NetlinkStep(port.rail, f"move {what} {port.host.name} into the pod", message)

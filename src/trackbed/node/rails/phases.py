@@ -50,7 +50,7 @@ class Timings:
         with self._lock:
             self._last.append(timing)
 
-    def last(self) -> tuple[Timing, ...]:
+    def list_timings(self) -> tuple[Timing, ...]:
         """What is kept."""
         with self._lock:
             return tuple(self._last)

@@ -26,7 +26,7 @@ class PlanFile:
         self._content = path.read_bytes()
         self.node: NodePlan = read_node(self._content)
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether there is another plan by now that an agent can take. Reads only when the file is another one."""
         try:
             state = _state(self._path)

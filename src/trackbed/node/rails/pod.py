@@ -1,11 +1,10 @@
-"""The inside of a pod: what is set there for an attachment, what is taken away, and whether it still is so.
+"""The settings of an attachment inside its pod: their setup, removal and comparison, for all modes.
 
-Both modes end here. An interface has index 65536 + rail in the pod, so a batch can speak of it before it exists; it is
-in group 0x54420000 + first rail, so that one message removes all of an attachment.
+An interface has index 65536 + rail in the pod, so a batch can refer to it before it exists. It is in group
+0x54420000 + first rail, so that one message removes all interfaces of an attachment.
 """
 
-from __future__ import annotations
-
+import errno
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from socket import AF_INET, AF_INET6
@@ -17,176 +16,191 @@ from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule, b
 from trackbed.kernel.netlink import addresses, links, routes, rules
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed.node.rails.attachment import Attachment, Port
-from trackbed.node.rails.batch import ABSENT, NO_ROUTE, THERE, Step
-from trackbed.node.rails.result import pod_routes
+from trackbed.node.rails.attachment import Attachment, PodPort
+from trackbed.node.rails.batch import NetlinkStep
+from trackbed.node.rails.result import list_pod_routes
 from trackbed.node.rails.sandbox import Sandbox
 
 _FIRST_INDEX: Final = 1 << 16
 _FIRST_GROUP: Final = 0x5442_0000
 _GROUPS: Final = 1 << 12
 _CONF: Final = {"rp_filter": 2, "arp_ignore": 1, "arp_announce": 2}
-"""Why: Documentation/networking/ip-sysctl.rst, and the step routing of the host chain, which wants the same."""
+"""Documentation/networking/ip-sysctl.rst explains the values; the host's step `routing` sets the same."""
 _FAMILY: Final = {V4: AF_INET, V6: AF_INET6}
 
 
-class Look(NamedTuple):
-    """What is in the pod: how many of the attachment's interfaces, and everything that is not as it was attached."""
+class PodComparison(NamedTuple):
+    """A pod compared with its attachment: the number of interfaces that exist, and all differences as sentences."""
 
     interfaces: int
     differences: tuple[str, ...]
 
 
-def index(rail: int) -> int:
-    """The interface index of a rail in a pod."""
+def get_index(rail: int) -> int:
+    """Return the interface index of a rail in a pod."""
     return _FIRST_INDEX + rail
 
 
-def group(attachment: Attachment) -> int:
-    """The group of an attachment's interfaces."""
+def get_group(attachment: Attachment) -> int:
+    """Return the interface group of an attachment."""
     return _FIRST_GROUP + attachment.first_rail
 
 
-def is_ours(number: int) -> bool:
-    """Whether a group of interfaces is one that `group` gives."""
+def is_trackbed_group(number: int) -> bool:
+    """Return whether an interface group belongs to an attachment."""
     return _FIRST_GROUP <= number < _FIRST_GROUP + _GROUPS
 
 
-def bring_up(attachment: Attachment, common: CommonPlan) -> Iterator[Step]:
-    """Up, addresses, routes, rules: for interfaces that are in the pod already."""
+def bring_up(attachment: Attachment, common: CommonPlan) -> Iterator[NetlinkStep]:
+    """Yield the steps that configure existing interfaces: up, addresses, routes, rules."""
     for port in attachment.ports:
-        up = links.set_link(index(port.rail), up=True, ipv4_conf=_conf(attachment, port))
-        yield Step(port.rail, f"bring up {port.name}", up)
+        up = links.set_link(get_index(port.rail), up=True, ipv4_conf=_choose_conf(attachment, port))
+        yield NetlinkStep(port.rail, f"bring up {port.name}", up)
     for port in attachment.ports:
-        for own in port.addresses:
-            message = addresses.add_address(_address(port.rail, own.addressed))
-            yield Step(port.rail, f"add {own.text} to {port.name}", message)
-    for rail, route in pod_routes(attachment, common):
-        accepted = THERE if route.table == MAIN_TABLE else 0  # another attachment of this pod may have set it
-        yield Step(
-            rail, f"add route {route.to} to table {route.table}", routes.add_route(_route(rail, route)), accepted
-        )
-    for rail, own_rule in _rules(attachment, common):
-        # The very same rule may be there: the fence is one for all attachments, and a crash may leave the others.
-        yield Step(rail, f"add rule {own_rule.priority}", rules.add_rule(_rule(own_rule)), THERE)
+        for address in port.addresses:
+            message = addresses.add_address(_to_address(port.rail, address.addressed))
+            yield NetlinkStep(port.rail, f"add {address.text} to {port.name}", message)
+    for rail, route in list_pod_routes(attachment, common):
+        # Another attachment of this pod may have added the route to the main table.
+        accepted = errno.EEXIST if route.table == MAIN_TABLE else 0
+        message = routes.add_route(_to_route(rail, route))
+        yield NetlinkStep(rail, f"add route {route.to} to table {route.table}", message, accepted)
+    for rail, planned in _list_rules(attachment, common):
+        # The rule may exist: all attachments share the fence, and a crash may leave the other rules.
+        message = rules.add_rule(_to_policy_rule(planned))
+        yield NetlinkStep(rail, f"add rule {planned.priority}", message, errno.EEXIST)
 
 
-def take_down(attachment: Attachment, common: CommonPlan, *, alone: bool) -> Iterator[Step]:
-    """Away with what outlives the interfaces; the fence stays unless the attachment is `alone` in the pod."""
-    for rail, own_rule in _rules(attachment, common):
-        if own_rule.source or alone:
-            yield Step(rail, f"delete rule {own_rule.priority}", rules.delete_rule(_rule(own_rule)), ABSENT)
-    for rail, route in pod_routes(attachment, common):
+def take_down(attachment: Attachment, common: CommonPlan, *, alone: bool) -> Iterator[NetlinkStep]:
+    """Yield the steps that delete rules and routes that outlive the interfaces.
+
+    The fence is kept unless the attachment is `alone` in the pod.
+    """
+    for rail, planned in _list_rules(attachment, common):
+        if planned.source or alone:
+            message = rules.delete_rule(_to_policy_rule(planned))
+            yield NetlinkStep(rail, f"delete rule {planned.priority}", message, errno.ENOENT)
+    for rail, route in list_pod_routes(attachment, common):
         if route.unreachable:
-            yield Step(rail, f"delete route of table {route.table}", routes.delete_route(_route(rail, route)), NO_ROUTE)
+            message = routes.delete_route(_to_route(rail, route))
+            yield NetlinkStep(rail, f"delete route of table {route.table}", message, errno.ESRCH)
 
 
-def look(attachment: Attachment, common: CommonPlan, sandbox: Sandbox) -> Look:
-    """Compare the pod with what was attached."""
+def compare(attachment: Attachment, common: CommonPlan, sandbox: Sandbox) -> PodComparison:
+    """Compare the pod with its attachment."""
     with Socket(netns=sandbox.fd) as sock:
-        found = {link.name: link for link in links.list_links(sock)}
-        there = [port for port in attachment.ports if port.name in found and found[port.name].mac == port.mac]
-        texts = (
-            *_link_differences(attachment, found),
-            *_address_differences(attachment, sock),
-            *_route_differences(attachment, common, sock),
-            *_rule_differences(attachment, common, sock),
-            *_conf_differences(attachment, there, sandbox),
+        by_name = {link.name: link for link in links.list_links(sock)}
+        existing = [port for port in attachment.ports if port.name in by_name and by_name[port.name].mac == port.mac]
+        differences = (
+            *_compare_links(attachment, by_name),
+            *_compare_addresses(attachment, sock),
+            *_compare_routes(attachment, common, sock),
+            *_compare_rules(attachment, common, sock),
+            *_compare_conf(attachment, existing, sandbox),
         )
-    return Look(len(there), texts)
+    return PodComparison(len(existing), differences)
 
 
-def _link_differences(attachment: Attachment, found: dict[str, links.Link]) -> Iterator[str]:
+def _compare_links(attachment: Attachment, by_name: dict[str, links.Link]) -> Iterator[str]:
     for port in attachment.ports:
-        link = found.get(port.name)
+        link = by_name.get(port.name)
         if link is None:
             yield f"rail {port.rail}: {port.name} is missing"
             continue
-        for what, have, want in (
+        for attribute, have, want in (
             ("MAC", link.mac, port.mac),
             ("MTU", link.mtu, port.mtu_bytes),
-            ("index", link.index, index(port.rail)),
+            ("index", link.index, get_index(port.rail)),
         ):
             if have != want:
-                yield f"rail {port.rail}: {what} of {port.name} is {have}, was {want}"
+                yield f"rail {port.rail}: {attribute} of {port.name} is {have}, was {want}"
         if not link.up:
             yield f"rail {port.rail}: {port.name} is down"
 
 
-def _address_differences(attachment: Attachment, sock: Socket) -> Iterator[str]:
+def _compare_addresses(attachment: Attachment, sock: Socket) -> Iterator[str]:
     have = {(a.index, a.family, a.address, a.prefix): a for a in addresses.list_addresses(sock)}
     for port in attachment.ports:
-        for own in port.addresses:
-            wanted = _address(port.rail, own.addressed)
-            found = have.get((wanted.index, wanted.family, wanted.address, wanted.prefix))
-            if found is None:
-                yield f"rail {port.rail}: address {own.text} is missing from {port.name}"
-            elif found.flags & addresses.IFA_F_DADFAILED:
-                yield f"rail {port.rail}: address {own.text} is in use elsewhere (duplicate address detection failed)"
+        for address in port.addresses:
+            want = _to_address(port.rail, address.addressed)
+            configured = have.get((want.index, want.family, want.address, want.prefix))
+            if configured is None:
+                yield f"rail {port.rail}: address {address.text} is missing from {port.name}"
+            elif configured.flags & addresses.IFA_F_DADFAILED:
+                yield (
+                    f"rail {port.rail}: address {address.text} is in use elsewhere (duplicate address detection failed)"
+                )
 
 
-def _route_differences(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
+def _compare_routes(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
     have = {(r.family, r.table, r.dst, r.prefix, r.gateway, r.type) for r in routes.list_routes(sock)}
-    for rail, route in pod_routes(attachment, common):
-        want = _route(rail, route)
+    for rail, route in list_pod_routes(attachment, common):
+        want = _to_route(rail, route)
         if (want.family, want.table, want.dst, want.prefix, want.gateway, want.type) not in have:
             yield f"rail {rail}: route {route.to} is missing from table {route.table}"
 
 
-def _rule_differences(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
+def _compare_rules(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
     have = {(r.family, r.priority, r.table, r.src, r.src_prefix, r.dst, r.dst_prefix) for r in rules.list_rules(sock)}
-    for rail, own_rule in _rules(attachment, common):
-        want = _rule(own_rule)
+    for rail, planned in _list_rules(attachment, common):
+        want = _to_policy_rule(planned)
         key = (want.family, want.priority, want.table, want.src, want.src_prefix, want.dst, want.dst_prefix)
         if key not in have:
-            source = f"from {own_rule.source}" if own_rule.source else f"not to {own_rule.unless_to}"
-            yield f"rail {rail}: rule {own_rule.priority} {source} lookup {own_rule.table} is missing"
+            source = f"from {planned.source}" if planned.source else f"not to {planned.unless_to}"
+            yield f"rail {rail}: rule {planned.priority} {source} lookup {planned.table} is missing"
 
 
-def _conf_differences(attachment: Attachment, there: list[Port], sandbox: Sandbox) -> Iterator[str]:
+def _compare_conf(attachment: Attachment, ports: list[PodPort], sandbox: Sandbox) -> Iterator[str]:
     with enter_netns(sandbox.fd):
-        have = {port.rail: ipv4_conf(port.name, _conf(attachment, port)) for port in there}
-    for port in there:
-        for key, want in _conf(attachment, port).items():
+        have = {port.rail: read_ipv4_conf(port.name, _choose_conf(attachment, port)) for port in ports}
+    for port in ports:
+        for key, want in _choose_conf(attachment, port).items():
             if have[port.rail][key] != want:
                 yield f"rail {port.rail}: {key} of {port.name} is {have[port.rail][key]}, was {want}"
 
 
-def ipv4_conf(name: str, keys: Iterable[str]) -> dict[str, int]:
-    """Sysctls of an interface in the namespace that the calling thread is in."""
+def read_ipv4_conf(name: str, keys: Iterable[str]) -> dict[str, int]:
+    """Return sysctls of an interface in the calling thread's network namespace."""
     folder = Path("/proc/sys/net/ipv4/conf", name)
     return {key: int((folder / key).read_text()) for key in keys}
 
 
-def _conf(attachment: Attachment, port: Port) -> dict[str, int]:
-    mine = {own.addressed.subnet for own in port.addresses}
-    others = {own.addressed.subnet for other in attachment.ports if other is not port for own in other.addresses}
-    return _CONF | ({"arp_filter": 1} if mine & others else {})
+def _choose_conf(attachment: Attachment, port: PodPort) -> dict[str, int]:
+    """Return the sysctls of a port; arp_filter is set where another port of the pod has the same subnet."""
+    subnets = {address.addressed.subnet for address in port.addresses}
+    others = {
+        address.addressed.subnet for other in attachment.ports if other is not port for address in other.addresses
+    }
+    return _CONF | ({"arp_filter": 1} if subnets & others else {})
 
 
-def _rules(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRule]]:
+def _list_rules(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRule]]:
+    """Yield the rules of each address, and one fence for each IP version."""
     fenced: set[int] = set()
     for port in attachment.ports:
-        for own in port.addresses:
-            yield port.rail, build_rule(common, port.rail, own.addressed)
-            outer = build_fence(common, own.addressed.version)
-            if outer and own.addressed.version not in fenced:
-                fenced.add(own.addressed.version)
+        for address in port.addresses:
+            version = address.addressed.version
+            yield port.rail, build_rule(common, port.rail, address.addressed)
+            outer = build_fence(common, version)
+            if outer and version not in fenced:
+                fenced.add(version)
                 yield port.rail, outer
 
 
-def _address(rail: int, own: AddressPlan) -> addresses.Address:
-    flags = addresses.IFA_F_NODAD if own.version == V6 else 0  # a pod must be able to bind its address at once
-    return addresses.Address(index(rail), _FAMILY[own.version], own.address, own.prefix, flags=flags)
+def _to_address(rail: int, addressed: AddressPlan) -> addresses.Address:
+    flags = addresses.IFA_F_NODAD if addressed.version == V6 else 0  # a pod must be able to bind its address at once
+    return addresses.Address(
+        get_index(rail), _FAMILY[addressed.version], addressed.address, addressed.prefix, flags=flags
+    )
 
 
-def _route(rail: int, route: PlannedRoute) -> routes.Route:
+def _to_route(rail: int, route: PlannedRoute) -> routes.Route:
     return routes.Route(
         family=_FAMILY[route.to.version],
         table=route.table,
         dst=route.to.base,
         prefix=route.to.prefix,
-        oif=0 if route.unreachable else index(rail),
+        oif=0 if route.unreachable else get_index(rail),
         gateway=route.gateway,
         prefsrc=route.source,
         scope=routes.RT_SCOPE_UNIVERSE if route.gateway or route.unreachable else routes.RT_SCOPE_LINK,
@@ -194,14 +208,14 @@ def _route(rail: int, route: PlannedRoute) -> routes.Route:
     )
 
 
-def _rule(wanted: PlannedRule) -> rules.PolicyRule:
-    to = wanted.source or wanted.unless_to
-    assert to is not None  # noqa: S101 - plan.routes.Rule: exactly one of the two is given
-    source, outer = wanted.source, wanted.unless_to
+def _to_policy_rule(planned: PlannedRule) -> rules.PolicyRule:
+    network = planned.source or planned.unless_to
+    assert network is not None  # noqa: S101 - plan.routes.Rule: exactly one of the two is set
+    source, outer = planned.source, planned.unless_to
     return rules.PolicyRule(
-        family=_FAMILY[to.version],
-        priority=wanted.priority,
-        table=wanted.table,
+        family=_FAMILY[network.version],
+        priority=planned.priority,
+        table=planned.table,
         src=source.base if source else 0,
         src_prefix=source.prefix if source else 0,
         dst=outer.base if outer else 0,

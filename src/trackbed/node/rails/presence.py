@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trackbed.node.rails.chain import ChainError, chain, primary
+from trackbed.node.rails.chain import ChainError, chain, find_primary
 from trackbed.node.rails.install import install
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class CniFolders:
     """Where the runtime looks."""
 
     programs: Path
@@ -31,7 +31,7 @@ class Presence:
     """Folder of network configurations, /etc/cni/net.d."""
 
 
-async def stay(presence: Presence, socket: Path, stop: asyncio.Event) -> None:
+async def keep_chained(presence: CniFolders, socket: Path, stop: asyncio.Event) -> None:
     """Install the executable, then see that it is called until `stop`. OSError if it cannot be installed."""
     install(presence.programs, socket)
     told = ""
@@ -46,7 +46,7 @@ async def stay(presence: Presence, socket: Path, stop: asyncio.Event) -> None:
 
 def _look(networks: Path) -> str:
     """Chain us where we are not; why that cannot be, empty if all is well."""
-    path = primary(networks)
+    path = find_primary(networks)
     if path is None:
         return f"{networks} has no network configuration yet: pods get no network, and no rails, until it has"
     try:

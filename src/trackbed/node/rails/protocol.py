@@ -43,14 +43,14 @@ _ANYBODYS: Final = (
 Json = dict[str, Any]
 
 
-class Pod(NamedTuple):
+class PodName(NamedTuple):
     """What Kubernetes calls a pod by."""
 
     namespace: str
     name: str
 
 
-class Request(NamedTuple):
+class CniRequest(NamedTuple):
     """One call of a runtime. `key` and `netns` are ("", "") and "" for a command without container."""
 
     command: str
@@ -59,7 +59,7 @@ class Request(NamedTuple):
     netns: str
     network: str
     config: Json
-    pod: Pod | None = None
+    pod: PodName | None = None
     """Of a kubelet's runtime; None for any other."""
 
     @property
@@ -68,14 +68,14 @@ class Request(NamedTuple):
         return self.config.get("prevResult")
 
 
-class Wanted(NamedTuple):
+class RailRequest(NamedTuple):
     """What an ADD asks for; None: as the plan says."""
 
     mode: str | None
     rails: tuple[int, ...] | None
 
 
-def split(body: bytes) -> tuple[dict[str, str], bytes]:
+def split_request(body: bytes) -> tuple[dict[str, str], bytes]:
     """Take a request's body apart into environment and configuration; CniError where it is malformed."""
     names, separator, config = body.partition(b"\0\0") if not body.startswith(b"\0") else (b"", b"\0", body[1:])
     if not separator:
@@ -89,7 +89,7 @@ def split(body: bytes) -> tuple[dict[str, str], bytes]:
     return {name: value for name, _, value in pairs}, config
 
 
-def request(environment: Mapping[str, str], config: bytes) -> Request:
+def parse_request(environment: Mapping[str, str], config: bytes) -> CniRequest:
     """Check a call; CniError says what is wrong with it."""
     command = environment.get("CNI_COMMAND", "")
     if command not in COMMANDS:
@@ -97,17 +97,17 @@ def request(environment: Mapping[str, str], config: bytes) -> Request:
     read = _config(config)
     version = _version(read)
     if command == "VERSION":
-        return Request(command, version, ("", ""), "", "", read)
+        return CniRequest(command, version, ("", ""), "", "", read)
     network = _network(read)
     if command not in _WITH_CONTAINER:
-        return Request(command, version, ("", ""), "", network, read)
+        return CniRequest(command, version, ("", ""), "", network, read)
     key = _container(environment.get("CNI_CONTAINERID", "")), _ifname(environment.get("CNI_IFNAME", ""))
     netns = _netns(environment.get("CNI_NETNS", ""), needed=command != "DEL")
     _check_previous(read)
-    return Request(command, version, key, netns, network, read, _pod(environment.get("CNI_ARGS", "")))
+    return CniRequest(command, version, key, netns, network, read, _pod(environment.get("CNI_ARGS", "")))
 
 
-def wanted(config: Json) -> Wanted:
+def parse_rail_request(config: Json) -> RailRequest:
     """What an ADD's configuration asks for; CniError on a field or value that is none of ours."""
     for name in config:
         if name not in _OURS and name not in _ANYBODYS and not name.startswith("cni.dev/"):
@@ -117,10 +117,10 @@ def wanted(config: Json) -> Wanted:
     mode = config.get("mode")
     if mode is not None and mode not in MODES:
         raise _invalid("mode", mode, f"it must be one of {', '.join(MODES)}, or left out")
-    return Wanted(mode, _rails(config.get("rails")))
+    return RailRequest(mode, _rails(config.get("rails")))
 
 
-def valid_attachments(config: Json) -> frozenset[Key] | None:
+def parse_valid_attachments(config: Json) -> frozenset[Key] | None:
     """The attachments that a GC leaves alone; None where there is no list, as from cnitool: all are left alone then.
 
     Raises CniError where it is no list.
@@ -134,12 +134,12 @@ def valid_attachments(config: Json) -> frozenset[Key] | None:
     return frozenset(_key(f"{field}[{at}]", entry) for at, entry in enumerate(listed))
 
 
-def answer(status: int, text: bytes) -> bytes:
+def encode_answer(status: int, text: bytes) -> bytes:
     """The bytes that make the executable print `text` and exit with `status`."""
     return len(text).to_bytes(4, "big") + bytes([status]) + text
 
 
-def error_text(error: CniError, version: str) -> bytes:
+def encode_error(error: CniError, version: str) -> bytes:
     """An error as the runtime wants it."""
     document = {"cniVersion": version, "code": int(error.code), "msg": error.message}
     return msgspec.json.encode(document | ({"details": error.details} if error.details else {}))
@@ -185,7 +185,7 @@ def _container(value: str) -> str:
     return value
 
 
-def _pod(arguments: str) -> Pod | None:
+def _pod(arguments: str) -> PodName | None:
     """The pod that CNI_ARGS names, as kubelets' runtimes do: K8S_POD_NAMESPACE=...;K8S_POD_NAME=...;..."""
     given = dict(pair.partition("=")[::2] for pair in arguments.split(";"))
     names = given.get("K8S_POD_NAMESPACE", ""), given.get("K8S_POD_NAME", "")
@@ -193,7 +193,7 @@ def _pod(arguments: str) -> Pod | None:
         return None
     if not all(_POD_NAME.fullmatch(name) and len(name) <= _MAX_POD_NAME for name in names):
         raise _environment("CNI_ARGS", arguments, "K8S_POD_NAMESPACE and K8S_POD_NAME must be names of Kubernetes")
-    return Pod(*names)
+    return PodName(*names)
 
 
 def _ifname(value: str) -> str:

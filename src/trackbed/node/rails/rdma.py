@@ -21,33 +21,35 @@ from trackbed.kernel.netlink import rdma
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.sockets import NETLINK_RDMA, RequestError, Socket
 from trackbed.node.rails import batch, hardware
-from trackbed.node.rails.attachment import Port, Rdma
-from trackbed.node.rails.batch import Step, StepsRefusedError
+from trackbed.node.rails.attachment import PodPort, Rdma
+from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError
 
 _log = logging.getLogger(__name__)
 
 
-def of_port(port: PortPlan, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
+def find_port_device(port: PortPlan, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
     """That of a port which stays on the node, as pods on it see it."""
-    found = hardware.rdma_device(hardware.port(port.netdev, sysfs)) or hardware.soft_rdma_device(port.netdev, sysfs)
+    found = hardware.read_rdma_device(hardware.locate_port(port.netdev, sysfs)) or hardware.find_soft_rdma_device(
+        port.netdev, sysfs
+    )
     return Rdma(found, "stays") if found and _shared(common) else None
 
 
-def of_moved_port(port: PortPlan, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
+def find_moved_port_device(port: PortPlan, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
     """That of a port which moves into a pod itself."""
-    own = hardware.rdma_device(hardware.port(port.netdev, sysfs))
+    own = hardware.read_rdma_device(hardware.locate_port(port.netdev, sysfs))
     if own:
         return _of_hardware(own, common)
-    soft = hardware.soft_rdma_device(port.netdev, sysfs)
+    soft = hardware.find_soft_rdma_device(port.netdev, sysfs)
     return Rdma(soft, "remade") if soft and _shared(common) else None
 
 
-def of_vf(port: PortPlan, vf: int, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
+def find_vf_device(port: PortPlan, vf: int, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
     """That of a VF: its own; a soft one where the port's own is soft."""
-    own = hardware.rdma_device(hardware.vf(port.netdev, vf, sysfs))
+    own = hardware.read_rdma_device(hardware.locate_vf(port.netdev, vf, sysfs))
     if own:
         return _of_hardware(own, common)
-    soft = hardware.soft_rdma_device(port.netdev, sysfs)
+    soft = hardware.find_soft_rdma_device(port.netdev, sysfs)
     return Rdma(f"{common.rails[port.rail].netdev}v{vf}", "made") if soft and _shared(common) else None
 
 
@@ -59,38 +61,40 @@ def _of_hardware(name: str, common: CommonPlan) -> Rdma:
     return Rdma(name, "stays" if _shared(common) else "moves")
 
 
-def give(ports: Iterable[Port], inside: int) -> None:
+def move_into_pod(ports: Iterable[PodPort], inside: int) -> None:
     """Bring the devices of ports into the namespace `inside`, where their interfaces are. StepsRefusedError."""
     there = list(ports)
     if any(_how(port) == "moves" for port in there):
         with Socket(NETLINK_RDMA) as host:
-            batch.send(host, _moves(host, there, inside, "into the pod"))
+            batch.send_steps(host, _moves(host, there, inside, "into the pod"))
     if any(_how(port) in {"made", "remade"} for port in there):
         with Socket(NETLINK_RDMA, netns=inside) as sock:
-            batch.send(sock, _makes(sock, ((port, port.name) for port in there if _how(port) in {"made", "remade"})))
+            batch.send_steps(
+                sock, _makes(sock, ((port, port.name) for port in there if _how(port) in {"made", "remade"}))
+            )
 
 
-def take(ports: Iterable[Port], inside: int, home: int) -> None:
+def move_to_host(ports: Iterable[PodPort], inside: int, home: int) -> None:
     """Bring what moved back before its interface follows; what was made goes with its interface. StepsRefusedError."""
     there = list(ports)
     if any(_how(port) == "moves" for port in there):
         with Socket(NETLINK_RDMA, netns=inside) as sock:
-            batch.send(sock, _moves(sock, there, home, "back"))
+            batch.send_steps(sock, _moves(sock, there, home, "back"))
 
 
-def remake(ports: Iterable[Port]) -> None:
+def recreate(ports: Iterable[PodPort]) -> None:
     """Make soft devices again on ports that are back. A node without one must not keep a pod from ending: logged."""
     wanted = [(port, port.host.name) for port in ports if port.host and _how(port) == "remade"]
     if not wanted:
         return
     try:
         with Socket(NETLINK_RDMA) as host:
-            batch.send(host, _makes(host, wanted))
+            batch.send_steps(host, _makes(host, wanted))
     except (StepsRefusedError, NetlinkError, OSError) as error:
         _log.warning("soft-RoCE could not be made again: %s", error)
 
 
-def files(ports: Iterable[Port], inside: int) -> dict[str, rdma.VerbsDevice]:
+def list_verbs_devices(ports: Iterable[PodPort], inside: int) -> dict[str, rdma.VerbsDevice]:
     """By device, the files by which programs in the namespace `inside` use them; one that has none is left out."""
     names = {port.rdma.name for port in ports if port.rdma}
     found = {}
@@ -103,22 +107,22 @@ def files(ports: Iterable[Port], inside: int) -> dict[str, rdma.VerbsDevice]:
     return found
 
 
-def _how(port: Port) -> str:
+def _how(port: PodPort) -> str:
     return port.rdma.how if port.rdma else ""
 
 
-def _moves(sock: Socket, ports: Iterable[Port], to: int, where: str) -> Iterator[Step]:
+def _moves(sock: Socket, ports: Iterable[PodPort], to: int, where: str) -> Iterator[NetlinkStep]:
     """Of those that are here; one that is not was moved before, or came back by itself when its namespace ended."""
     here = {one.name: one.index for one in rdma.list_devices(sock)}
     for port in ports:
         if port.rdma and port.rdma.how == "moves" and port.rdma.name in here:
             message = rdma.move_device(here[port.rdma.name], to)
-            yield Step(port.rail, f"move RDMA device {port.rdma.name} {where}", message)
+            yield NetlinkStep(port.rail, f"move RDMA device {port.rdma.name} {where}", message)
 
 
-def _makes(sock: Socket, wanted: Iterable[tuple[Port, str]]) -> Iterator[Step]:
+def _makes(sock: Socket, wanted: Iterable[tuple[PodPort, str]]) -> Iterator[NetlinkStep]:
     here = {one.name for one in rdma.list_devices(sock)}
     for port, netdev in wanted:
         if port.rdma and port.rdma.name not in here:
             message = rdma.create_link(port.rdma.name, netdev)
-            yield Step(port.rail, f"make RDMA device {port.rdma.name} on {netdev}", message)
+            yield NetlinkStep(port.rail, f"make RDMA device {port.rdma.name} on {netdev}", message)

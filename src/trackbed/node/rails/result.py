@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.plan import CommonPlan
 from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, build_routes
-from trackbed.node.rails.attachment import Attachment, Port
+from trackbed.node.rails.attachment import Attachment, PodPort
 from trackbed.node.rails.protocol import Json
 
 _WITH_MORE = "1.1.0"
 """The first version whose result has an interface's mtu and a route's table."""
 
 
-def result(version: str, attachment: Attachment, common: CommonPlan, previous: Json | None) -> Json:
+def build_result(version: str, attachment: Attachment, common: CommonPlan, previous: Json | None) -> Json:
     """The result of an attachment, in the words of `version`, after `previous`."""
     before = previous or {}
     first = len(before.get("interfaces") or [])
@@ -29,13 +29,13 @@ def result(version: str, attachment: Attachment, common: CommonPlan, previous: J
             for number, port in enumerate(attachment.ports, first)
             for own in port.addresses
         ],
-        "routes": [_route(version, route) for _, route in pod_routes(attachment, common) if _told(version, route)],
+        "routes": [_route(version, route) for _, route in list_pod_routes(attachment, common) if _told(version, route)],
     }
     merged = {field: [*(before.get(field) or []), *entries] for field, entries in ours.items()}
     return {**before, "cniVersion": version, **merged}
 
 
-def pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRoute]]:
+def list_pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRoute]]:
     """All routes of an attachment with their rails, as the plan gives them."""
     for port in attachment.ports:
         first = port.rail == attachment.first_rail
@@ -43,7 +43,7 @@ def pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int
             yield from ((port.rail, route) for route in build_routes(common, port.rail, own.addressed, first=first))
 
 
-def _interface(version: str, port: Port, netns: str) -> Json:
+def _interface(version: str, port: PodPort, netns: str) -> Json:
     more = {"mtu": port.mtu_bytes} if version >= _WITH_MORE else {}
     return {"name": port.name, "mac": port.mac, **more, "sandbox": netns}
 

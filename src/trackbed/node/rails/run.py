@@ -15,12 +15,12 @@ from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.boot_id import read_boot_id
 from trackbed.node.rails.attacher import Attacher
 from trackbed.node.rails.conflicts import Conflicts
-from trackbed.node.rails.devices import look
-from trackbed.node.rails.handlers import DevicesOf, Handlers
+from trackbed.node.rails.devices import read_offer
+from trackbed.node.rails.handlers import Handlers, ReadDevices
 from trackbed.node.rails.journal import Journal
 from trackbed.node.rails.kubelet.messages import Offer
 from trackbed.node.rails.phases import Clock
-from trackbed.node.rails.presence import Presence, stay
+from trackbed.node.rails.presence import CniFolders, keep_chained
 from trackbed.node.rails.server import Server
 from trackbed.node.rails.store import Store
 from trackbed.node.rails.watch import Watch
@@ -31,7 +31,7 @@ PLAN_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class AgentPaths:
     """Where things are on the node."""
 
     state: Path
@@ -43,13 +43,13 @@ class Places:
     there is no kubelet, and every pod gets all rails."""
     cdi: Path = Path("/var/run/cdi")
     """Where the kubelet's runtime reads CDI specifications."""
-    presence: Presence | None = None
+    cni: CniFolders | None = None
     """Where to keep the CNI executable installed and chained; None: that is somebody else's doing."""
 
 
-def run(
+def run_agent(
     node: NodePlan,
-    places: Places,
+    places: AgentPaths,
     ready: Callable[[], None],
     changed: Callable[[], bool] = lambda: False,
     clock: Clock = time.perf_counter,
@@ -79,17 +79,17 @@ def run(
         server = Server(node, handlers, store, conflicts, clock)
 
         def looked() -> Offer:
-            attacher.welcome()
-            return look(node, store.away())
+            attacher.restore_late()
+            return read_offer(node, store.list_moved())
 
         serving = _Serving(server, places, looked, changed)
         return asyncio.run(_serve(serving, ready))
 
 
-def _devices_of(kubelet: Path) -> DevicesOf:
-    from trackbed.node.rails.kubelet.pods import Pods  # noqa: PLC0415 - gRPC takes 30 MB, which only nodes with a kubelet pay
+def _devices_of(kubelet: Path) -> ReadDevices:
+    from trackbed.node.rails.kubelet.pods import PodResources  # noqa: PLC0415 - gRPC takes 30 MB, which only nodes with a kubelet pay
 
-    return Pods(kubelet / "pod-resources/kubelet.sock").devices
+    return PodResources(kubelet / "pod-resources/kubelet.sock").read_devices
 
 
 async def _offer(kubelet: Path, looked: Callable[[], Offer], stop: asyncio.Event) -> None:
@@ -102,7 +102,7 @@ async def _offer(kubelet: Path, looked: Callable[[], Offer], stop: asyncio.Event
 @dataclass(frozen=True, slots=True)
 class _Serving:
     server: Server
-    places: Places
+    places: AgentPaths
     looked: Callable[[], Offer]
     changed: Callable[[], bool]
 
@@ -116,8 +116,8 @@ async def _serve(it: _Serving, ready: Callable[[], None]) -> bool:
     async with asyncio.TaskGroup() as group:
         if places.kubelet is not None:
             group.create_task(_offer(places.kubelet, it.looked, stop))
-        if places.presence is not None:
-            group.create_task(stay(places.presence, places.socket, stop))
+        if places.cni is not None:
+            group.create_task(keep_chained(places.cni, places.socket, stop))
         watching = group.create_task(_until_changed(it.changed, stop))
         await it.server.serve(places.socket, ready, stop)
     _log.info("stopped")

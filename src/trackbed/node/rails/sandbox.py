@@ -16,7 +16,7 @@ from trackbed.kernel.netlink.netns import CLONE_NEWNET
 from trackbed.node.rails.errors import CniError, Code
 
 _NS_GET_NSTYPE: Final = 0xB703  # include/uapi/linux/nsfs.h
-OWN: Final = "/proc/thread-self/ns/net"
+OWN_NETNS: Final = "/proc/thread-self/ns/net"
 
 
 class Sandbox(NamedTuple):
@@ -27,7 +27,7 @@ class Sandbox(NamedTuple):
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Sandbox]:
+def open_sandbox(path: str) -> Iterator[Sandbox]:
     """Open the namespace at `path`.
 
     Raises:
@@ -46,7 +46,7 @@ def opened(path: str) -> Iterator[Sandbox]:
 
 
 @contextmanager
-def known(paths: Iterable[str], inode: int) -> Iterator[Sandbox | None]:
+def find_sandbox(paths: Iterable[str], inode: int) -> Iterator[Sandbox | None]:
     """Open the namespace with this inode at whichever of `paths` it is, else give None."""
     for path in paths:
         fd = _at(path, inode)
@@ -74,7 +74,7 @@ def _inode(fd: int, path: str) -> int:
     if not _is_netns(fd):
         raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path} is no network namespace")
     inode = os.fstat(fd).st_ino
-    if inode == Path(OWN).stat().st_ino:
+    if inode == Path(OWN_NETNS).stat().st_ino:
         raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path} is the node's own network namespace")
     return inode
 

@@ -24,13 +24,13 @@ from trackbed import __version__
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.node.rails import protocol
-from trackbed.node.rails.attachment import Attachment, Key, Port
+from trackbed.node.rails.attachment import Attachment, Key, PodPort
 from trackbed.node.rails.conflicts import Conflicts
-from trackbed.node.rails.devices import look
+from trackbed.node.rails.devices import read_offer
 from trackbed.node.rails.errors import CniError, Code
 from trackbed.node.rails.handlers import Handlers
 from trackbed.node.rails.phases import Clock, Phases, Timing, Timings
-from trackbed.node.rails.protocol import Request
+from trackbed.node.rails.protocol import CniRequest
 from trackbed.node.rails.store import Store
 
 _log = logging.getLogger(__name__)
@@ -96,22 +96,22 @@ class Server:
             body = await reader.readexactly(length)
         phases = Phases(self._clock)
         status, text, request = await self._answered(body, phases)
-        writer.write(protocol.answer(status, text))
+        writer.write(protocol.encode_answer(status, text))
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await writer.drain()
         phases.mark("answer")
         self._afterwards(request, status, phases)
 
-    async def _answered(self, body: bytes, phases: Phases) -> tuple[int, bytes, Request | None]:
-        request: Request | None = None
+    async def _answered(self, body: bytes, phases: Phases) -> tuple[int, bytes, CniRequest | None]:
+        request: CniRequest | None = None
         try:
-            environment, config = protocol.split(body)
+            environment, config = protocol.split_request(body)
             if protocol.STATUS_REQUEST in environment:
                 return 0, await asyncio.to_thread(self._status), None
-            request = protocol.request(environment, config)
+            request = protocol.parse_request(environment, config)
             phases.mark("parse")
             loop = asyncio.get_running_loop()
-            return 0, await loop.run_in_executor(self._threads, self._handlers.call, request, phases), request
+            return 0, await loop.run_in_executor(self._threads, self._handlers.handle, request, phases), request
         except CniError as error:
             failed = error
         except Exception as error:  # noqa: BLE001 - one bad request must not end the rails of all pods to come
@@ -121,9 +121,9 @@ class Server:
             )
         _log.warning("%s: %s", _title(request), failed)
         self._remember(request, failed)
-        return 1, protocol.error_text(failed, request.version if request else protocol.VERSIONS[-1]), request
+        return 1, protocol.encode_error(failed, request.version if request else protocol.VERSIONS[-1]), request
 
-    def _remember(self, request: Request | None, failed: CniError) -> None:
+    def _remember(self, request: CniRequest | None, failed: CniError) -> None:
         """Keep the last refused attaches for `status`, until their pod is attached or gone."""
         if request is None or request.command != "ADD":
             return
@@ -132,7 +132,7 @@ class Server:
         while len(self._refused) > _REFUSED_KEPT:
             del self._refused[next(iter(self._refused))]
 
-    def _afterwards(self, request: Request | None, status: int, phases: Phases) -> None:
+    def _afterwards(self, request: CniRequest | None, status: int, phases: Phases) -> None:
         if request is None:
             return
         pod = f"{request.key[0]}/{request.key[1]}"
@@ -144,7 +144,7 @@ class Server:
         entry = self._store.get(request.key) if request.command == "ADD" and status == 0 else None
         if entry is not None:
             self._conflicts.watch(entry.attachment)
-            _log.info("ADD %s", described(entry.attachment))
+            _log.info("ADD %s", describe(entry.attachment))
         elif request.command == "DEL" and status == 0:
             _log.info("DEL %s: gone", _named(request))
 
@@ -153,25 +153,25 @@ class Server:
             "node": self._node.name,
             "fabric": self._node.common.fabric,
             "version": __version__,
-            "free": self._store.free({port.rail: port.addresses for port in self._node.ports}),
+            "free": self._store.count_free({port.rail: port.addresses for port in self._node.ports}),
             "attachments": [
-                {"done": entry.done, **msgspec.to_builtins(entry.attachment)} for entry in self._store.entries()
+                {"done": entry.done, **msgspec.to_builtins(entry.attachment)} for entry in self._store.list_entries()
             ],
             "devices": self._devices(),
-            "conflicts": self._conflicts.all(),
+            "conflicts": self._conflicts.list_conflicts(),
             "watched": self._conflicts.watched,
             "moved": self._handlers.moved,
             "refused": [_refusal(key, failed) for key, failed in tuple(self._refused.items())],
-            "trouble": self._store.trouble(),
-            "timings": self._timings.last(),
+            "trouble": self._store.check_journal(),
+            "timings": self._timings.list_timings(),
         }
         return msgspec.json.encode(document)
 
     def _devices(self) -> dict[int, dict[str, Any]]:
         """Of each rail how many devices there are, how many are in pods, and which are lost."""
-        away = self._store.away()
+        away = self._store.list_moved()
         try:
-            offer = look(self._node, away)
+            offer = read_offer(self._node, away)
         except (OSError, NetlinkError) as error:
             _log.warning("the ports cannot be looked at: %s", error)
             return {}
@@ -185,7 +185,7 @@ class Server:
         }
 
 
-def described(attachment: Attachment) -> str:
+def describe(attachment: Attachment) -> str:
     """An attachment in one line: the pod, and of each rail what it has there."""
     rails = (
         " ".join((port.name, *_vf(port), *((port.rdma.name,) if port.rdma else ()), *(a.text for a in port.addresses)))
@@ -194,7 +194,7 @@ def described(attachment: Attachment) -> str:
     return f"{attachment}: {', '.join(rails)}"
 
 
-def _vf(port: Port) -> tuple[str, ...]:
+def _vf(port: PodPort) -> tuple[str, ...]:
     return (f"VF {port.host.vf}",) if port.host and port.host.pf else ()
 
 
@@ -203,11 +203,11 @@ def _refusal(key: Key, failed: CniError) -> dict[str, str]:
     return {"pod": f"{key[0][:12]}/{key[1]}", "code": code, "message": failed.message}
 
 
-def _title(request: Request | None) -> str:
+def _title(request: CniRequest | None) -> str:
     return f"{request.command} {_named(request)}" if request else "a request"
 
 
-def _named(request: Request) -> str:
+def _named(request: CniRequest) -> str:
     return "/".join(request.pod) if request.pod else f"{request.key[0]}/{request.key[1]}"
 
 

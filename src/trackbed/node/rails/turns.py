@@ -1,6 +1,4 @@
-"""One call at a time for each attachment, whichever threads they come on; calls for different ones do not wait."""
-
-from __future__ import annotations
+"""Mutual exclusion of the calls for one attachment; calls for different attachments run in parallel."""
 
 import threading
 from collections.abc import Iterator
@@ -20,8 +18,8 @@ class Turns:
         self._locks: WeakValueDictionary[Key, threading.Lock] = WeakValueDictionary()
 
     @contextmanager
-    def of(self, key: Key) -> Iterator[None]:
-        """Wait for the turn of `key`; CniError (TRY_AGAIN) if another call for it takes too long."""
+    def wait_for(self, key: Key) -> Iterator[None]:
+        """Hold the lock of `key`. Raises CniError (TRY_AGAIN) where another call holds it past the timeout."""
         with self._guard:
             lock = self._locks.setdefault(key, threading.Lock())
         if not lock.acquire(timeout=self._timeout_seconds):

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from trackbed.kernel.netlink.sockets import open_link_monitor
 
-LATEST_SECONDS = 30.0
+MAX_AGE_SECONDS = 30.0
 _BYTES = 1 << 16
 _MOST = 1000
 
@@ -27,7 +27,7 @@ class Watch(Generic[_Seen]):
         self._clock = clock
         self._announced = open_link_monitor()
         self._seen = look()
-        self._until = clock() + LATEST_SECONDS
+        self._until = clock() + MAX_AGE_SECONDS
 
     def close(self) -> None:
         """Hear no more announcements."""
@@ -38,7 +38,7 @@ class Watch(Generic[_Seen]):
         if self._has_changed() or self._clock() > self._until:
             self._until = 0.0
             self._seen = self._look()
-            self._until = self._clock() + LATEST_SECONDS
+            self._until = self._clock() + MAX_AGE_SECONDS
         return self._seen
 
     def _has_changed(self) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, Allocation
-from trackbed.node.rails.client import status as read_status
+from trackbed.node.rails.client import read_status
 
 MANAGER = "trackbed-allocations"
 SECONDS = 15.0
@@ -31,7 +31,7 @@ async def publish(client: Client, name: str, socket: Path, tell: Callable[[str],
     while True:
         before, trouble = trouble, ""
         try:
-            found = allocations(await asyncio.to_thread(read_status, socket))
+            found = list_allocations(await asyncio.to_thread(read_status, socket))
             if found != told:
                 await _write(client, name, found)
                 told = found
@@ -42,7 +42,7 @@ async def publish(client: Client, name: str, socket: Path, tell: Callable[[str],
         await asyncio.sleep(SECONDS)
 
 
-def allocations(status: Mapping[str, Any]) -> tuple[Allocation, ...]:
+def list_allocations(status: Mapping[str, Any]) -> tuple[Allocation, ...]:
     """Who has what, by what `trackbed agent status` says; the same for the same pods, in whatever order they came."""
     found = [_one(one) for one in status.get("attachments", ()) if one.get("pod") and one.get("done", True)]
     return tuple(sorted(found, key=lambda one: (one.namespace, one.pod))[:MOST])

@@ -19,16 +19,16 @@ from trackbed.fabric.plan.plan import KubernetesPlan, NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.host.snapshot.wire import read_snapshot
-from trackbed.node.rails.client import status
-from trackbed.node.sync.host import Host
+from trackbed.node.rails.client import read_status
+from trackbed.node.sync.host import NodeHost
 
-OUTSIDE = Machine(Path("/proc/1/root"), Path("/proc/1/ns/net"))
+HOST_MACHINE = Machine(Path("/proc/1/root"), Path("/proc/1/ns/net"))
 """The host as a container with hostPID sees it."""
 _UNTOLD = KubernetesPlan("", "", "", None, None, ())
 """A RailNode says nothing of the cluster, and no check of a node asks."""
 
 
-async def examine(machine: Machine, host: Host, socket: Path, node: NodePlan) -> Diagnosis:
+async def examine(machine: Machine, host: NodeHost, socket: Path, node: NodePlan) -> Diagnosis:
     """All that doctor says of one node by itself. Raises OSError, NetlinkError; MsgspecError for a garbled answer."""
     told = await host.capture(node.name, await asyncio.to_thread(collect_reads, machine, node))
     if "snapshot" not in told.answer:
@@ -40,5 +40,5 @@ async def examine(machine: Machine, host: Host, socket: Path, node: NodePlan) ->
 def _diagnosed(machine: Machine, node: NodePlan, socket: Path, found: Snapshot) -> Diagnosis:
     """Look and judge; whether the files for the next boot are there is told by the agent's own comparison."""
     alone = Plan(node.common, (node,), _UNTOLD)
-    view = inspect_node(Subject(machine, node, partial(status, socket), host=found), alone, Timeouts())
+    view = inspect_node(Subject(machine, node, partial(read_status, socket), host=found), alone, Timeouts())
     return diagnose([replace(view, unpersisted_files=None)])

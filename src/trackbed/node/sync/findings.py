@@ -43,14 +43,14 @@ Examine = Callable[[NodePlan], Awaitable[Diagnosis]]
 Tell = Callable[[str], None]
 
 
-def first_seconds(name: str) -> float:
+def compute_first_delay(name: str) -> float:
     """When a node is examined first: thousands of agents that start at once do not all look at once."""
     return crc32(name.encode()) % int(SECONDS)
 
 
 async def publish(client: Client, name: str, seen: Seen, examine: Examine, tell: Tell) -> None:
     """Do it for ever; what could not be written is tried again the next time."""
-    await asyncio.sleep(first_seconds(name))
+    await asyncio.sleep(compute_first_delay(name))
     while True:
         rail = seen()
         if rail is not None and rail[0].plan and not rail[0].may_change:
@@ -79,10 +79,10 @@ async def _found(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple
         found = await examine(parse_node(spec.plan))
     except (OSError, NetlinkError, SpecError, msgspec.MsgspecError) as error:
         return Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_LONGEST]), ()
-    return healthy(found), findings(found)
+    return judge_health(found), list_findings(found)
 
 
-def healthy(found: Diagnosis) -> Condition:
+def judge_health(found: Diagnosis) -> Condition:
     """Whether nothing fails; what nobody could look at is no failure, and no proof either."""
     failed = list(_failed(found))
     if not failed:
@@ -92,7 +92,7 @@ def healthy(found: Diagnosis) -> Condition:
     return Condition(HEALTHY, "False", "Broken", told[:_LONGEST])
 
 
-def findings(found: Diagnosis) -> tuple[RailNodeFinding, ...]:
+def list_findings(found: Diagnosis) -> tuple[RailNodeFinding, ...]:
     """The first few that fail."""
     return tuple(RailNodeFinding(one.id, _subject(one), _message(one)) for one in _failed(found))[:_SHOWN]
 

@@ -24,13 +24,13 @@ _MORE_SECONDS = 60
 """How long the program is given beyond the time it gives itself to put everything back."""
 
 
-class Host:
+class NodeHost:
     """One host; `prefix` is what a command is begun with to be run there."""
 
     def __init__(self, prefix: Sequence[str] = IN_HOST) -> None:
         self._prefix = tuple(prefix)
 
-    async def ask(self, verb: Verb, node: NodePlan) -> Outcome:
+    async def request(self, verb: Verb, node: NodePlan) -> Outcome:
         """What came of one request: see fleet.node. Never raises for what goes wrong on the host."""
         return await self._send(task(verb, node, "auto", _SECONDS))
 

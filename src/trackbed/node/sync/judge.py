@@ -16,11 +16,11 @@ TRIES = 3
 """Times an apply is tried before a person must look."""
 _LONGEST = 512
 
-Next = Literal["rest", "apply", "reboot", "again"]
+NextAction = Literal["rest", "apply", "reboot", "again"]
 """Nothing until something changes; change the host; reboot it; try again after a while."""
 
 
-def after_look(found: Outcome, spec: RailNodeSpec, tries: int) -> tuple[Condition, Next]:
+def judge_comparison(found: Outcome, spec: RailNodeSpec, tries: int) -> tuple[Condition, NextAction]:
     """What a comparison means. `tries`: how often this plan was applied in vain while the node may be changed."""
     if found.kind == "same":
         return Condition(PREPARED, "True", "AsPlanned"), "rest"
@@ -33,12 +33,12 @@ def after_look(found: Outcome, spec: RailNodeSpec, tries: int) -> tuple[Conditio
     return Condition(PREPARED, "False", "Applying", _differing(found)), "apply"
 
 
-def after_apply(found: Outcome, spec: RailNodeSpec, boot: str, tries: int) -> tuple[Condition, Next]:
+def judge_apply(found: Outcome, spec: RailNodeSpec, boot: str, tries: int) -> tuple[Condition, NextAction]:
     """What an apply means; `boot` is the one it was done in, `tries` counts it too."""
     if found.good and not found.reboots:
         return Condition(PREPARED, "True", "AsPlanned"), "rest"
     if found.good:
-        why = "; ".join(_told(one) for one in differences(found))[:_LONGEST]
+        why = "; ".join(_told(one) for one in list_differences(found))[:_LONGEST]
         allowed = spec.may_reboot == boot
         reason = "Rebooting" if allowed else "NeedsReboot"
         return Condition(PREPARED, "False", reason, why), "reboot" if allowed else "rest"
@@ -47,12 +47,12 @@ def after_apply(found: Outcome, spec: RailNodeSpec, boot: str, tries: int) -> tu
     return Condition(PREPARED, "False", "Retrying", found.told[:_LONGEST]), "again"
 
 
-def differences(found: Outcome) -> tuple[Difference, ...]:
+def list_differences(found: Outcome) -> tuple[Difference, ...]:
     """The first few things that are not as planned."""
     return tuple(_differences(found))[:_SHOWN]
 
 
-def firmware(found: Outcome, before: bool) -> bool:  # noqa: FBT001 - a fact among facts
+def is_firmware_pending(found: Outcome, before: bool) -> bool:  # noqa: FBT001 - a fact among facts
     """Whether the NICs' firmware is among all that differs; as before, where the host did not say what differs."""
     changes = found.answer.get("changes")
     return before if changes is None else any(change["step"] == FIRMWARE for change in changes)

@@ -37,9 +37,9 @@ from trackbed.fabric.plan.wire import parse_node
 from trackbed.fleet.outcome import Outcome
 from trackbed.node.sync import findings
 from trackbed.node.sync.allocations import publish
-from trackbed.node.sync.doctor import OUTSIDE, examine
-from trackbed.node.sync.host import Host
-from trackbed.node.sync.judge import Next, after_apply, after_look, differences, firmware
+from trackbed.node.sync.doctor import HOST_MACHINE, examine
+from trackbed.node.sync.host import NodeHost
+from trackbed.node.sync.judge import NextAction, is_firmware_pending, judge_apply, judge_comparison, list_differences
 
 MANAGER = "trackbed-agent"
 CHECK_SECONDS = 600.0
@@ -55,9 +55,11 @@ _log = logging.getLogger(__name__)
 
 async def serve(client: Client, name: str, boot: str, socket: Path) -> None:
     """Do it until SIGTERM or SIGINT; `name` is this node's, `boot` the one it is in, at `socket` the rails' agent."""
-    host = Host()
+    host = NodeHost()
     preparer = Preparer(client, name, host, boot, _log.info)
-    telling = findings.publish(client, name, preparer.seen, partial(examine, OUTSIDE, host, socket), _log.info)
+    telling = findings.publish(
+        client, name, preparer.get_rail_node, partial(examine, HOST_MACHINE, host, socket), _log.info
+    )
     async with client:
         await until_told(until_one_ends(preparer.run(), publish(client, name, socket, _log.info), telling))
 
@@ -73,13 +75,13 @@ class _RailNode(msgspec.Struct, frozen=True):
 class Preparer:
     """What this node's agent does."""
 
-    def __init__(self, client: Client, name: str, host: Host, boot: str, tell: Tell) -> None:
+    def __init__(self, client: Client, name: str, host: NodeHost, boot: str, tell: Tell) -> None:
         self._client, self._name, self._host, self._boot, self._tell = client, name, host, boot, tell
         self._changed = asyncio.Event()
         self._seen = Reflector(client, PATH, _RailNode, self._changed.set, name=name)
         self._tries: tuple[tuple[str, str], int] = (("", ""), 0)
 
-    def seen(self) -> tuple[RailNodeSpec, RailNodeStatus] | None:
+    def get_rail_node(self) -> tuple[RailNodeSpec, RailNodeStatus] | None:
         """The RailNode as it was seen last."""
         rail = self._seen.objects.get(self._name)
         return None if rail is None else (rail.spec, rail.status)
@@ -122,21 +124,21 @@ class Preparer:
             broken = Condition(PREPARED, "Unknown", "BadPlan", error.problems[0].message)
             await self._say(rail, broken, None)
             return CHECK_SECONDS
-        found = await self._host.ask("diff", plan)
-        condition, then = after_look(found, rail.spec, self._tried(rail.spec))
+        found = await self._host.request("diff", plan)
+        condition, then = judge_comparison(found, rail.spec, self._tried(rail.spec))
         await self._say(rail, condition, found)
         if then == "apply":
             then = await self._apply(rail, plan)
         return {"again": AGAIN_SECONDS}.get(then, CHECK_SECONDS)
 
-    async def _apply(self, rail: _RailNode, plan: NodePlan) -> Next:
-        found = await self._host.ask("apply", plan)
+    async def _apply(self, rail: _RailNode, plan: NodePlan) -> NextAction:
+        found = await self._host.request("apply", plan)
         self._tries = (_try(rail.spec), self._tried(rail.spec) + (0 if found.good else 1))
-        condition, then = after_apply(found, rail.spec, self._boot, self._tried(rail.spec))
+        condition, then = judge_apply(found, rail.spec, self._boot, self._tried(rail.spec))
         await self._say(rail, condition, found)
         if then == "reboot":
             self._tell(f"rebooting: {condition.message}")
-            told = await self._host.ask("reboot", plan)
+            told = await self._host.request("reboot", plan)
             if told.kind != "same":
                 failed = Condition(PREPARED, "False", "Failed", f"it did not reboot: {told.told}")
                 await self._say(rail, failed, found)
@@ -155,9 +157,9 @@ class Preparer:
             rail.spec.plan_hash,
             self._boot,
             condition.reason in {"NeedsReboot", "Rebooting"},
-            firmware(found, rail.status.firmware) if found else rail.status.firmware,
+            is_firmware_pending(found, rail.status.firmware) if found else rail.status.firmware,
             put(held, condition, now()),
-            differences(found) if found and condition.status != "True" else (),
+            list_differences(found) if found and condition.status != "True" else (),
         )
         self._tell(f"{condition.reason} {condition.message}".rstrip())
         one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": self._name}}

@@ -42,8 +42,8 @@ class Kubelet:
 
     def register(self, request: bytes, _: grpc.ServicerContext) -> bytes:
         """Registration.Register; the plugin is asked for its devices, as a kubelet does at once."""
-        found = wire.fields(request)
-        version, endpoint, resource = (wire.text(found, number) for number in (1, 2, 3))
+        found = wire.parse_fields(request)
+        version, endpoint, resource = (wire.get_text(found, number) for number in (1, 2, 3))
         self.lists[resource] = queue.Queue()
         threading.Thread(target=self._watch, args=(endpoint, self.lists[resource]), daemon=True).start()
         self.registered.put((version, endpoint, resource))
@@ -54,8 +54,8 @@ class Kubelet:
             try:
                 watch: Any = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
                 for answer in watch(b""):
-                    listed = [wire.fields(one) for one in wire.messages(wire.fields(answer), 1)]
-                    heard.put(tuple((wire.text(one, 1), wire.text(one, 2)) for one in listed))
+                    listed = [wire.parse_fields(one) for one in wire.get_messages(wire.parse_fields(answer), 1)]
+                    heard.put(tuple((wire.get_text(one, 1), wire.get_text(one, 2)) for one in listed))
             except grpc.RpcError:
                 return  # the plugin has ended
 
@@ -63,19 +63,21 @@ class Kubelet:
         """PodResourcesLister.Get."""
         if not self.has_get:
             context.abort(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")
-        found = wire.fields(request)
-        pod = wire.text(found, 2), wire.text(found, 1)
+        found = wire.parse_fields(request)
+        pod = wire.get_text(found, 2), wire.get_text(found, 1)
         if pod not in self.given:
             context.abort(grpc.StatusCode.UNKNOWN, f"pod {pod[1]} in namespace {pod[0]} not found")
-        return wire.message((1, self._pod(pod)))
+        return wire.encode_message((1, self._pod(pod)))
 
     def list(self, _: bytes, __: grpc.ServicerContext) -> bytes:
         """PodResourcesLister.List."""
-        return wire.message(*wire.repeated(1, map(self._pod, self.given)))
+        return wire.encode_message(*wire.repeat_field(1, map(self._pod, self.given)))
 
     def _pod(self, pod: tuple[str, str]) -> bytes:
-        devices = [wire.message((1, name), *wire.repeated(2, ids)) for name, ids in self.given[pod].items()]
-        return wire.message((1, pod[1]), (2, pod[0]), (3, wire.message((1, "main"), *wire.repeated(2, devices))))
+        devices = [wire.encode_message((1, name), *wire.repeat_field(2, ids)) for name, ids in self.given[pod].items()]
+        return wire.encode_message(
+            (1, pod[1]), (2, pod[0]), (3, wire.encode_message((1, "main"), *wire.repeat_field(2, devices)))
+        )
 
 
 @contextmanager

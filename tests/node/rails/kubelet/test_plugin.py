@@ -76,13 +76,17 @@ def test_a_kubelet_that_restarted_is_told_again(kubelet: Kubelet) -> None:
 
 
 def test_allocate_names_the_devices_of_every_container_as_cdi_does(kubelet: Kubelet) -> None:
-    request = wire.message(*wire.repeated(1, [wire.message((1, "rail0-0")), wire.message((1, "rail0-1"))]))
+    request = wire.encode_message(
+        *wire.repeat_field(1, [wire.encode_message((1, "rail0-0")), wire.encode_message((1, "rail0-1"))])
+    )
     with running(kubelet), offering(kubelet, {"now": BOTH}):
         kubelet.heard(), kubelet.heard()
         with grpc.insecure_channel(f"unix:{kubelet.folder}/device-plugins/trackbed-rail0.sock") as channel:
             allocate: Any = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
-            each = wire.messages(wire.fields(allocate(request, timeout=SECONDS)), 1)
-            named = [wire.text(wire.fields(wire.messages(wire.fields(one), 5)[0]), 1) for one in each]
+            each = wire.get_messages(wire.parse_fields(allocate(request, timeout=SECONDS)), 1)
+            named = [
+                wire.get_text(wire.parse_fields(wire.get_messages(wire.parse_fields(one), 5)[0]), 1) for one in each
+            ]
             assert named == ["trackbed.dev/rail=rail0-0", "trackbed.dev/rail=rail0-1"]
             options: Any = channel.unary_unary("/v1beta1.DevicePlugin/GetDevicePluginOptions")
             assert options(b"", timeout=SECONDS) == b""

@@ -8,8 +8,8 @@ import pytest
 
 from tests.node.rails.kubelet.fake import Kubelet, running
 from trackbed.node.rails.errors import CniError, Code
-from trackbed.node.rails.kubelet.messages import Given
-from trackbed.node.rails.kubelet.pods import Pods, devices_of
+from trackbed.node.rails.kubelet.messages import GrantedDevices
+from trackbed.node.rails.kubelet.pods import PodResources, select_rail_devices
 
 
 @pytest.mark.parametrize("has_get", [True, False])
@@ -21,23 +21,23 @@ def test_a_pods_rails_are_those_of_all_its_containers(tmp_path: Path, has_get: b
     }
     kubelet = Kubelet(tmp_path, dict(given), has_get)
     with running(kubelet):
-        pods = Pods(tmp_path / "pod-resources/kubelet.sock")
-        assert list(pods.devices("default", "job").items()) == [(0, "rail0-7"), (3, "rail3-0")]
-        assert pods.devices("default", "plain") == {}
-        assert pods.devices("other", "job") == {6: "rail6-1"}
+        pods = PodResources(tmp_path / "pod-resources/kubelet.sock")
+        assert list(pods.read_devices("default", "job").items()) == [(0, "rail0-7"), (3, "rail3-0")]
+        assert pods.read_devices("default", "plain") == {}
+        assert pods.read_devices("other", "job") == {6: "rail6-1"}
 
 
 @pytest.mark.parametrize("has_get", [True, False])
 def test_a_pod_that_the_kubelet_does_not_know_is_told(tmp_path: Path, has_get: bool) -> None:
     with running(Kubelet(tmp_path, has_get=has_get)), pytest.raises(CniError) as error:
-        Pods(tmp_path / "pod-resources/kubelet.sock").devices("default", "ghost")
+        PodResources(tmp_path / "pod-resources/kubelet.sock").read_devices("default", "ghost")
     assert error.value.code == Code.TRY_AGAIN
     assert error.value.message == "the kubelet does not say which rails pod default/ghost has: it does not list the pod"
 
 
 def test_a_kubelet_that_is_not_there_is_told_with_its_socket(tmp_path: Path) -> None:
     with pytest.raises(CniError) as error:
-        Pods(tmp_path / "kubelet.sock").devices("default", "job")
+        PodResources(tmp_path / "kubelet.sock").read_devices("default", "job")
     assert error.value.code == Code.TRY_AGAIN
     assert str(tmp_path / "kubelet.sock") in error.value.details
 
@@ -55,18 +55,18 @@ def test_a_kubelet_that_is_not_there_is_told_with_its_socket(tmp_path: Path) -> 
     ],
 )
 def test_only_our_resources_are_rails(resource: str, rails: tuple[int, ...]) -> None:
-    assert devices_of((Given(resource, ("a",)),)) == dict.fromkeys(rails, "a")
-    assert devices_of((Given(resource, ()),)) == {}
+    assert select_rail_devices((GrantedDevices(resource, ("a",)),)) == dict.fromkeys(rails, "a")
+    assert select_rail_devices((GrantedDevices(resource, ()),)) == {}
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        (Given("trackbed.dev/rail2", ("rail2-0", "rail2-1")),),
-        (Given("trackbed.dev/rail2", ("rail2-0",)), Given("trackbed.dev/rail2", ("rail2-1",))),
+        (GrantedDevices("trackbed.dev/rail2", ("rail2-0", "rail2-1")),),
+        (GrantedDevices("trackbed.dev/rail2", ("rail2-0",)), GrantedDevices("trackbed.dev/rail2", ("rail2-1",))),
     ],
 )
-def test_two_devices_of_one_rail_are_refused(given: tuple[Given, ...]) -> None:
+def test_two_devices_of_one_rail_are_refused(given: tuple[GrantedDevices, ...]) -> None:
     with pytest.raises(CniError, match=r"more than one trackbed\.dev/rail2") as error:
-        devices_of(given)
+        select_rail_devices(given)
     assert "ask for 1, in one container only" in error.value.details

@@ -13,14 +13,14 @@ from trackbed.node.rails.kubelet.wire import WireError
 @pytest.mark.parametrize(
     ("message", "raw"),
     [
-        (wire.message((1, 150)), "08 96 01"),  # protobuf.dev/programming-guides/encoding, "A Simple Message"
-        (wire.message((2, "testing")), "12 07 74 65 73 74 69 6e 67"),
-        (wire.message((3, wire.message((1, 150)))), "1a 03 08 96 01"),
-        (wire.message(*wire.repeated(6, ["a", "b"])), "32 01 61 32 01 62"),
-        (wire.message((1, -2)), "08 fe ff ff ff ff ff ff ff ff 01"),
-        (wire.message((1, ""), (2, 0)), ""),
-        (wire.message((1, b"")), "0a 00"),
-        (wire.message((16, 1)), "80 01 01"),
+        (wire.encode_message((1, 150)), "08 96 01"),  # protobuf.dev/programming-guides/encoding, "A Simple Message"
+        (wire.encode_message((2, "testing")), "12 07 74 65 73 74 69 6e 67"),
+        (wire.encode_message((3, wire.encode_message((1, 150)))), "1a 03 08 96 01"),
+        (wire.encode_message(*wire.repeat_field(6, ["a", "b"])), "32 01 61 32 01 62"),
+        (wire.encode_message((1, -2)), "08 fe ff ff ff ff ff ff ff ff 01"),
+        (wire.encode_message((1, ""), (2, 0)), ""),
+        (wire.encode_message((1, b"")), "0a 00"),
+        (wire.encode_message((16, 1)), "80 01 01"),
     ],
 )
 def test_the_bytes_are_those_of_the_format(message: bytes, raw: str) -> None:
@@ -32,12 +32,12 @@ def test_what_was_written_is_read(listed: list[tuple[int, bytes | int]]) -> None
     wanted: dict[int, list[bytes | int]] = {}
     for number, value in listed:
         wanted.setdefault(number, []).append(value)
-    assert wire.fields(wire.message(*listed)) == wanted
+    assert wire.parse_fields(wire.encode_message(*listed)) == wanted
 
 
 def test_kinds_of_fields_that_nothing_here_uses_are_passed_by() -> None:
     fixed = bytes.fromhex("09 0000000000000000  15 00000000  1a 01 78")
-    assert wire.text(wire.fields(fixed), 3) == "x"
+    assert wire.get_text(wire.parse_fields(fixed), 3) == "x"
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_kinds_of_fields_that_nothing_here_uses_are_passed_by() -> None:
 )
 def test_what_is_no_message_is_told(raw: str, said: str) -> None:
     with pytest.raises(WireError, match=said):
-        wire.fields(bytes.fromhex(raw))
+        wire.parse_fields(bytes.fromhex(raw))
 
 
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_message_or_told(raw: bytes) -> None:
     try:
-        found = wire.fields(raw)
+        found = wire.parse_fields(raw)
         for number in found:
-            wire.texts(found, number)
+            wire.get_texts(found, number)
     except WireError:
         pass

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from trackbed.node.rails.kubelet.wire import fields, message, messages, repeated, text, texts
+from trackbed.node.rails.kubelet.wire import (
+    encode_message,
+    get_messages,
+    get_text,
+    get_texts,
+    parse_fields,
+    repeat_field,
+)
 
 VERSION = "v1beta1"
 DOMAIN = "trackbed.dev"
@@ -29,64 +36,68 @@ Offer = Mapping[int, tuple[Device, ...]]
 """What there is of each rail."""
 
 
-def resource(rail: int) -> str:
+def name_resource(rail: int) -> str:
     """What a pod asks for."""
     return f"{DOMAIN}/rail{rail}"
 
 
-class Given(NamedTuple):
+class GrantedDevices(NamedTuple):
     """Devices of one resource that a pod's container was given."""
 
     resource: str
     ids: tuple[str, ...]
 
 
-def register(endpoint: str, rail: int) -> bytes:
+def build_register_request(endpoint: str, rail: int) -> bytes:
     """RegisterRequest: which socket in the kubelet's folder offers which rail."""
-    return message((1, VERSION), (2, endpoint), (3, resource(rail)))
+    return encode_message((1, VERSION), (2, endpoint), (3, name_resource(rail)))
 
 
-def device_list(devices: Iterable[Device]) -> bytes:
+def build_device_list(devices: Iterable[Device]) -> bytes:
     """ListAndWatchResponse."""
-    return message(*repeated(1, map(_device, devices)))
+    return encode_message(*repeat_field(1, map(_device, devices)))
 
 
 def _device(one: Device) -> bytes:
-    topology = () if one.numa is None else ((3, message((1, message((1, one.numa))))),)
-    return message((1, one.id), (2, HEALTHY if one.healthy else UNHEALTHY), *topology)
+    topology = () if one.numa is None else ((3, encode_message((1, encode_message((1, one.numa))))),)
+    return encode_message((1, one.id), (2, HEALTHY if one.healthy else UNHEALTHY), *topology)
 
 
-def containers(request: bytes) -> list[tuple[str, ...]]:
+def parse_allocate_request(request: bytes) -> list[tuple[str, ...]]:
     """The devices of each container that an AllocateRequest is for. Raises WireError."""
-    return [texts(fields(one), 1) for one in messages(fields(request), 1)]
+    return [get_texts(parse_fields(one), 1) for one in get_messages(parse_fields(request), 1)]
 
 
-def allocated(each: Iterable[Iterable[str]]) -> bytes:
+def build_allocate_response(each: Iterable[Iterable[str]]) -> bytes:
     """AllocateResponse: each container gets the devices that CDI calls so."""
-    return message(*repeated(1, (message(*repeated(5, (message((1, name)) for name in names))) for names in each)))
+    return encode_message(
+        *repeat_field(
+            1, (encode_message(*repeat_field(5, (encode_message((1, name)) for name in names))) for names in each)
+        )
+    )
 
 
-def which_pod(namespace: str, name: str) -> bytes:
+def build_get_request(namespace: str, name: str) -> bytes:
     """GetPodResourcesRequest."""
-    return message((1, name), (2, namespace))
+    return encode_message((1, name), (2, namespace))
 
 
-def of_pod(answer: bytes) -> tuple[Given, ...]:
+def parse_get_response(answer: bytes) -> tuple[GrantedDevices, ...]:
     """What all containers of a pod were given, from a GetPodResourcesResponse. Raises WireError."""
-    return tuple(one for pod in messages(fields(answer), 1) for one in _given(pod))
+    return tuple(one for pod in get_messages(parse_fields(answer), 1) for one in _given(pod))
 
 
-def of_pod_in_list(answer: bytes, namespace: str, name: str) -> tuple[Given, ...] | None:
+def parse_list_response(answer: bytes, namespace: str, name: str) -> tuple[GrantedDevices, ...] | None:
     """The same from a ListPodResourcesResponse; None where the pod is not listed. Raises WireError."""
-    for pod in messages(fields(answer), 1):
-        found = fields(pod)
-        if (text(found, 2), text(found, 1)) == (namespace, name):
+    for pod in get_messages(parse_fields(answer), 1):
+        found = parse_fields(pod)
+        if (get_text(found, 2), get_text(found, 1)) == (namespace, name):
             return tuple(_given(pod))
     return None
 
 
-def _given(pod: bytes) -> Iterable[Given]:
-    for container in messages(fields(pod), 3):
-        for devices in messages(fields(container), 2):
-            found = fields(devices)
-            yield Given(text(found, 1), texts(found, 2))
+def _given(pod: bytes) -> Iterable[GrantedDevices]:
+    for container in get_messages(parse_fields(pod), 3):
+        for devices in get_messages(parse_fields(container), 2):
+            found = parse_fields(devices)
+            yield GrantedDevices(get_text(found, 1), get_texts(found, 2))

@@ -83,7 +83,7 @@ class Plugins:
                     f"/{messages.VERSION}.Registration/Register"
                 )
                 for rail in self._offer:
-                    await call(messages.register(_socket(rail), rail), timeout=_CALL_SECONDS)
+                    await call(messages.build_register_request(_socket(rail), rail), timeout=_CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
             _log.warning("the kubelet does not take our devices yet: %s", error.details())
             return
@@ -105,10 +105,12 @@ class Plugins:
 
         async def watch(_: bytes, __: _Context) -> AsyncIterator[bytes]:
             async for devices in self._lists(rail):
-                yield messages.device_list(devices)
+                yield messages.build_device_list(devices)
 
         async def allocate(request: bytes, _: _Context) -> bytes:
-            return messages.allocated([map(cdi.name, ids) for ids in messages.containers(request)])
+            return messages.build_allocate_response(
+                [map(cdi.qualify_name, ids) for ids in messages.parse_allocate_request(request)]
+            )
 
         return {
             "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(options),

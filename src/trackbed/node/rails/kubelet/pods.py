@@ -14,7 +14,7 @@ import grpc
 
 from trackbed.node.rails.errors import CniError, Code
 from trackbed.node.rails.kubelet import messages
-from trackbed.node.rails.kubelet.messages import DOMAIN, Given
+from trackbed.node.rails.kubelet.messages import DOMAIN, GrantedDevices
 from trackbed.node.rails.kubelet.wire import WireError
 
 _SERVICE: Final = "/v1.PodResourcesLister/"
@@ -25,7 +25,7 @@ _WITHOUT_GET: Final = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
 """Of a kubelet that has no Get, or has it switched off ("PodResources API Get method disabled")."""
 
 
-class Pods:
+class PodResources:
     """Asks one kubelet. Safe for use by several threads."""
 
     def __init__(self, socket: Path) -> None:
@@ -35,31 +35,31 @@ class Pods:
         self._get: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}Get")
         self._list: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"{_SERVICE}List")
 
-    def devices(self, namespace: str, name: str) -> dict[int, str]:
+    def read_devices(self, namespace: str, name: str) -> dict[int, str]:
         """The device of each rail that a pod was given; empty for one that asked for none.
 
         Raises CniError: the kubelet cannot say, or the pod was given two devices of one rail.
         """
         try:
-            return devices_of(self._given(namespace, name))
+            return select_rail_devices(self._given(namespace, name))
         except grpc.RpcError as error:
             raise _unknown(self._socket, namespace, name, str(error.details())) from error
         except WireError as error:
             raise _unknown(self._socket, namespace, name, str(error)) from error
 
-    def _given(self, namespace: str, name: str) -> tuple[Given, ...]:
+    def _given(self, namespace: str, name: str) -> tuple[GrantedDevices, ...]:
         try:
-            return messages.of_pod(self._get(messages.which_pod(namespace, name), timeout=_SECONDS))
+            return messages.parse_get_response(self._get(messages.build_get_request(namespace, name), timeout=_SECONDS))
         except grpc.RpcError as error:
             if error.code() not in _WITHOUT_GET:
                 raise
-        found = messages.of_pod_in_list(self._list(b"", timeout=_SECONDS), namespace, name)
+        found = messages.parse_list_response(self._list(b"", timeout=_SECONDS), namespace, name)
         if found is None:
             raise WireError("it does not list the pod")
         return found
 
 
-def devices_of(given: tuple[Given, ...]) -> dict[int, str]:
+def select_rail_devices(given: tuple[GrantedDevices, ...]) -> dict[int, str]:
     """The devices of rails among what a pod's containers were given, by rail in order. CniError if a rail has two."""
     found: dict[int, str] = {}
     for one in given:

@@ -18,17 +18,17 @@ class WireError(ValueError):
     """The bytes are no message."""
 
 
-def message(*fields: tuple[int, str | int | bytes]) -> bytes:
+def encode_message(*fields: tuple[int, str | int | bytes]) -> bytes:
     """The bytes of a message. Empty strings and zeros are left out, as proto3 does; empty messages are not."""
     return b"".join(_field(number, value) for number, value in fields if value not in {"", 0})
 
 
-def repeated(number: int, values: Iterable[str | bytes]) -> list[tuple[int, str | bytes]]:
+def repeat_field(number: int, values: Iterable[str | bytes]) -> list[tuple[int, str | bytes]]:
     """A field that repeats."""
     return [(number, value) for value in values]
 
 
-def fields(raw: bytes) -> Fields:
+def parse_fields(raw: bytes) -> Fields:
     """The fields of a message by number, each in the order it came. Raises WireError."""
     found: Fields = {}
     at = 0
@@ -39,20 +39,20 @@ def fields(raw: bytes) -> Fields:
     return found
 
 
-def texts(found: Fields, number: int) -> tuple[str, ...]:
+def get_texts(found: Fields, number: int) -> tuple[str, ...]:
     """The strings of a field. Raises WireError."""
     try:
-        return tuple(one.decode() for one in messages(found, number))
+        return tuple(one.decode() for one in get_messages(found, number))
     except UnicodeDecodeError as error:
         raise WireError(f"field {number} is no UTF-8") from error
 
 
-def text(found: Fields, number: int) -> str:
+def get_text(found: Fields, number: int) -> str:
     """The string of a field, its last as the format wants it; "" if it is not there. Raises WireError."""
-    return (texts(found, number) or ("",))[-1]
+    return (get_texts(found, number) or ("",))[-1]
 
 
-def messages(found: Fields, number: int) -> tuple[bytes, ...]:
+def get_messages(found: Fields, number: int) -> tuple[bytes, ...]:
     """The messages of a field. Raises WireError."""
     listed = found.get(number, [])
     if not all(isinstance(one, bytes) for one in listed):
