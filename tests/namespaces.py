@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from trackbed.kernel.netlink import netns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from trackbed.cli.main import cli
 from trackbed.fabric.plan.wire import read_node
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FABRIC = """\
 apiVersion: trackbed.dev/v1alpha1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trackbed.doctor.view import EchoResult, NodeView, ProbeResults, SwitchView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.ranges import BITS, format_address
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import NodePlan, Plan, PortPlan
 from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import route
 from trackbed.host.machine import Machine
@@ -20,9 +20,6 @@ from trackbed.kernel.netlink.links import IFF_RUNNING, IFF_UP, Link
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route
 from trackbed.kernel.netlink.rules import PolicyRule
 from trackbed.kernel.wire.lldp import Advertisement
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import NodePlan, Plan, PortPlan
 
 FABRIC = b"""
 apiVersion: trackbed.dev/v1alpha1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, Route
 from trackbed.kernel.netlink.rules import PolicyRule
 from trackbed.kernel.wire.lldp import Advertisement
 from trackbed.kernel.wire.nftables import BaseChain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PLAN = small_plan()
 NODE = PLAN.nodes[0]

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
+
+import pytest
 
 from tests.host.trees import grow
 from trackbed.host import talk
+from trackbed.host.machine import Machine
 from trackbed.kernel.netlink import codec, rdma
 from trackbed.kernel.netlink.codec import Message, Received
 from trackbed.kernel.netlink.sockets import BatchError, Failure
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import pytest
-
-    from trackbed.host.machine import Machine
 
 MODE = "/sys/module/ib_core/parameters/netns_mode"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from trackbed.host.machine import Machine
 from trackbed.kernel.netlink import codec, dcb, vfs
@@ -15,12 +16,6 @@ from trackbed.kernel.netlink.codec import Message, Received
 from trackbed.kernel.netlink.dcb import Dcb
 from trackbed.kernel.netlink.links import IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_IFNAME, RTM_GETLINK, RTM_NEWLINK, list_links
 from trackbed.kernel.netlink.sockets import BatchError, Failure, Socket
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pytest
-
 
 MAC = "02:00:00:00:00:11"
 

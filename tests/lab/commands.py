@@ -7,18 +7,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from trackbed_lab.lab_folder import LabFolder
 
 from tests.lab.fabrics import P2P, fabric
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECONDS = 60
 _ROOT = Path(__file__).parents[2]

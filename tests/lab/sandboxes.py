@@ -6,15 +6,13 @@ import json
 import os
 import select
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from trackbed_lab.sandbox import start_sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 SECONDS = 30.0
 """More than anything here takes; a wait as long as this has failed."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import select
+from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from trackbed_lab import faults
@@ -14,13 +16,8 @@ from trackbed_lab.lab import Lab
 
 from tests.lab.sandboxes import keeper
 from trackbed.doctor.catalogue import load_catalogue
+from trackbed.doctor.diagnosis import Diagnosis
 from trackbed.doctor.finding import BROKEN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from trackbed.doctor.diagnosis import Diagnosis
 
 SECONDS = 300.0
 """All faults of one lab take a third of this on two slow cores."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
@@ -12,9 +13,7 @@ import yaml
 from trackbed.doctor.finding import Finding
 from trackbed.fabric.model.ranges import format_address
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+if TYPE_CHECKING:  # `trackbed faults` starts without the plan
     from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 

@@ -6,18 +6,14 @@ are findings that follow a failure of the whole host in the same step. Findings 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import CHECKS
 from trackbed.doctor.finding import BROKEN, Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.doctor.view import NodeView
+from trackbed.doctor.view import NodeView
 
 GOOD, FOUND, UNKNOWN = 0, 1, 3
 """Exit status: no fault, at least one fault, no fault but something could not be checked."""

@@ -9,17 +9,12 @@ function). Following these links avoids parsing the device paths of sysfs.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.runner import Ran
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 DEVICES = "/sys/bus/pci/devices"
 BUSES = "/sys/class/pci_bus"

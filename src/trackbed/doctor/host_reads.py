@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from trackbed.doctor.checks import READS
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.host.machine import Machine
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.snapshot.take import for_ports, take
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.dcb import Dcb, get_dcb
+from trackbed.kernel.netlink.sockets import Socket
 from trackbed.kernel.netlink.vfs import VfListing, get_vfs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.machine import Machine
-    from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-    from trackbed.kernel.netlink.sockets import Socket
 
 _T = TypeVar("_T")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trackbed.doctor import host_reads
 from trackbed.doctor.probes import (
@@ -19,18 +20,13 @@ from trackbed.doctor.probes import (
 )
 from trackbed.doctor.view import AttachRefusal, NodeView, PodView, SwitchView
 from trackbed.fabric.model.ranges import parse_address
-from trackbed.fabric.plan.plan import AddressPlan
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
 from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS
+from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.host.state import read
 from trackbed.host.transaction import carriers
 from trackbed.host.transaction.files import find_renderer, list_differences
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trackbed.fabric.plan.plan import NodePlan, Plan
-    from trackbed.host.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,26 +5,22 @@ Every probe has a deadline. The rails are probed in parallel, so a node takes ab
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trackbed.doctor.view import EchoResult, ProbeResults
 from trackbed.fabric.model.ranges import V4, format_address
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
 from trackbed.host import state as host_state
+from trackbed.host.machine import Machine
+from trackbed.host.state import HostState
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.routes import get_route
 from trackbed.kernel.netlink.sockets import RequestError
 from trackbed.kernel.wire import arp, icmp, lldp, nftables
 from trackbed.kernel.wire.errors import ProbeError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
-    from trackbed.host.machine import Machine
-    from trackbed.host.state import HostState
 
 ICMP_HEADERS_BYTES = {4: 28, 6: 48}
 """Size of the IP and ICMP headers without options, by IP version."""

@@ -6,12 +6,9 @@ its interface in a file (Documentation/ABI/stable/sysfs-class-infiniband).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 BELOW = "/sys/class/net/{netdev}/device/infiniband"
 VIRTUAL = "/sys/devices/virtual/infiniband"

@@ -17,25 +17,21 @@ Data that could not be read is None or absent, and a check returns unknown for i
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, Range, format_address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
-    from trackbed.host.state import HostState
-    from trackbed.kernel.netlink.addresses import Address
-    from trackbed.kernel.netlink.dcb import Dcb
-    from trackbed.kernel.netlink.links import Link
-    from trackbed.kernel.netlink.routes import Route
-    from trackbed.kernel.netlink.rules import PolicyRule
-    from trackbed.kernel.netlink.vfs import VfListing
-    from trackbed.kernel.wire.lldp import Advertisement
-    from trackbed.kernel.wire.nftables import BaseChain
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.state import HostState
+from trackbed.kernel.netlink.addresses import Address
+from trackbed.kernel.netlink.dcb import Dcb
+from trackbed.kernel.netlink.links import Link
+from trackbed.kernel.netlink.routes import Route
+from trackbed.kernel.netlink.rules import PolicyRule
+from trackbed.kernel.netlink.vfs import VfListing
+from trackbed.kernel.wire.lldp import Advertisement
+from trackbed.kernel.wire.nftables import BaseChain
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,13 @@ in causal order: missing port, address or VLAN, MTU, class, PFC, ECN, then conge
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from trackbed.fabric.plan.plan import QosPlan
+from trackbed.switches.leaf import Leaf, LeafPort
 from trackbed.switches.port_config import PortConfig, Treatment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from trackbed.fabric.plan.plan import QosPlan
-    from trackbed.switches.leaf import Leaf, LeafPort
 
 _NAMED_PORTS = 3
 """Ports that are named before the remaining ones are counted."""

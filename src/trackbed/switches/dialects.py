@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from trackbed.switches.dialect import Dialect
+from trackbed.switches.dialect import Dialect
 
 DIALECTS = (
     "sonic",

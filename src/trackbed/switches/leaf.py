@@ -10,7 +10,7 @@ leaves reach it through their uplinks, which carry all VLANs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
@@ -18,9 +18,6 @@ from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan, QosPlan
 from trackbed.switches.wiring import NAME, Wiring, check_wiring
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MTU_BYTES = 9216
 """MTU of every port: the maximum of current switches, which their RoCE guides use."""

@@ -12,15 +12,12 @@ leaf has the even address and the spine the odd one.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import V4, Range
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FIRST_ASN, LAST_ASN = 4_200_000_000, 4_294_967_294
 """32-bit AS numbers for private use (RFC 6996)."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import pytest
 
 from trackbed.doctor import diagnosis
 from trackbed.doctor.checks import addresses, names, neighbours, rdma, routing, tables, vfs
 from trackbed.doctor.view import NodeView
+from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pytest
-
-    from trackbed.host.runner import Ran
 
 Fault: TypeAlias = Callable[[NodeView], NodeView]
 

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
 from trackbed.doctor.diagnosis import diagnose, find_first
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import Plan
 
 FABRIC = b"""
 apiVersion: trackbed.dev/v1alpha1

@@ -7,16 +7,13 @@ The .link file as systemd.link(5) has it, the udev rule as NVIDIA's NIC operator
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import NodePlan, Plan
 
 FABRIC = b"""
 apiVersion: trackbed.dev/v1alpha1

@@ -9,17 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
 
 FABRIC = b"""
 apiVersion: trackbed.dev/v1alpha1

@@ -6,20 +6,16 @@ write it (shortened to what is looked at).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tests.doctor.sound import small_plan, sound
 from trackbed.doctor.diagnosis import diagnose, find_first
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.plan.plan import KernelPlan, KubeletPlan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
 
 STEPS = ("limits", "kubelet", "runtime")
 """The steps that this host has everything for."""

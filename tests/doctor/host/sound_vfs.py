@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tests.doctor.sound import sound
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import NodePlan, Plan
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.kernel.netlink.vfs import Vf, VfListing
-
-if TYPE_CHECKING:
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import NodePlan, Plan
 
 FABRIC = """
 apiVersion: trackbed.dev/v1alpha1

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.doctor.host.changing import change_host
 from tests.doctor.host.sound_services import find_first_fault, list_findings
 from tests.doctor.sound import small_plan, sound
+from trackbed.doctor.view import NodeView
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trackbed.doctor.view import NodeView
 
 STEPS = ("addresses", "routing")
 IN_FILES = {

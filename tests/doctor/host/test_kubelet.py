@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,11 +22,9 @@ from tests.doctor.host.sound_services import (
     services_view,
 )
 from tests.doctor.sound import small_plan, sound
+from trackbed.doctor.view import NodeView
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from trackbed.doctor.view import NodeView
 
 KUBELET = ("kubelet",)
 CLOCK = ("timedatectl", "show", "-p", "NTPSynchronized")

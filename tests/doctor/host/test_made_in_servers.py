@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 from trackbed_lab.vm.faults import names, rdma, vfs
 
 from trackbed.doctor.catalogue import load_catalogue
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 @pytest.mark.parametrize(

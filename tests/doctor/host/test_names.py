@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.doctor.host.changing import change_host, change_port, combine, limit_steps
+from tests.doctor.host.changing import Fault, change_host, change_port, combine, limit_steps
 from tests.doctor.host.sound_names import (
     CLOUD_INIT,
     CLOUD_INIT_FILE,
@@ -24,11 +23,8 @@ from tests.doctor.sound import link
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import names
 from trackbed.doctor.diagnosis import diagnose
+from trackbed.doctor.view import NodeView
 from trackbed.host.runner import Ran
-
-if TYPE_CHECKING:
-    from tests.doctor.host.changing import Fault
-    from trackbed.doctor.view import NodeView
 
 PLAN = names_plan()
 NODE = PLAN.nodes[0]

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.doctor.host.changing import change_host, change_plan, combine
 from tests.doctor.host.sound_services import find_first_fault, list_findings
 from tests.doctor.sound import small_plan, sound
+from trackbed.doctor.view import NodeView
 from trackbed.host.kinds.file import BOOT_SCRIPT as SCRIPT
 from trackbed.host.kinds.file import BOOT_WANTED as WANTED
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_HOST, DCB_CAP_DCBX_LLD_MANAGED, Dcb, Ets, Pfc, build_dscp_app
-
-if TYPE_CHECKING:
-    from trackbed.doctor.view import NodeView
 
 QOS = ("qos",)
 RAIL = "rail1"

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.doctor.host.changing import change_host, change_port, combine, limit_steps
+from tests.doctor.host.changing import Fault, change_host, change_port, combine, limit_steps
 from tests.doctor.host.sound_rdma import CHECKPOINT, MODE, OPTION, device, gid, place, rdma_plan, sound_view
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import rdma
 from trackbed.doctor.diagnosis import diagnose
+from trackbed.doctor.view import NodeView
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from tests.doctor.host.changing import Fault
-    from trackbed.doctor.view import NodeView
 
 NODE = rdma_plan().nodes[0]
 NAME, PLACE, PORT = device(NODE, 1), place(NODE, 1), NODE.ports[1]

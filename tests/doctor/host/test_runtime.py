@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,11 +16,9 @@ from tests.doctor.host.sound_services import (
     list_findings,
     services_view,
 )
+from trackbed.doctor.view import NodeView
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from trackbed.doctor.view import NodeView
 
 RUNTIME = ("runtime",)
 TOML = "/etc/containerd/config.toml"

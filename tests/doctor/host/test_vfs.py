@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.doctor.host.changing import change_host, change_plan, change_port, change_vf, combine, limit_steps
+from tests.doctor.host.changing import Fault, change_host, change_plan, change_port, change_vf, combine, limit_steps
 from tests.doctor.host.sound_vfs import CHECKPOINT, mac, place, sound_view, vf_pci, vfs_plan
 from tests.doctor.sound import link
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.checks import vfs
 from trackbed.doctor.diagnosis import diagnose
+from trackbed.doctor.view import NodeView
 from trackbed.host.runner import Ran
-
-if TYPE_CHECKING:
-    from tests.doctor.host.changing import Fault
-    from trackbed.doctor.view import NodeView
 
 PLAN = vfs_plan()
 NODE = PLAN.nodes[0]

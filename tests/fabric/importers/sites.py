@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from trackbed.fabric.importers.netplan import import_netplan
+from trackbed.fabric.importers.result import ImportResult
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import Plan
 from trackbed.host.render.netplan import render
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trackbed.fabric.importers.result import ImportResult
-    from trackbed.fabric.plan.plan import Plan
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "spectrum-x-64"
 

@@ -1,24 +1,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fabric.plan.fabrics import HEAD, fabric, fabrics
+from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.model.ranges import Range
 from trackbed.fabric.plan.compute import build_layouts, compute_plan
 from trackbed.fabric.plan.explain import explain
 from trackbed.fabric.plan.lock import merge_slots
+from trackbed.fabric.plan.plan import AddressPlan, Plan, PortPlan
 from trackbed.fabric.plan.wire import read_node, write_node
-
-if TYPE_CHECKING:
-    from trackbed.fabric.model.fabric import Fabric
-    from trackbed.fabric.plan.plan import AddressPlan, Plan, PortPlan
 
 
 def _list_addresses(plan: Plan) -> list[tuple[PortPlan, AddressPlan]]:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import errno
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,9 +29,6 @@ from trackbed.kernel.netlink.links import (
 )
 from trackbed.kernel.netlink.netns import enter_netns
 from trackbed.kernel.netlink.sockets import BatchError, RequestError, Socket
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAC, OTHER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 

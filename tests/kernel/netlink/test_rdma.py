@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -16,9 +16,6 @@ from trackbed.kernel.netlink.codec import MalformedError, Message
 from trackbed.kernel.netlink.links import VethEnd, create_veth
 from trackbed.kernel.netlink.rdma import RdmaDevice
 from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, Socket
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 little = pytest.mark.skipif(sys.byteorder != "little", reason="the golden bytes are little endian")
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import errno
 import struct
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from socket import AF_INET, AF_INET6
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -33,9 +33,6 @@ from trackbed.kernel.netlink.routes import (
 )
 from trackbed.kernel.netlink.rules import PolicyRule, add_rule
 from trackbed.kernel.netlink.sockets import BatchError, RequestError, Socket
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def number(text: str) -> int:

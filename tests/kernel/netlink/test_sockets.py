@@ -3,7 +3,7 @@ from __future__ import annotations
 import errno
 import struct
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +19,6 @@ from trackbed.kernel.netlink.sockets import (
     Socket,
     _parse_failure,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOOP = Message(1, 0, b"")
 """The kernel answers it only where an acknowledgement is asked for."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from trackbed.doctor.catalogue import load_catalogue
 from trackbed.doctor.finding import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from trackbed.fabric.model.problems import Problem
+from trackbed.fabric.model.problems import Problem
 
 _FAULTS = {"name-too-long": "names-too-long"}
 """Code of a problem -> id of the fault."""

@@ -21,21 +21,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trackbed.doctor.diagnosis import Diagnosis, diagnose
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.inspection import Subject, inspect_node, link_peers, parse_agent_address
 from trackbed.doctor.probes import Timeouts
 from trackbed.doctor.view import SwitchView
 from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.compute import compute_plan
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS
 from trackbed.host.steps import settings
 from trackbed.host.transaction import record
-from trackbed.host.transaction.apply import apply
+from trackbed.host.transaction.apply import Applied, apply
 from trackbed.host.transaction.files import find_renderer
 from trackbed.kernel.netlink.addresses import list_addresses
 from trackbed.kernel.netlink.links import VethEnd, create_veth
@@ -45,11 +47,6 @@ from trackbed.node.rails.install import install
 from trackbed_lab import netns, runtime, speaker
 from trackbed_lab.fabric_findings import to_findings
 from trackbed_lab.topology import MANAGEMENT, SPINE, Topology, build_topology, get_management_address
-
-if TYPE_CHECKING:
-    from trackbed.doctor.finding import Finding
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
-    from trackbed.host.transaction.apply import Applied
 
 TIMEOUTS = Timeouts(reply=0.7, lldp=1.2, lldp_interval=1.0)
 """Leaves of a lab announce themselves four times a second."""

@@ -7,13 +7,10 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RUN_PREFIX = "run-"
 """Prefix of the labs of `trackbed lab run`. Their names are temporary, so the next lab removes stale ones."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from trackbed.fabric.model.ranges import BITS, V6
 from trackbed.fabric.plan.routes import MAIN_TABLE
@@ -21,19 +22,12 @@ from trackbed.kernel.netlink.addresses import (
     list_addresses,
     replace_address,
 )
-from trackbed.kernel.netlink.links import VethEnd, create_bridge, create_veth, list_links, set_link
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.links import Link, VethEnd, create_bridge, create_veth, list_links, set_link
 from trackbed.kernel.netlink.routes import RTN_UNICAST, RTN_UNREACHABLE, Route, replace_route
 from trackbed.kernel.netlink.rules import PolicyRule, add_rule, list_rules
 from trackbed.kernel.netlink.sockets import Socket
-from trackbed_lab.topology import build_default_route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from trackbed.kernel.netlink.codec import Message
-    from trackbed.kernel.netlink.links import Link
-    from trackbed_lab.topology import Cable, CableEnd, Switch, SwitchRoute, Topology
+from trackbed_lab.topology import Cable, CableEnd, Switch, SwitchRoute, Topology, build_default_route
 
 RT_SCOPE_LINK = 253
 LOOKUP_PRIORITY = 200

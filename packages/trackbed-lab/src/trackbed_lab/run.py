@@ -8,27 +8,22 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from trackbed import __version__
-from trackbed.doctor.diagnosis import GOOD
-from trackbed.doctor.finding import BROKEN
+from trackbed.doctor.diagnosis import GOOD, Diagnosis
+from trackbed.doctor.finding import BROKEN, Finding
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kernel.netlink.addresses import FAMILY
 from trackbed.kernel.netlink.links import list_links
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.kernel.wire import matrix
 from trackbed_lab.faults import find_target, heal, inject
 from trackbed_lab.faults.target import UnsuitableError
+from trackbed_lab.lab import Lab
 from trackbed_lab.run_result import FaultResult, Phase, RailPair, RunNode, RunPort, RunRail, RunResult
 from trackbed_lab.topology import count_expected_hops
-
-if TYPE_CHECKING:
-    from trackbed.doctor.diagnosis import Diagnosis
-    from trackbed.doctor.finding import Finding
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed_lab.lab import Lab
 
 DEFAULT_FAULT = "fabric-port-on-wrong-leaf"
 MATRIX_SECONDS = 5.0

@@ -8,7 +8,8 @@ import os
 import socket
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from trackbed.fabric.model.ranges import format_address
 from trackbed.kernel.netlink import netns
@@ -17,9 +18,6 @@ from trackbed.kernel.netlink.links import VethEnd, create_veth, get_link, set_li
 from trackbed.kernel.netlink.routes import Route, add_route
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.topology import MANAGEMENT, MANAGEMENT_RANGE, get_pod_address
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CNI_VERSION = "1.1.0"
 _CALL_SECONDS = 60

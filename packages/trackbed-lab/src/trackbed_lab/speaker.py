@@ -7,18 +7,16 @@ of a port in the file OVERRIDES: `{"leaf/swp1": "mute" | "vlan 999"}`.
 from __future__ import annotations
 
 import json
+import socket
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from trackbed.kernel.netlink.links import list_links
 from trackbed.kernel.netlink.sockets import Socket
 from trackbed.kernel.wire import lldp, packets
 from trackbed_lab.topology import SPINE
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterable
 
 ETHERTYPE = 0x88CC
 INTERVAL_SECONDS = 0.25

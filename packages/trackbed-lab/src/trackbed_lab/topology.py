@@ -12,14 +12,13 @@ Where rails are isolated, the spine has a routing table for each rail without ro
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS, V4, Range
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
+if TYPE_CHECKING:  # the LLDP speaker of each leaf starts without the plan
     from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
 
 SPINE, MANAGEMENT = "spine", "mgmt"

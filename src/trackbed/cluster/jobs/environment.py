@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.template import Mapping, items, listed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from trackbed.cluster.stacks.access import Access
+from trackbed.cluster.stacks.access import Access
 
 BREAKS = {
     "NCCL_IB_HCA": "NCCL takes every RDMA device it sees, storage and management among them",

@@ -8,17 +8,13 @@ Injecting twice changes nothing the second time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.cluster.jobs import environment, networks, placement, resources, security, volumes
 from trackbed.cluster.jobs.note import Note
+from trackbed.cluster.jobs.requirements import PodRequirements
+from trackbed.cluster.jobs.security import Level
 from trackbed.cluster.jobs.template import Mapping, container_of, items, look, mapping, names, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.jobs.requirements import PodRequirements
-    from trackbed.cluster.jobs.security import Level
 
 
 def inject(

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.template import Mapping, annotations_of, look
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.stacks.access import Access, PodNetwork
+from trackbed.cluster.stacks.access import Access, PodNetwork
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 _PLACE = f"metadata.annotations[{ANNOTATION}]"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.template import Mapping, look, mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.stacks.access import Access
+from trackbed.cluster.stacks.access import Access
 
 
 def place(spec: Mapping, access: Access, selector: tuple[tuple[str, str], ...]) -> Iterator[Note]:

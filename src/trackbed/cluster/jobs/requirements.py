@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import msgspec
 
 from trackbed.cluster.stacks import groups, nccl
 from trackbed.cluster.stacks.access import Access
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from trackbed.cluster.stacks.stack import Stack
-    from trackbed.fabric.plan.plan import Plan
+from trackbed.cluster.stacks.stack import Stack
+from trackbed.fabric.plan.plan import Plan
 
 
 class PodRequirements(msgspec.Struct, frozen=True):

@@ -7,16 +7,12 @@ and cpu or memory beside them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.template import Mapping, items, listed, look, mapping, names, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.stacks.access import Access, Claim
+from trackbed.cluster.stacks.access import Access, Claim
 
 _NO_DEVICE = "the container gets no RDMA device of that rail, and the network attachment fails"
 _NO_PAGES = "the network library finds no huge pages"

@@ -9,16 +9,13 @@ IPC_LOCK, and forbids privileged containers, the host's network and its folders 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Iterator
+from collections.abc import Mapping as Labels
+from typing import Literal, get_args
 
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.template import Mapping, listed, look, mapping, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Mapping as Labels
-
-    from trackbed.cluster.stacks.access import Access
+from trackbed.cluster.stacks.access import Access
 
 Level = Literal["privileged", "baseline", "restricted"]
 """What the pods of a namespace may, by the Pod Security Standards."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.template import Mapping, items, listed, look, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.stacks.access import Access, HostPath
+from trackbed.cluster.stacks.access import Access, HostPath
 
 SHM = "/dev/shm"  # noqa: S108 - the path inside the pod
 _SMALL = "a container has 64 MiB there by default; NCCL fails to extend its segments, data loaders die of SIGBUS"

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Any
 
 Manifest = dict[str, Any]
 """One object: apiVersion, kind, metadata, and the kind's own sections."""

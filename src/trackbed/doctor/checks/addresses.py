@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks import addresses_host
-from trackbed.doctor.view import get_ip_version
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView, get_ip_version
 from trackbed.fabric.model.ranges import BITS, Range, format_address
-from trackbed.kernel.netlink.addresses import FAMILY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import AddressPlan, PortPlan
-    from trackbed.kernel.netlink.addresses import Address
-    from trackbed.kernel.netlink.links import Link
+from trackbed.fabric.plan.plan import AddressPlan, PortPlan
+from trackbed.kernel.netlink.addresses import FAMILY, Address
+from trackbed.kernel.netlink.links import Link
 
 READS = addresses_host.READS
 """What these checks read of a host."""

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.ranges import V4, V6
-from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps.limits import neighbours
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from ipaddress import IPv4Network, IPv6Network
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
 
 _SPEED = "/sys/class/net/{netdev}/speed"
 _STATISTICS = {V4: "/proc/net/stat/arp_cache", V6: "/proc/net/stat/ndisc_cache"}

@@ -6,22 +6,17 @@ The IOMMU is judged by its effect, because kernels differ in their defaults with
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor import hardware
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import DEVICES, find_log_line, is_x86, iter_functions, read_attribute, read_kernel_log
+from trackbed.doctor.view import NodeView
 from trackbed.host.kinds import kernel_arguments
 from trackbed.host.kinds.arguments import is_fulfilled, split
-from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps import cmdline as planned
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
 
 CMDLINE = "/proc/cmdline"
 GROUPS = "/sys/kernel/iommu_groups"

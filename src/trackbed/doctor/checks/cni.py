@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView, PodView
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView, PodView
 
 ACCEPTED = {"rp_filter": ("0", "2"), "arp_ignore": ("1", "2"), "arp_announce": ("2",)}
 """Sysctl of an interface -> values that are as planned, or stricter without harm."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import EchoResult, NodeView, ProbeResults
-    from trackbed.fabric.plan.plan import PortPlan
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import EchoResult, NodeView, ProbeResults
+from trackbed.fabric.plan.plan import PortPlan
 
 _EXAMPLES = 3
 """Peers that are named in the evidence."""

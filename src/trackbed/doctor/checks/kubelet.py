@@ -6,19 +6,15 @@ files in its folder. A host without that configuration has no kubelet and is ski
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks import kubelet_host, kubelet_states
 from trackbed.doctor.checks.kubelet_config import READS as CONFIG
 from trackbed.doctor.checks.kubelet_config import KubeletInfo, read_kubelet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot
 
 READS = CONFIG | kubelet_states.READS | kubelet_host.READS
 """What these checks read of a host."""

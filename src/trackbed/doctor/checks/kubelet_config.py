@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
-from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps.kubelet import CONFIG, FOLDER
-
-if TYPE_CHECKING:
-    from trackbed.host.snapshot.snapshot import Snapshot
 
 PS = ("ps", "-C", "kubelet", "-o", "args=")
 VERSION = ("kubelet", "--version")

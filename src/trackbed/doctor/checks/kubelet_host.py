@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.checks.kubelet_config import KubeletInfo
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.checks.kubelet_config import KubeletInfo
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _ROOT = "/var/lib/kubelet"
 _SOCKET = "kubelet.sock"

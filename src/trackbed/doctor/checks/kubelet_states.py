@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.checks.kubelet_config import KubeletInfo
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.checks.kubelet_config import KubeletInfo
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _STATES = (
     ("kubelet-cpu-manager-state-conflict", "/var/lib/kubelet/cpu_manager_state", "cpuManagerPolicy", "none"),

@@ -6,19 +6,14 @@ such a daemon the checks of such jobs are skipped.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.limits_processes import READS as PROCESSES
 from trackbed.doctor.checks.limits_processes import UNLIMITED, ProcessLimits, find_processes, is_below
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 RUNTIMES = ("containerd", "crio", "dockerd")
 STARTERS = ("slurmd", "slurmstepd", "pbs_mom", "orted", "prted", "sge_execd")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 READS = Wanted(files=("/proc/[0-9]*/comm", "/proc/[0-9]*/limits"))
 

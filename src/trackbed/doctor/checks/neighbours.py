@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.ranges import format_address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import AddressPlan, PortPlan
-    from trackbed.kernel.wire.lldp import Advertisement
+from trackbed.fabric.plan.plan import AddressPlan, PortPlan
+from trackbed.kernel.wire.lldp import Advertisement
 
 PVID = 1
 """Rails are untagged, so the leaf port's own VLAN is the default one (IEEE 802.1Q)."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView, PodView
 from trackbed.fabric.model.ranges import format_address
-from trackbed.fabric.plan.routes import build_routes, build_rule
+from trackbed.fabric.plan.plan import AddressPlan
+from trackbed.fabric.plan.routes import PlannedRoute, build_routes, build_rule
 from trackbed.kernel.netlink.addresses import FAMILY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView, PodView
-    from trackbed.fabric.plan.plan import AddressPlan
-    from trackbed.fabric.plan.routes import PlannedRoute
-    from trackbed.kernel.netlink.routes import Route
+from trackbed.kernel.netlink.routes import Route
 
 
 def check(view: NodeView) -> Iterator[Finding]:

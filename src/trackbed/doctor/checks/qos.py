@@ -7,15 +7,11 @@ counters   ethtool -S of mlx5: drops and pauses since the driver was loaded
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.checks import qos_bridging, qos_counters, qos_marking
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 
 READS = qos_bridging.READS | qos_marking.READS | qos_counters.READS
 """What these checks read of a host."""

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
-from trackbed.host.snapshot.snapshot import Wanted
-from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_LLD_MANAGED, IEEE_8021QAZ_APP_SEL_DSCP, group_dscp_priorities
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan, QosPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
-    from trackbed.kernel.netlink.dcb import Dcb
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan, QosPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+from trackbed.kernel.netlink.dcb import DCB_CAP_DCBX_LLD_MANAGED, IEEE_8021QAZ_APP_SEL_DSCP, Dcb, group_dscp_priorities
 
 _TRUST = "/sys/class/net/{netdev}/qos/trust"
 _PAUSE = ("ethtool", "-a", "{netdev}")

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _STATISTICS = ("ethtool", "-S", "{netdev}")
 _LINE = re.compile(r"^\s+(\w+): (\d+)$", re.MULTILINE)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.rdma_devices import BELOW, list_rdma_devices
 from trackbed.doctor.rdma_devices import READS as DEVICES
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.kinds.file import BOOT_SCRIPT as SCRIPT
 from trackbed.host.kinds.file import BOOT_WANTED as WANTED
-from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps.qos import traffic_class
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
 
 _ECN = "/sys/class/net/{netdev}/ecn"
 _CC = "/sys/kernel/debug/mlx5/{pci}/cc_params"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks import routing_host
-from trackbed.doctor.view import format_route, format_rule, get_ip_version
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView, format_route, format_rule, get_ip_version
 from trackbed.fabric.model.ranges import V4, V6, format_address
+from trackbed.fabric.plan.plan import PortPlan
 from trackbed.fabric.plan.routes import MAIN_TABLE, build_fence
 from trackbed.kernel.netlink.addresses import FAMILY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.kernel.netlink.routes import Route
+from trackbed.kernel.netlink.routes import Route
 
 READS = routing_host.READS
 """What these checks read of a host."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.limits_processes import READS as PROCESSES
 from trackbed.doctor.checks.limits_processes import find_processes
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.ranges import format_address
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _SYSCTLS = tuple(f"{folder}/*.conf" for folder in ("/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"))
 _LEGACY = "/etc/sysctl.conf"

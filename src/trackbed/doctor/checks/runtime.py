@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import yaml
 
@@ -17,14 +18,9 @@ from trackbed.doctor.checks.kubelet_config import READS as KUBELET
 from trackbed.doctor.checks.kubelet_config import read_kubelet
 from trackbed.doctor.checks.limits_processes import READS as PROCESSES
 from trackbed.doctor.checks.limits_processes import UNLIMITED, find_processes
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _CONFIG, _DROP_INS = "/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml"
 _CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")

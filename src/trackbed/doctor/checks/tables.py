@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
-from trackbed.doctor.view import format_route, format_rule
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView, format_route, format_rule
 from trackbed.fabric.model.ranges import BITS, V4, Range
+from trackbed.fabric.plan.plan import AddressPlan, PortPlan
 from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.kernel.netlink.addresses import FAMILY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import AddressPlan, PortPlan
-    from trackbed.kernel.netlink.routes import Route
-    from trackbed.kernel.netlink.rules import PolicyRule
+from trackbed.kernel.netlink.routes import Route
+from trackbed.kernel.netlink.rules import PolicyRule
 
 RTN_UNICAST = 1
 """RTN_UNICAST of include/uapi/linux/rtnetlink.h."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from trackbed.fabric.host_ranges import fold_hosts
+from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.problems import Place, Problem
 from trackbed.fabric.plan.lock import render_lock
 from trackbed.fabric.yaml_text import FABRIC_LAYOUT, render_mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from trackbed.fabric.model.fabric import Fabric
 
 NOTE = "note"
 """Severity of a problem that only explains; no action is needed."""

@@ -5,17 +5,12 @@ Checks that need the arithmetic of the plan (capacity, overlap) are in `plan.cap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.model.fabric import FabricSpec
 from trackbed.fabric.model.model import IFNAMSIZ_BYTES
-from trackbed.fabric.model.nodes import PortSelector, find_duplicates
+from trackbed.fabric.model.nodes import NodeGroup, Ports, PortSelector, find_duplicates
 from trackbed.fabric.model.problems import Path, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.model.fabric import FabricSpec
-    from trackbed.fabric.model.nodes import NodeGroup, Ports
 
 RDMA_OVERHEAD_BYTES = 104
 """Headers around an RDMA payload on Ethernet, rounded up to the customary 4200 bytes for 4096.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from trackbed.fabric.model.check import check_fabric
 from trackbed.fabric.model.fabric import API_VERSION, Fabric, Lock
 from trackbed.fabric.model.messages import translate_error
 from trackbed.fabric.model.problems import Place, Problem, SpecError
 from trackbed.fabric.model.source import YamlDocument, read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from pydantic_core import ErrorDetails
 
 _Document = TypeVar("_Document", bound=BaseModel)
 

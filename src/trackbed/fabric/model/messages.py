@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic_core import ErrorDetails
 
 from trackbed.fabric.model.problems import Path, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pydantic_core import ErrorDetails
-
-    from trackbed.fabric.model.source import YamlDocument
+from trackbed.fabric.model.source import YamlDocument
 
 _CODES = {
     "missing": "missing-field",

@@ -11,15 +11,13 @@ A port is a PCI address, a MAC address or an interface name, or a mapping of sev
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
 from trackbed.fabric.model.model import ANYTHING, MAC, PCI, FabricModel, InterfaceName, Mac, Pci, PciId, make_error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 HOST_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?")
 """Host names are used as file names and Kubernetes node names, so other characters are refused."""

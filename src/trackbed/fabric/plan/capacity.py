@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.model.fabric import FabricSpec
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.model.ranges import V4, Range, format_address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.model.fabric import FabricSpec
-    from trackbed.fabric.plan.schemes.layout import RangeLayout
+from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 def check_capacity(rail_range: Range, rail: int, layout: RangeLayout, slots: int, nodes: int) -> Problem | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
 from trackbed.fabric.model.addressing import SharedSubnet
+from trackbed.fabric.model.fabric import Fabric, FabricSpec
+from trackbed.fabric.model.nodes import NodeGroup, PortSelector
 from trackbed.fabric.model.problems import Problem, SpecError
+from trackbed.fabric.model.ranges import Range
 from trackbed.fabric.plan.capacity import check_capacity, check_gateway, check_other_ranges
 from trackbed.fabric.plan.collector import pause_collector
 from trackbed.fabric.plan.lock import assign_slots
@@ -26,14 +29,7 @@ from trackbed.fabric.plan.schemes import SCHEMES
 from trackbed.fabric.plan.schemes.layout import RangeLayout
 from trackbed.fabric.plan.schemes.shared_subnet import find_gateway
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from trackbed.fabric.model.fabric import Fabric, FabricSpec
-    from trackbed.fabric.model.nodes import NodeGroup, PortSelector
-    from trackbed.fabric.model.ranges import Range
-
-    ComputeAddress = Callable[[int], AddressPlan]
+ComputeAddress = Callable[[int], AddressPlan]
 
 
 @pause_collector

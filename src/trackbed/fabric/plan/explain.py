@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.ranges import V4, Range, format_address
 from trackbed.fabric.plan.compute import build_layouts
-
-if TYPE_CHECKING:
-    from trackbed.fabric.model.fabric import Fabric
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
-    from trackbed.fabric.plan.schemes.layout import RangeLayout
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
+from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):

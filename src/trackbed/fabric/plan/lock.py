@@ -6,18 +6,13 @@ until its line is deleted, so a repaired server gets its old addresses again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING
 
-from trackbed.fabric.model.fabric import API_VERSION
+from trackbed.fabric.model.fabric import API_VERSION, FabricSpec
+from trackbed.fabric.model.nodes import NodeGroup
 from trackbed.fabric.model.problems import Problem
 from trackbed.fabric.yaml_text import FABRIC_LAYOUT, render_mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trackbed.fabric.model.fabric import FabricSpec
-    from trackbed.fabric.model.nodes import NodeGroup
 
 _LAYOUT = FABRIC_LAYOUT._replace(width=0)
 

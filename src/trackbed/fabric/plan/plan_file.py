@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,9 +15,6 @@ from trackbed.fabric.model.problems import Problem, SpecError
 from trackbed.fabric.plan.collector import pause_collector
 from trackbed.fabric.plan.plan import CommonPlan, KubernetesPlan, NodePlan, Plan
 from trackbed.fabric.plan.wire import NodeEntry, read_entry, to_common_document, to_node_entry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class _PlanDocument(NamedTuple):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.model.fabric import FabricSpec
 from trackbed.fabric.model.problems import Path, Problem
 from trackbed.fabric.model.ranges import BITS, V6, Range, cover
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.model.fabric import FabricSpec
 
 IPV6_SUBNET_PREFIX = 64
 """Prefix length of an IPv6 subnet with hosts (RFC 4291)."""

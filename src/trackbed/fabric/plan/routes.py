@@ -9,14 +9,11 @@ table main        the rail's range by the rail's gateway; on the first rail the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from trackbed.fabric.model.ranges import BITS, V4, Range
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import AddressPlan, CommonPlan
+from trackbed.fabric.plan.plan import AddressPlan, CommonPlan
 
 MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""

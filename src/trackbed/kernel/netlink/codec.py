@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator
+from typing import NamedTuple
 
 HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")

@@ -11,18 +11,13 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
 from trackbed.kernel.netlink.exact import U8, unpack_exact, unpack_number
-from trackbed.kernel.netlink.sockets import Failure, RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.netlink.sockets import Failure, RequestError, Socket
 
 RTM_GETDCB, RTM_SETDCB = 78, 79
 DCB_CMD_IEEE_SET, DCB_CMD_IEEE_GET, DCB_CMD_IEEE_DEL = 20, 21, 27

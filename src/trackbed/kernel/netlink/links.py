@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.netlink.sockets import Socket
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_DELLINKPROP = 109

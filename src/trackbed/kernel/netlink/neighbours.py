@@ -6,15 +6,11 @@ import socket
 import struct
 from dataclasses import dataclass
 from errno import ENOENT
-from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
 from trackbed.kernel.netlink.codec import Message
-from trackbed.kernel.netlink.sockets import BatchError
-
-if TYPE_CHECKING:
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.netlink.sockets import BatchError, Socket
 
 RTM_DELNEIGH, RTM_GETNEIGH = 29, 30
 NDA_DST, NDA_LLADDR = 1, 2

@@ -13,13 +13,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EINVAL, ENOENT
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
 """include/uapi/linux/sched.h."""

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
 from trackbed.kernel.netlink.exact import U32, U64, format_guid, unpack_number
-
-if TYPE_CHECKING:
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.netlink.sockets import Socket
 
 RDMA_NL_NLDEV = 5
 RDMA_NLDEV_CMD_GET, RDMA_NLDEV_CMD_SET, RDMA_NLDEV_CMD_NEWLINK = 1, 2, 3

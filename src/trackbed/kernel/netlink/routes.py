@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from errno import ENOENT
-from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
@@ -19,12 +19,7 @@ from trackbed.kernel.netlink.codec import (
     MalformedError,
     Message,
 )
-from trackbed.kernel.netlink.sockets import RequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.netlink.sockets import RequestError, Socket
 
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_MULTIPATH, RTA_TABLE = 1, 2, 4, 5, 6, 7, 9, 15

@@ -5,14 +5,11 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Identity, Message
-
-if TYPE_CHECKING:
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.netlink.sockets import Socket
 
 RTM_NEWRULE, RTM_DELRULE, RTM_GETRULE = 32, 33, 34
 FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_PRIORITY, FRA_FWMARK = 1, 2, 3, 6, 10

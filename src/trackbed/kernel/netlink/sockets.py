@@ -23,17 +23,15 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message, NetlinkError, Received
 from trackbed.kernel.netlink.netns import enter_netns
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 NETLINK_ROUTE, NETLINK_NETFILTER, NETLINK_RDMA = 0, 12, 20
 _RTMGRP_LINK = 1  # include/uapi/linux/rtnetlink.h

@@ -7,18 +7,15 @@ one in the order of do_setvfinfo (net/core/rtnetlink.c), and stops at the first 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
 from trackbed.kernel.netlink.exact import U32, format_guid, parse_guid, unpack_exact, unpack_number
 from trackbed.kernel.netlink.links import IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_IFNAME, RTM_GETLINK, RTM_NEWLINK, parse_mac
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.kernel.netlink.sockets import Socket
+from trackbed.kernel.netlink.sockets import Socket
 
 IFLA_NUM_VF, IFLA_VFINFO_LIST, IFLA_VF_INFO = 21, 22, 1
 IFLA_VF_MAC, IFLA_VF_VLAN, IFLA_VF_TX_RATE, IFLA_VF_SPOOFCHK, IFLA_VF_LINK_STATE, IFLA_VF_RATE = 1, 2, 3, 4, 5, 6

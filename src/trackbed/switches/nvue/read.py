@@ -9,16 +9,13 @@ assigns priority 3 to class 3, priority 6 to class 6, and all others to class 0.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.model.source import read_yaml
+from trackbed.fabric.plan.plan import QosPlan
 from trackbed.switches.port_config import PortConfig, Treatment, UnreadableError, normalize_address, parse_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.fabric.plan.plan import QosPlan
 
 Tree = dict[str, Any]
 

@@ -12,14 +12,10 @@ On/off values are written as `state enabled`; releases that only know `enable on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import QosPlan
 from trackbed.switches.leaf import Leaf, LeafVlan, Uplink
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import QosPlan
 
 ROCE_PRIORITY, CNP_PRIORITY = 3, 6
 """Switch priorities of the RoCE profile, which are also its traffic classes."""

@@ -10,12 +10,9 @@ have a class of their own with strict priority. Every other DSCP has its stock c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trackbed.fabric.plan.plan import QosPlan
+from trackbed.fabric.plan.plan import QosPlan
 
 STOCK, OURS = "AZURE", "TRACKBED"
 CODE_POINTS, CLASSES = 64, 8

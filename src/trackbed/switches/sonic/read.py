@@ -7,15 +7,13 @@ back. A port without a map puts everything into class 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from trackbed.fabric.plan.plan import QosPlan
 from trackbed.switches.port_config import PortConfig, Treatment, UnreadableError, normalize_address, parse_number
 from trackbed.switches.sonic.qos import CLASSES, STOCK, STOCK_MAPS, STOCK_WRED
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import QosPlan
 
 Tables = dict[str, dict[str, dict[str, Any]]]
 

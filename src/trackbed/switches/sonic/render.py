@@ -9,17 +9,13 @@ daemon needs one `config save -y && config reload -y`. Buffers are not rendered,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
+from trackbed.fabric.plan.plan import QosPlan
+from trackbed.switches.leaf import Leaf, LeafPort
 from trackbed.switches.sonic.qos import OURS, STOCK_LOSSLESS, build_maps, build_wred_profile, get_cnp_class
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import QosPlan
-    from trackbed.switches.leaf import Leaf, LeafPort
 
 Fields = dict[str, str]
 Tables = dict[str, dict[str, Fields]]

@@ -6,14 +6,11 @@ undoes the changes that are outside the plan; then the plan is applied again to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from trackbed_lab.faults import addresses, names, pods, routing, switches
 from trackbed_lab.faults.fault import LabFault
 from trackbed_lab.faults.target import FaultTarget, TargetLab, UnsuitableError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FAULTS: Mapping[str, LabFault] = {
     fault.id: fault for module in (names, addresses, routing, pods, switches) for fault in module.FAULTS

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trackbed_lab.faults.target import FaultTarget
+from trackbed_lab.faults.target import FaultTarget
 
 
 def _heal_nothing(target: FaultTarget) -> None:

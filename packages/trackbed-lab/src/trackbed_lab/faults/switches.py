@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import BITS, Range
 from trackbed.kernel.netlink.addresses import delete_address, list_addresses
@@ -17,9 +17,6 @@ from trackbed.kernel.netlink.sockets import Socket
 from trackbed_lab.faults.addresses import flush_neighbours_of_port
 from trackbed_lab.faults.fault import LabFault
 from trackbed_lab.faults.target import FaultTarget, TargetLab, UnsuitableError, read_link, send_messages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _BLACKHOLE_TABLE, _EARLY = 700, 100
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
+from trackbed.host.machine import Machine
 from trackbed.kernel.netlink.addresses import FAMILY, Address
-from trackbed.kernel.netlink.links import get_link, list_links
+from trackbed.kernel.netlink.codec import Message
+from trackbed.kernel.netlink.links import Link, get_link, list_links
 from trackbed.kernel.netlink.netns import enter_netns
-from trackbed.kernel.netlink.routes import list_routes
-from trackbed.kernel.netlink.rules import list_rules
+from trackbed.kernel.netlink.routes import Route, list_routes
+from trackbed.kernel.netlink.rules import PolicyRule, list_rules
 from trackbed.kernel.netlink.sockets import Socket
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan, PortPlan
-    from trackbed.host.machine import Machine
-    from trackbed.kernel.netlink.codec import Message
-    from trackbed.kernel.netlink.links import Link
-    from trackbed.kernel.netlink.routes import Route
-    from trackbed.kernel.netlink.rules import PolicyRule
 
 
 class UnsuitableError(Exception):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from jinja2 import Environment, StrictUndefined
 
 from trackbed_lab.report.page import build_page
-
-if TYPE_CHECKING:
-    from trackbed_lab.run_result import RunResult
+from trackbed_lab.run_result import RunResult
 
 
 def render_html(result: RunResult) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from trackbed_lab.run_result import RailPair, RunResult
+from trackbed_lab.run_result import RailPair, RunResult
 
 CELL = 15
 LABEL = 112

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from trackbed.doctor.finding import BROKEN
+from trackbed.doctor.finding import BROKEN, Finding
 from trackbed.doctor.grouping import FindingGroup, group_findings
 from trackbed_lab.report.matrix import Matrix, build_matrix
 from trackbed_lab.report.railmap import RailMap, build_rail_map
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trackbed.doctor.finding import Finding
-    from trackbed_lab.run_result import FaultResult, Phase, RunResult
+from trackbed_lab.run_result import FaultResult, Phase, RunResult
 
 
 class Tile(NamedTuple):

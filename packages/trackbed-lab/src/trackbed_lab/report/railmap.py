@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from trackbed_lab.run_result import RunPort, RunResult
+from trackbed_lab.run_result import RunPort, RunResult
 
 WIDTH, NODE_WIDTH_MAX = 1200.0, 280.0
 SPINE_Y, LEAF_Y, NODE_Y = 34.0, 132.0, 318.0

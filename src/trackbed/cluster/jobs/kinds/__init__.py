@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, patch
 from trackbed.cluster.jobs.kinds.queued import put_in_queue, put_near
 from trackbed.cluster.jobs.note import Note
-from trackbed.cluster.jobs.template import look
-
-if TYPE_CHECKING:
-    from trackbed.cluster.jobs.requirements import PodRequirements
-    from trackbed.cluster.jobs.template import Mapping
-    from trackbed.cluster.stacks.objects import Manifest
-    from trackbed.fabric.plan.plan import Plan
+from trackbed.cluster.jobs.requirements import PodRequirements
+from trackbed.cluster.jobs.template import Mapping, look
+from trackbed.cluster.stacks.objects import Manifest
+from trackbed.fabric.plan.plan import Plan
 
 _FAMILIES = (
     "core",

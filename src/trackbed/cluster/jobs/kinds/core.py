@@ -5,17 +5,13 @@ Their pods do not know one another, so a new one measures within its node, or wa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, only, pod
 from trackbed.cluster.jobs.program import ALL_REDUCE_PERF
-from trackbed.cluster.jobs.template import NotAJobError
+from trackbed.cluster.jobs.template import Mapping, NotAJobError
 from trackbed.cluster.stacks.objects import Manifest, manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.jobs.template import Mapping
 
 _WAIT = ("sleep", "infinity")
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trackbed.cluster.jobs.kinds.kind import QUEUE_LABEL, JobKind, Shape, container, label_of, only, pod, ranked
 from trackbed.cluster.jobs.kinds.stateful_set import headless
-from trackbed.cluster.jobs.template import mapping
+from trackbed.cluster.jobs.template import Mapping, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
-
-if TYPE_CHECKING:
-    from trackbed.cluster.jobs.template import Mapping
 
 _OWN = "batch.kubernetes.io/job-name"
 _RANK = "$(JOB_COMPLETION_INDEX)"

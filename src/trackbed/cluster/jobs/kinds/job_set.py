@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod, ranked
-from trackbed.cluster.jobs.template import items, look, mapping, names
+from trackbed.cluster.jobs.template import Mapping, items, look, mapping, names
 from trackbed.cluster.stacks.objects import Manifest, manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.jobs.template import Mapping
 
 _GPU = "/gpu"
 

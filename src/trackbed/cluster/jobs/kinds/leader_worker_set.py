@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod, ranked
-from trackbed.cluster.jobs.template import look, mapping
+from trackbed.cluster.jobs.template import Mapping, look, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.jobs.template import Mapping
 
 _PATH = ("spec", "leaderWorkerTemplate")
 

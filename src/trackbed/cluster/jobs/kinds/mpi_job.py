@@ -7,18 +7,14 @@ Ranks are started over ssh, whose sessions have not the container's environment;
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, patch_templates, pod
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.program import ALL_REDUCE_PERF
+from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.template import List, Mapping, items, listed, look, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trackbed.cluster.jobs.requirements import PodRequirements
 
 _REPLICAS = ("spec", "mpiReplicaSpecs")
 _LAUNCHER = (*_REPLICAS, "Launcher", "template")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, pod
 from trackbed.cluster.jobs.program import torchrun
-from trackbed.cluster.jobs.template import look, mapping
+from trackbed.cluster.jobs.template import Mapping, look, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.jobs.template import Mapping
 
 _REPLICAS = ("spec", "pytorchReplicaSpecs")
 

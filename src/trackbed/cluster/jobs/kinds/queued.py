@@ -6,19 +6,14 @@ beside the GPUs. It counts what the job's own template says: rails that a webhoo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from trackbed.cluster.jobs.kinds.kind import QUEUE_LABEL
-from trackbed.cluster.jobs.template import annotations_of, mapping
+from trackbed.cluster.jobs.kinds.kind import QUEUE_LABEL, JobKind
+from trackbed.cluster.jobs.requirements import PodRequirements
+from trackbed.cluster.jobs.template import Mapping, annotations_of, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest, without_none
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trackbed.cluster.jobs.kinds.kind import JobKind
-    from trackbed.cluster.jobs.requirements import PodRequirements
-    from trackbed.cluster.jobs.template import Mapping
-    from trackbed.fabric.plan.plan import Plan
+from trackbed.fabric.plan.plan import Plan
 
 API = "kueue.x-k8s.io/v1beta2"
 HOST = "kubernetes.io/hostname"

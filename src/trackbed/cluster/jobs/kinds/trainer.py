@@ -7,7 +7,8 @@ put there (the API has no field for them), which is said as a note.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,13 +18,9 @@ from trackbed.cluster.jobs.kinds.job_set import replicated
 from trackbed.cluster.jobs.kinds.kind import JobKind, Shape, Template, container, namespace, pod
 from trackbed.cluster.jobs.note import Note
 from trackbed.cluster.jobs.program import torchrun
+from trackbed.cluster.jobs.requirements import PodRequirements
 from trackbed.cluster.jobs.template import Mapping, NotAJobError, items, listed, look, mapping, names
 from trackbed.cluster.stacks.objects import Manifest, manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trackbed.cluster.jobs.requirements import PodRequirements
 
 API = "trainer.kubeflow.org/v1alpha1"
 MANAGER = "trackbed.dev/rails"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from trackbed.cluster.jobs.kinds.job_set import uses_gpus
 from trackbed.cluster.jobs.kinds.kind import PORT, JobKind, Shape, Template, container, pod
 from trackbed.cluster.jobs.program import torchrun
-from trackbed.cluster.jobs.template import items, look, mapping
+from trackbed.cluster.jobs.template import Mapping, items, look, mapping
 from trackbed.cluster.stacks.objects import Manifest, manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.cluster.jobs.template import Mapping
 
 
 def _templates(job: Mapping) -> Iterator[Template]:

@@ -10,16 +10,12 @@ Checks of the physical PCI tree are skipped in a virtual machine, whose PCI tree
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor import hardware
 from trackbed.doctor.checks.bios import pcie, placement, power, presence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 
 READS = hardware.READS | presence.READS | pcie.READS | placement.READS | power.READS
 """What these checks read of a host."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import (
     BUSES,
     DEVICES,
@@ -17,14 +18,8 @@ from trackbed.doctor.hardware import (
     to_bridge_path,
     uses_mlx5,
 )
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _LINK = ("current_link_width", "max_link_width", "current_link_speed", "max_link_speed")
 _ERRORS = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import (
     BUSES,
     DEVICES,
@@ -17,16 +18,10 @@ from trackbed.doctor.hardware import (
     read_attribute,
     read_device_id,
 )
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.snapshot import pci as registers
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 ONLINE = "/sys/devices/system/node/online"
 READS = Wanted(files=(f"{DEVICES}/{{pci}}/numa_node", ONLINE, f"{BUSES}/*/device/config"))

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.firmware.settings import list_unmet_settings
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import iter_functions
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 LOCKDOWN = "/sys/kernel/security/lockdown"

@@ -7,16 +7,12 @@ faults   events since boot: a reloaded driver, accesses that the IOMMU refused
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor import hardware
 from trackbed.doctor.checks.drivers import faults, gpu, modules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 
 READS = hardware.READS | modules.READS | gpu.READS | faults.READS
 """What these checks read of a host."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import (
     DEVICES,
     describe_log_error,
@@ -16,16 +17,10 @@ from trackbed.doctor.hardware import (
     list_accelerators,
     read_kernel_log,
 )
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
-    from trackbed.kernel.netlink.links import Link
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+from trackbed.kernel.netlink.links import Link
 
 READS = Wanted(files=(f"{DEVICES}/{{pci}}/sriov_numvfs",))
 

@@ -7,19 +7,14 @@ DMA-BUF, which needs the open kernel modules and Linux 5.12.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import DEVICES, NVIDIA, find_log_line, read_attribute, read_kernel_log
+from trackbed.doctor.view import NodeView
 from trackbed.host.runner import Ran
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 DRIVER = "/proc/driver/nvidia/version"
 MODULE = "/sys/module/nvidia/version"

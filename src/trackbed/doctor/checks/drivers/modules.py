@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import (
     DEVICES,
     describe_log_error,
@@ -18,17 +19,11 @@ from trackbed.doctor.hardware import (
     read_attribute,
     read_kernel_log,
 )
+from trackbed.doctor.view import NodeView
 from trackbed.host.kinds import module
 from trackbed.host.runner import Ran
-from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps import drivers as planned
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
 
 _STACK = ("ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib")
 _QUERIED = (*_STACK, "bnxt_en", "bnxt_re", "ice", "irdma")

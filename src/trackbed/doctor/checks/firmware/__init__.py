@@ -7,16 +7,12 @@ health     reports of driver and sensors: crashes, commands without a response, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor import hardware
 from trackbed.doctor.checks.firmware import health, registers, settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 
 READS = hardware.READS | settings.READS | registers.READS | health.READS
 """What these checks read of a host."""

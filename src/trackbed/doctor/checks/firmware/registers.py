@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import DEVICES, NVIDIA_NIC, is_virtual, iter_functions, read_attribute, read_device_id
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.snapshot import pci as pcie
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 READS = Wanted(files=(f"{DEVICES}/{{pci}}/config", f"{DEVICES}/{{pci}}/infiniband/*/fw_ver"))
 

@@ -7,9 +7,10 @@ be installed. Without it the checks use sysfs alone.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.hardware import (
     DEVICES,
     NVIDIA_NIC,
@@ -18,19 +19,12 @@ from trackbed.doctor.hardware import (
     list_accelerators,
     read_attribute,
 )
-from trackbed.host.kinds.firmware import Value, Want, parse_values
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.kinds.firmware import Parameter, Value, Want, parse_values
 from trackbed.host.snapshot import pci as registers
-from trackbed.host.snapshot.snapshot import Wanted
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.steps import firmware as planned
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.kinds.firmware import Parameter
-    from trackbed.host.snapshot.snapshot import Snapshot
 
 _TOOLS = ("mlxconfig", "mstconfig")
 _DEVLINK = ("devlink", "-j", "dev", "param", "show")

@@ -8,15 +8,11 @@ managers    no other program configures the port by its name (cloud-init, Networ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.checks.names import managers, ports, rdma, sources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 
 READS = ports.READS | rdma.READS | sources.READS | managers.READS
 """What these checks read of a host."""

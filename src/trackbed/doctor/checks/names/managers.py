@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import yaml
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.names.sources import iter_ethernets
 from trackbed.doctor.checks.vfs.functions import iter_vfs, summarize
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _CLOUD_INIT = "/etc/netplan/50-cloud-init.yaml"
 """File that cloud-init writes at every boot where it configures the network (cloudinit/net/netplan.py)."""

@@ -7,18 +7,14 @@ host they are the same.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.kernel.netlink.links import Link
+from trackbed.kernel.netlink.links import Link
 
 _DRIVER = "/sys/bus/pci/devices/{pci}/driver"
 _HALF_RENAMED = re.compile(r"rename\d+")

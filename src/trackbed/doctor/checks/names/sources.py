@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import configparser
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import yaml
 
 from trackbed.doctor.catalogue import judge
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _RULES = ("/etc/udev/rules.d/*.rules", "/run/udev/rules.d/*.rules")
 _LINKS = ("/etc/systemd/network/*.link", "/run/systemd/network/*.link")

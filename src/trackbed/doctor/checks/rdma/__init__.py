@@ -9,15 +9,11 @@ The checks in `ports` depend on the port's addresses and cable, so the catalogue
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.checks.rdma import devices, ports, stack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 
 READS = stack.READS | devices.READS | ports.READS
 """What these checks read of a host."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.rdma.stack import CLASSES, NODES, RDMA_OF
 from trackbed.doctor.checks.vfs import owners
 from trackbed.doctor.checks.vfs.functions import READS as FUNCTIONS
 from trackbed.doctor.checks.vfs.functions import get_device_folder, iter_vfs, summarize
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.rdma_devices import READS as DEVICES
 from trackbed.doctor.rdma_devices import SysfsRdmaDevice, list_rdma_devices
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _VERBS = "/sys/class/infiniband_verbs/uverbs*/ibdev"
 _MAD = "/sys/class/infiniband_mad/umad*/ibdev"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING
 
 from trackbed.doctor.catalogue import judge
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.rdma_devices import BELOW, VIRTUAL, SysfsRdmaDevice, list_rdma_devices
+from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.ranges import V4, format_address
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import AddressPlan, PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.fabric.plan.plan import AddressPlan, PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 HEADERS_BYTES = 96
 """Bytes that the kernel subtracts from an interface's MTU to derive the path MTU: GRH 40, UDP 8, BTH 12, XRC 4, atomic

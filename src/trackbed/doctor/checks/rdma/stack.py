@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.vfs.functions import get_device_folder, summarize
+from trackbed.doctor.finding import Finding
 from trackbed.doctor.rdma_devices import list_rdma_devices
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.view import NodeView
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 CLASSES, MODULES, NODES = "/sys/class", "/sys/module", "/dev/infiniband"
 MODE = f"{MODULES}/ib_core/parameters/netns_mode"

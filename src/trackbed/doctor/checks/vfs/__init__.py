@@ -12,15 +12,11 @@ Sources: sysfs (Documentation/PCI/pci-iov-howto.rst, Documentation/ABI/testing/s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.checks.vfs import binding, count, functions, identity, limits, owners
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
 
 READS = functions.READS | count.READS | binding.READS | owners.READS | identity.READS
 """What these checks read of a host."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, takewhile
-from typing import TYPE_CHECKING
 
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 DEVICE = "/sys/class/net/{netdev}/device"
 _VF = f"{DEVICE}/virtfn*"

@@ -7,20 +7,15 @@ derived from the MAC address that the port had assigned when the VF's driver was
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.vfs.functions import VirtualFunction, iter_vfs, summarize
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
-    from trackbed.kernel.netlink.vfs import Vf
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
+from trackbed.kernel.netlink.vfs import Vf
 
 _GUIDS = "/sys/class/infiniband/*/node_guid"
 _NEEDS_MAC = frozenset({"mlx5_core"})

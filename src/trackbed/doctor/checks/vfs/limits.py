@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.vfs.functions import iter_vfs, summarize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import CommonPlan, PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
-    from trackbed.kernel.netlink.vfs import Vf
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import CommonPlan, PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.kernel.netlink.vfs import Vf
 
 
 def check(view: NodeView) -> Iterator[Finding]:

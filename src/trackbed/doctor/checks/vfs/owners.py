@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trackbed.doctor.catalogue import judge
 from trackbed.doctor.checks.vfs.binding import VFIO
 from trackbed.doctor.checks.vfs.functions import iter_vfs, read_vf_count, summarize
-from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.doctor.finding import Finding
-    from trackbed.doctor.view import NodeView
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.doctor.finding import Finding
+from trackbed.doctor.view import NodeView
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 PODS = "/var/lib/kubelet/pods"

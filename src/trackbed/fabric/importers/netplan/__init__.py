@@ -11,28 +11,24 @@ Everything that does not fit is reported as a problem with its place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.importers.netplan.compare import Slots, find_slots, iter_deviations
 from trackbed.fabric.importers.netplan.duplicates import drop_duplicate_macs, iter_duplicate_addresses
 from trackbed.fabric.importers.netplan.fabric import Document, build_document, iter_mtu_problems
-from trackbed.fabric.importers.netplan.files import merge_network
+from trackbed.fabric.importers.netplan.files import NamedFile, merge_network
 from trackbed.fabric.importers.netplan.interfaces import Interface, InterfaceReader
 from trackbed.fabric.importers.netplan.schemes import iter_candidates
 from trackbed.fabric.importers.netplan.site import NetplanSite, SiteFinder
 from trackbed.fabric.importers.result import NOTE, HostProblem, ImportResult, format_count, merge_problems
 from trackbed.fabric.model.check import check_fabric
+from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.model.load import build_fabric
 from trackbed.fabric.model.nodes import HOST_NAME
 from trackbed.fabric.model.problems import Place, Problem, SpecError
 from trackbed.fabric.plan.compute import compute_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from trackbed.fabric.importers.netplan.files import NamedFile
-    from trackbed.fabric.model.fabric import Fabric
 
 
 class _Trial(NamedTuple):

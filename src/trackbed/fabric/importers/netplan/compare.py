@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
+from trackbed.fabric.importers.netplan.interfaces import Interface
+from trackbed.fabric.importers.netplan.site import NetplanSite
 from trackbed.fabric.importers.result import HostProblem
+from trackbed.fabric.model.fabric import FabricSpec
+from trackbed.fabric.model.problems import Place
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.compute import build_layouts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from trackbed.fabric.importers.netplan.interfaces import Interface
-    from trackbed.fabric.importers.netplan.site import NetplanSite
-    from trackbed.fabric.model.fabric import FabricSpec
-    from trackbed.fabric.model.problems import Place
-    from trackbed.fabric.plan.plan import Plan, PortPlan
-    from trackbed.fabric.plan.schemes.layout import RangeLayout
+from trackbed.fabric.plan.plan import Plan, PortPlan
+from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 class Slots(NamedTuple):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from trackbed.fabric.importers.netplan.interfaces import Interface
 from trackbed.fabric.importers.result import HostProblem
+from trackbed.fabric.model.problems import Place
 from trackbed.fabric.model.ranges import format_address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from trackbed.fabric.importers.netplan.interfaces import Interface
-    from trackbed.fabric.model.problems import Place
 
 
 def iter_duplicate_addresses(interfaces: Iterable[Interface]) -> Iterator[HostProblem]:

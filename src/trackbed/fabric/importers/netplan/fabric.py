@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.importers.netplan.grouping import find_usual_mtu
+from trackbed.fabric.importers.netplan.interfaces import Interface
+from trackbed.fabric.importers.netplan.site import NetplanSite
 from trackbed.fabric.importers.result import HostProblem
 from trackbed.fabric.model.check import RDMA_OVERHEAD_BYTES
 from trackbed.fabric.model.fabric import API_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from trackbed.fabric.importers.netplan.interfaces import Interface
-    from trackbed.fabric.importers.netplan.site import NetplanSite
 
 Document = dict[str, Any]
 Names = tuple[str | None, ...]

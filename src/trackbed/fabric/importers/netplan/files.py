@@ -7,16 +7,12 @@ concatenated, mappings are merged key by key.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trackbed.fabric.model.problems import Place, Problem, SpecError
-from trackbed.fabric.model.source import Scalar, read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trackbed.fabric.model.source import YamlDocument
+from trackbed.fabric.model.source import Scalar, YamlDocument, read_yaml
 
 MAX_FILE_BYTES = 1024 * 1024
 """A netplan file with eight ports has 2 KB."""

@@ -8,14 +8,11 @@ any host. Without such routes (/31s), it is the widest prefix that separates the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from trackbed.fabric.importers.netplan.interfaces import Interface, StaticAddress
 from trackbed.fabric.model.ranges import BITS, Range
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from trackbed.fabric.importers.netplan.interfaces import Interface, StaticAddress
 
 JUMBO_BYTES = 4200
 """MTU that RDMA with path MTU 4096 needs; storage and management networks mostly have 1500."""

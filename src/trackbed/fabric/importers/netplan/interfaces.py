@@ -13,21 +13,18 @@ Keys that do not concern addresses (nameservers, optional, renderer ...) are ign
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic_core import PydanticCustomError
 
+from trackbed.fabric.importers.netplan.files import Tree
 from trackbed.fabric.importers.result import NOTE, HostProblem
 from trackbed.fabric.model.model import MAC, check_interface_name
+from trackbed.fabric.model.problems import Place
 from trackbed.fabric.model.ranges import BITS, V4, V6, Range, format_address, parse_address
 from trackbed.fabric.model.source import Scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.importers.netplan.files import Tree
-    from trackbed.fabric.model.problems import Place
 
 OTHER_KINDS = (
     "bonds", "bridges", "vlans", "vrfs", "tunnels", "wifis", "modems", "dummy-devices", "virtual-ethernets",

@@ -6,19 +6,16 @@ Every candidate is planned; the one whose plan differs least from the files is u
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trackbed.fabric.importers.netplan.grouping import is_narrow
+from trackbed.fabric.importers.netplan.interfaces import StaticAddress
+from trackbed.fabric.importers.netplan.site import NetplanSite
 from trackbed.fabric.model.addressing import SPECTRUM_X_RAIL_PREFIX, SPECTRUM_X_SUPERNET
 from trackbed.fabric.model.ranges import BITS, V4, V6, Range, format_address
 from trackbed.fabric.plan.rail_ranges import IPV6_SUBNET_PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trackbed.fabric.importers.netplan.interfaces import StaticAddress
-    from trackbed.fabric.importers.netplan.site import NetplanSite
 
 UNIT_ADDRESSES = 256
 USUAL_NODES_PER_UNIT = 32

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.fabric.importers.netplan.grouping import (
     build_members,
@@ -13,13 +13,9 @@ from trackbed.fabric.importers.netplan.grouping import (
     group_members,
     select_rail_members,
 )
+from trackbed.fabric.importers.netplan.interfaces import Interface, StaticAddress
 from trackbed.fabric.importers.result import NOTE, HostProblem
 from trackbed.fabric.model.ranges import BITS, V4, V6, Range, cover
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from trackbed.fabric.importers.netplan.interfaces import Interface, StaticAddress
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,12 @@ of the Fabric, the rail's entry and the rail's range, and returns a RangeLayout.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from trackbed.fabric.model.rails import RailSpec
+from trackbed.fabric.model.ranges import Range
 from trackbed.fabric.plan.schemes import node_subnet, point_to_point, shared_subnet
-
-if TYPE_CHECKING:
-    from trackbed.fabric.model.rails import RailSpec
-    from trackbed.fabric.model.ranges import Range
-    from trackbed.fabric.plan.schemes.layout import RangeLayout
+from trackbed.fabric.plan.schemes.layout import RangeLayout
 
 
 class Scheme(Protocol):

@@ -7,16 +7,11 @@ IPAM must assign a pod an address from the subnet of its port, as Trackbed's own
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trackbed.fabric.model.ranges import BITS, V4
+from trackbed.fabric.model.addressing import NodeSubnet
+from trackbed.fabric.model.rails import RailSpec
+from trackbed.fabric.model.ranges import BITS, V4, Range
 from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.fabric.plan.schemes.layout import RangeLayout
-
-if TYPE_CHECKING:
-    from trackbed.fabric.model.addressing import NodeSubnet
-    from trackbed.fabric.model.rails import RailSpec
-    from trackbed.fabric.model.ranges import Range
 
 MAX_PODS = 4096
 """Pod addresses of a node at most, even of an IPv6 /64: the agent keeps one bit for each."""

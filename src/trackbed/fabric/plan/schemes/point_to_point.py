@@ -10,16 +10,11 @@ The address is the port's, and the pod's after the port has moved into it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trackbed.fabric.model.ranges import BITS
+from trackbed.fabric.model.addressing import PointToPoint
+from trackbed.fabric.model.rails import RailSpec
+from trackbed.fabric.model.ranges import BITS, Range
 from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.fabric.plan.schemes.layout import RangeLayout
-
-if TYPE_CHECKING:
-    from trackbed.fabric.model.addressing import PointToPoint
-    from trackbed.fabric.model.rails import RailSpec
-    from trackbed.fabric.model.ranges import Range
 
 UNIT_ADDRESSES = 256
 """Addresses of a scalable unit in layout spectrum-x-2tier: one value of the third octet."""

@@ -8,16 +8,11 @@ broadcast address. Example: 10.0.0.0/16 with 15 pod addresses gives slot 0 the p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trackbed.fabric.model.ranges import V4
+from trackbed.fabric.model.addressing import SharedSubnet
+from trackbed.fabric.model.rails import RailSpec
+from trackbed.fabric.model.ranges import V4, Range
 from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.fabric.plan.schemes.layout import RangeLayout
-
-if TYPE_CHECKING:
-    from trackbed.fabric.model.addressing import SharedSubnet
-    from trackbed.fabric.model.rails import RailSpec
-    from trackbed.fabric.model.ranges import Range
 
 
 def build_layout(addressing: SharedSubnet, entry: RailSpec, rail_range: Range, nodes_per_unit: int) -> RangeLayout:  # noqa: ARG001 - the protocol's

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trackbed_lab.vm.faults.fault import VmFault
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.helpers import (
     clear_kernel_log,
     configure_port,
@@ -14,9 +13,6 @@ from trackbed_lab.vm.faults.helpers import (
     uncover,
     write_kernel_log,
 )
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
 
 
 def _remove_function(server: FaultyServer) -> None:

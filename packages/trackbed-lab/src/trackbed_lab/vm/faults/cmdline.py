@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trackbed_lab.vm.faults.fault import FaultError, VmFault
+from trackbed_lab.vm.faults.fault import FaultError, FaultyServer, VmFault
 from trackbed_lab.vm.faults.helpers import cover, locate_device, uncover
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _CMDLINE = "/proc/cmdline"
 _ISOLATED = "/sys/devices/system/cpu/isolated"

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trackbed_lab.vm.faults.fault import VmFault
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.helpers import clear_kernel_log, configure_port, locate_device, write_kernel_log
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _PROBE = Path("/sys/bus/pci/drivers_probe")
 

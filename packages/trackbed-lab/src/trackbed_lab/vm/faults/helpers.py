@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trackbed.host.machine import Machine
 from trackbed.host.steps import settings
 from trackbed.host.transaction import record
 from trackbed.host.transaction.apply import apply
-from trackbed_lab.vm.faults.fault import FaultError
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
+from trackbed_lab.vm.faults.fault import FaultError, FaultyServer
 
 _COVERS = Path("/run/trackbed-lab/covers")
 _INTERFACE_SECONDS = 30.0

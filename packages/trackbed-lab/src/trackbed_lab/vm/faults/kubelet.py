@@ -6,12 +6,7 @@ policies are checked as on a host whose kubelet does not start.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trackbed_lab.vm.faults.fault import VmFault
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 
 _FOLDER = "/var/lib/kubelet"
 _CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

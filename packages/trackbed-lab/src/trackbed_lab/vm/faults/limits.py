@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trackbed_lab.vm.faults.fault import VmFault
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.standins import start_standin, stop_standin
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _PAM_LIMITS = "/etc/security/limits.d/95-site.conf"
 _LOGIND = "/etc/systemd/logind.conf.d/90-jobs.conf"

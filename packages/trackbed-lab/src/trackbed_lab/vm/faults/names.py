@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trackbed_lab.vm.faults.fault import VmFault
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.helpers import configure_port
 from trackbed_lab.vm.faults.rdma import find_device_name, remove_cm_settings
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _TEMPORARY = "lab-aside"
 _UDEV_TEMPORARY = "rename77"

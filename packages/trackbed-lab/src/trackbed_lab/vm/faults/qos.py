@@ -6,13 +6,8 @@ tested only on recorded hosts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trackbed_lab.vm.faults.fault import VmFault
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.rdma import find_device_name
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
 
 
 def _reset_traffic_class(server: FaultyServer) -> None:

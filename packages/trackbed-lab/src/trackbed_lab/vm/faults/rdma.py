@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trackbed_lab.vm.faults.fault import VmFault
+from trackbed.fabric.plan.plan import PortPlan
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.helpers import configure_port
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import PortPlan
-    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _NAMESPACE = "lab-other"
 _OPTIONS = "/etc/modprobe.d/zz-lab.conf"

@@ -6,13 +6,8 @@ and without a limit on locked memory doctor finds nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from trackbed_lab.vm.faults.fault import VmFault
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault
 from trackbed_lab.vm.faults.standins import start_standin, stop_standin
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
 
 _NETWORK = "/etc/cni/net.d/10-lab.conflist"
 _SPEC = '{"cdiVersion": "0.6.0", "kind": "example.com/rail", "devices": [{"name": "rail0"}]}'

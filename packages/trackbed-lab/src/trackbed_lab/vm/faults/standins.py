@@ -12,10 +12,8 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
+from trackbed_lab.vm.faults.fault import FaultyServer
 
 _FOLDER = Path("/run/trackbed-lab/standins")
 _LIFE_SECONDS = "3600"

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trackbed_lab.vm.faults.fault import VmFault, restore_files
-
-if TYPE_CHECKING:
-    from trackbed_lab.vm.faults.fault import FaultyServer
+from trackbed_lab.vm.faults.fault import FaultyServer, VmFault, restore_files
 
 _BOOT_FILES = ("/etc/trackbed/boot.sh", "/etc/systemd/system/trackbed-boot.service")
 _UDEV_RULE = "/etc/udev/rules.d/99-lab-vfs.rules"
