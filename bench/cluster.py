@@ -66,7 +66,7 @@ def cluster(folder: Path, programs: Path) -> Iterator[Cluster]:
         control_plane.run_control_plane(folder, programs, controllers=False) as kubeconfig,
         connect(str(kubeconfig)) as client,
     ):
-        crds.install(client, [_definition()])
+        crds.install_crds(client, [_definition()])
         client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         account = {"name": "default", "namespace": NAMESPACE}  # no controller manager runs that would make it
         client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})

@@ -117,7 +117,7 @@ class _Controllers:
 
 
 async def _rolled(kubeconfig: Path) -> list[Figure]:
-    agents = Agents(reboots=lambda name: name.endswith("3"), fails=lambda name: name.endswith("77"))
+    agents = Agents(needs_reboot=lambda name: name.endswith("3"), fails=lambda name: name.endswith("77"))
     controllers, watch = _Controllers(kubeconfig), None
     async with _ground(kubeconfig, _ROLLED, agents) as client:
         watch = _Watch(client)

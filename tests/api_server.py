@@ -55,9 +55,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[BlockingClient]:
     """A client of an API server that knows every kind that is rendered."""
     folder = crds_folder()
     with connect(str(request.getfixturevalue("api_server"))) as client:
-        crds.load(client, folder)
+        crds.load_crds(client, folder)
         for more in _openshift_crds():
-            crds.load(client, more)
+            crds.load_crds(client, more)
         yield client
 
 

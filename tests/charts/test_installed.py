@@ -33,7 +33,7 @@ RAILNODE = {"apiVersion": API_VERSION, "kind": "RailNode"}
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING, NOTHING], ids=["default", "everything", "nothing"])
 def test_every_object_is_valid(site: Site, values: dict[str, Any]) -> None:
-    crds.load(site.client, crds_folder() / "prometheus-operator")
+    crds.load_crds(site.client, crds_folder() / "prometheus-operator")
     warnings = {site.client.create(one, dry_run=True).warnings for one in rendered(site.helm, values)}
     assert warnings == {()}
 
@@ -43,7 +43,7 @@ def test_every_object_is_valid(site: Site, values: dict[str, Any]) -> None:
 )
 def test_what_cert_manager_is_asked_for_is_valid(site: Site, issuer: dict[str, str]) -> None:
     [module] = fetched("github.com/cert-manager/cert-manager")
-    crds.install(site.client, list(definitions(module / "deploy" / "crds")))
+    crds.install_crds(site.client, list(definitions(module / "deploy" / "crds")))
     made = rendered(site.helm, {"certManager": {"enabled": True, "issuerRef": issuer}})
     asked = [one for one in made if one["apiVersion"] == "cert-manager.io/v1"]
     assert len(asked) == (1 if issuer else 4)
@@ -92,7 +92,7 @@ def test_the_controllers_account_may_roll_a_fabric_over_two_nodes(site: Site) ->
     bound_pod(site, "leaves", "gpu-0", account="default")
     fabric(site, "gpu-[0-1]")
     argv = site.command("Deployment", "trackbed-controller")
-    with simulated(site, Agents(reboots=lambda name: name == "gpu-1")), running(argv, site.folder / "log"):
+    with simulated(site, Agents(needs_reboot=lambda name: name == "gpu-1")), running(argv, site.folder / "log"):
         site.until(lambda: progress(site) == "Complete", "both nodes are sound")
     assert site.client.find("v1", "Pod", "leaves", NAMESPACE) is None
     assert site.client.get("v1", "ConfigMap", "trackbed-lock-train", NAMESPACE)

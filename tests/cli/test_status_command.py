@@ -176,7 +176,7 @@ def test_the_label_is_judged_where_a_stack_needs_it(server: Path, client: Blocki
     fabric = tmp_path / "move.yaml"
     fabric.write_text(FABRIC + "  pods: {mode: move}\n")
     node(client, "seen-0", READY, {})
-    crds.install(client, [rules()])
+    crds.install_crds(client, [rules()])
     done = run(server, "apply", "cluster", "dranet", "-f", str(fabric), "--yes", "--wait", "0", "--skip", "all")
     assert (done.exit_code, "no node has label trackbed.dev/fabric=seen" in done.stderr) == (1, True), done.output
     found = json.loads(run(server, "status", "-f", str(fabric), "-o", "json").stdout)
@@ -206,7 +206,7 @@ def rail_node(client: BlockingClient, name: str, stage: str, why: str = "") -> N
 
 
 def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: Path, client: BlockingClient) -> None:
-    crds.install(client, list(iter_crds()))
+    crds.install_crds(client, list(iter_crds()))
     for number in range(2):
         rail_node(client, f"train-{number}", "Sound")
     fabric_status(client, "train", "Complete", nodes=2, sound=2, offered=0)
@@ -242,7 +242,7 @@ def test_fabrics_are_told_as_kubectl_does_and_nodes_that_are_not_sound(server: P
 
 
 def test_a_fabric_that_cannot_be_planned_or_failed_does_not_hold(server: Path, client: BlockingClient) -> None:
-    crds.install(client, list(iter_crds()))
+    crds.install_crds(client, list(iter_crds()))
     for state, holds in {"Rolling": True, "Paused": True, "Failed": False, "Halted": False}.items():
         fabric_status(client, "train", state, nodes=2)
         assert json.loads(run(server, "status", "-o", "json").stdout)["holds"] is holds, state

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from trackbed_lab.kubernetes import cluster
 from trackbed_lab.kubernetes.blocking import BlockingClient, connect
-from trackbed_lab.kubernetes.pods import PodError, find
+from trackbed_lab.kubernetes.pods import PodError, find_container
 from trackbed_lab.kubernetes.run import VFS
 from trackbed_lab.vm import lab, run
 from trackbed_lab.vm.channel import ChannelError, execute
@@ -124,8 +124,8 @@ class Trial:
 
     def addresses(self, pod: str) -> list[str]:
         """The addresses of a pod's rails, as it sees them."""
-        found = find(self.client, "default", pod)
-        argv = found.run(["/usr/bin/ip", "-4", "-br", "address"])
+        found = find_container(self.client, "default", pod)
+        argv = found.build_exec_command(["/usr/bin/ip", "-4", "-br", "address"])
         said = execute(self.here.servers.find_server(NODE).channel, argv, SECONDS).output.decode().splitlines()
         return [line.split()[2].partition("/")[0] for line in said if line.startswith("rail")]
 
@@ -196,7 +196,7 @@ def raised(folder: Path, fabric: str, pods: int) -> Iterator[Trial]:
     plan = servers.planned(fabric)
     wanted = servers.wanted(run.derive_shape(plan, LabShape(memory=3072, cpus=CPUS)))
     try:
-        here = cluster.up(folder, wanted.parts, wanted.shape, print)
+        here = cluster.start_ready_cluster(folder, wanted.parts, wanted.shape, print)
         servers.answer(here.servers, NODE, "apply", "-f", servers.place(here.servers, fabric, "fabric.yaml"), "--yes")
         with connect(str(here.kubeconfig)) as client:
             one = Trial(here, client, [resource(rail, OWN_PREFIX) for rail in plan.common.rails], pods)
@@ -210,4 +210,4 @@ def raised(folder: Path, fabric: str, pods: int) -> Iterator[Trial]:
             one.until("the agent serves", lambda: one.holds(0))
             yield one
     finally:
-        cluster.down(folder)
+        cluster.stop_cluster(folder)

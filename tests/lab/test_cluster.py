@@ -41,9 +41,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
     wanted = servers.wanted(LabShape(servers=2, rails=2, memory=2048))
     folder = tmp_path_factory.mktemp("cluster")
     try:
-        yield cluster.up(folder, wanted.parts, wanted.shape, print)
+        yield cluster.start_ready_cluster(folder, wanted.parts, wanted.shape, print)
     finally:
-        cluster.down(folder)
+        cluster.stop_cluster(folder)
 
 
 @pytest.fixture(scope="module")

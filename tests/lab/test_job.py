@@ -29,7 +29,7 @@ libibverbs: Warning: nonsense
 
 
 def test_the_job_asks_for_every_rail_on_two_nodes_as_an_unprivileged_user() -> None:
-    [one] = job.objects(PLAN, "lab/tools:1")
+    [one] = job.build_job(PLAN, "lab/tools:1")
     [container] = one["spec"]["template"]["spec"]["containers"]
     asked = {name: int(count) for name, count in container["resources"]["limits"].items()}
     assert asked == {f"trackbed.dev/rail{rail}": 1 for rail in range(8)}
@@ -38,19 +38,19 @@ def test_the_job_asks_for_every_rail_on_two_nodes_as_an_unprivileged_user() -> N
 
 
 def test_what_a_pod_tells_is_read() -> None:
-    seen = job.Seen(TOLD)
+    seen = job.PodInspection(TOLD)
     assert seen.files == ["uverbs10", "uverbs3"]
     assert seen.devices == ["rail0v1", "rail1v0"]
     assert seen.rails == ["rail0", "rail1"]
     assert seen.rdma == {0: "rail0v1", 1: "rail1v0"}
     assert seen.addresses == {"rail0": "10.0.0.17", "rail1": "10.2.0.16"}
-    assert seen.hca == job.hca_of(seen.rdma)
+    assert seen.hca == job.format_hca(seen.rdma)
     assert seen.user == "1000 memlock unlimited"
 
 
 def test_traffic_goes_over_every_rail_to_the_other_pods_address_on_it() -> None:
-    seen = job.Seen(TOLD)
-    said = job.send_bandwidth(seen, job.Seen(TOLD.replace("10.0.0.17", "10.0.0.49")))
+    seen = job.PodInspection(TOLD)
+    said = job.render_bandwidth_client(seen, job.PodInspection(TOLD.replace("10.0.0.17", "10.0.0.49")))
     assert "-p 18515 10.0.0.49 && break" in said
     assert "-p 18516 10.2.0.16 && break" in said
-    assert "rping -c -C 3 -a 10.0.0.17 " in job.connect_cm(seen, seen)
+    assert "rping -c -C 3 -a 10.0.0.17 " in job.render_cm_client(seen, seen)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from trackbed_lab.kubernetes.blocking import BlockingClient
-from trackbed_lab.kubernetes.pods import Container, PodError, find
+from trackbed_lab.kubernetes.pods import Container, PodError, find_container
 
 RUNS = {
     "spec": {"nodeName": "node-1"},
@@ -59,7 +59,7 @@ class One:
 
 
 def found(pod: dict[str, Any], container: str | None = None) -> Container:
-    return find(cast("BlockingClient", One(pod)), "default", "worker", container)
+    return find_container(cast("BlockingClient", One(pod)), "default", "worker", container)
 
 
 @pytest.mark.parametrize(("name", "number"), [(None, "4ee6e913"), ("main", "4ee6e913"), ("side", "9ab1")])

@@ -133,8 +133,8 @@ async def _both(live: Client, found: Maintenance) -> None:
 
 def _install(kubeconfig: str) -> None:
     with connect(kubeconfig) as client:
-        crds.load(client, crds_folder() / "maintenance-operator")
-        crds.install(client, [MEDIK8S_CRD])
+        crds.load_crds(client, crds_folder() / "maintenance-operator")
+        crds.install_crds(client, [MEDIK8S_CRD])
 
 
 @pytest.mark.slow

@@ -441,7 +441,7 @@ def test_reboots_happen_once_and_only_where_allowed(kubeconfig: str) -> None:
         assert (counted("node_failures_total", here.name), counted("reboots_total", here.name)) == (1, 1)
         assert await here.events(only) == ["Preparing", "Failed", "Rebooting", "Sound"]
 
-    scene(kubeconfig, act, Agents(reboots=lambda _: True))
+    scene(kubeconfig, act, Agents(needs_reboot=lambda _: True))
 
 
 def test_nodes_whose_firmware_differs_change_last_and_only_when_they_may(kubeconfig: str) -> None:
@@ -469,7 +469,7 @@ def test_nodes_whose_firmware_differs_change_last_and_only_when_they_may(kubecon
         assert tried == [third, first, second]
         assert [await _spec(here, name, "firmware") for name in (first, second, third)] == [True, True, None]
 
-    scene(kubeconfig, act, Agents(fails=fails, firmware=flash.__contains__))
+    scene(kubeconfig, act, Agents(fails=fails, changes_firmware=flash.__contains__))
 
 
 async def _spec(here: Ground, name: str, key: str) -> Any:

@@ -124,7 +124,7 @@ def test_a_stack_is_applied_stage_by_stage_and_kept_so(client: BlockingClient, a
             assert f"Thing one in {SPACE}: the server has no {GROUP}/v1" in told
             assert "its charts, which the controller does not install: oci://ghcr.io/k8snetworkplumbingwg/sriov" in told
             assert "`trackbed apply cluster played -f FILE` installs them" in told
-            await asyncio.to_thread(crds.install, client, [crd("things", "Thing")])
+            await asyncio.to_thread(crds.install_crds, client, [crd("things", "Thing")])
             told = await _said(here, "Waiting")
             assert told.startswith(f"{GATE} is not at jsonpath={{.status.state}}=ready: ")
             assert "what to do: `kubectl describe thing one" in told
@@ -205,7 +205,7 @@ def _wanted() -> StackOrder:
 def test_the_rights_that_are_told_are_those_that_a_pass_needs(
     client: BlockingClient, api_server: Path, tmp_path: Path
 ) -> None:
-    crds.install(client, [crd("things", "Thing")])
+    crds.install_crds(client, [crd("things", "Thing")])
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stacker", "namespace": SPACE}}
     client.apply(account)
     kubeconfig = _kubeconfig(api_server, tmp_path)
@@ -247,7 +247,7 @@ def test_a_pass_that_is_cancelled_ends_at_once(
             await task
 
     assert client.read_version()
-    crds.install(client, [crd("things", "Thing")])
+    crds.install_crds(client, [crd("things", "Thing")])
     monkeypatch.setattr(stack_pass, "PACE_SECONDS", 60.0)
     before = _maps(client)
     asyncio.run(cancel())

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trackbed_lab.kubernetes.agents import Agents, Host
+from trackbed_lab.kubernetes.agents import Agents, SimulatedHost
 from trackbed_lab.kubernetes.blocking import connect
 
 from tests.cluster.controller import newer
@@ -117,10 +117,10 @@ class Hosts:
 
     def __post_init__(self) -> None:
         self.agents = Agents(
-            reboots=REBOOTING.__eq__,
+            needs_reboot=REBOOTING.__eq__,
             fails=self.fail.__contains__,
-            holds=self._holds,
-            means=lambda digest: digest.removeprefix(newer.WORDS),
+            hangs=self._holds,
+            to_state=lambda digest: digest.removeprefix(newer.WORDS),
             prepared=True,
         )
 
@@ -129,7 +129,7 @@ class Hosts:
         if name not in self.held or not rail.spec.may_change:
             return False
         if name == REPORTING:
-            self.agents.status(rail)  # it does the work, and is killed before it can say so
+            self.agents.process(rail)  # it does the work, and is killed before it can say so
         return name != REBOOTING or bool(rail.spec.may_reboot)
 
     def applied(self) -> dict[str, str]:
@@ -359,10 +359,10 @@ async def _pod_that_stays(here: Scene, node: str) -> None:
 
 def test_what_an_older_version_left_half_done_is_brought_to_its_end(kubeconfig: Path, tmp_path: Path) -> None:
     """Objects without the fields that came since, under CRDs without them; nodes between two writes of one step."""
-    agents = Agents(reboots=REBOOTING.__eq__, means=lambda _: "the plan, in whatever words")
+    agents = Agents(needs_reboot=REBOOTING.__eq__, to_state=lambda _: "the plan, in whatever words")
 
     async def act(here: Scene, run: Processes) -> None:
-        agents.hosts[REPORTING] = Host(agents.means(""), changes=1)
+        agents.hosts[REPORTING] = SimulatedHost(agents.to_state(""), changes=1)
         for name in OLDER:
             await here.node(name)
         await here.fabric(",".join(OLDER), ROLLOUT)

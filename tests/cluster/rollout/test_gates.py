@@ -43,7 +43,7 @@ def client(api_server: Path) -> Iterator[BlockingClient]:
         found.apply(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
         )
-        crds.install(found, [crd(plural, kind) for plural, kind in KINDS.items()])
+        crds.install_crds(found, [crd(plural, kind) for plural, kind in KINDS.items()])
         yield found
 
 

@@ -149,7 +149,7 @@ def test_a_kind_that_comes_meanwhile_is_waited_for(client: BlockingClient, of: A
 
         def report(line: str) -> None:
             if line.startswith("the server has no"):
-                pool.submit(crds.install, other, [crd("lates", "Late")])
+                pool.submit(crds.install_crds, other, [crd("lates", "Late")])
 
         run = StackRun(client.dynamic, of, RunOptions("trackbed-test"), report)
         client.run(run.apply_steps([Apply("", "x", [late("Late")])]))

@@ -63,16 +63,16 @@ def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> 
       trackbed lab kubernetes up --nodes 2
     """
     from trackbed_lab.kubernetes import build, cluster
-    from trackbed_lab.kubernetes.crds import CrdError, definitions
+    from trackbed_lab.kubernetes.crds import CrdError, read_definitions
 
     folder = folder.absolute()
     try:
-        wanted = definitions(crds) if crds else []
+        wanted = read_definitions(crds) if crds else []
     except CrdError as error:
         refuse(f"--crds: {error}")
     kubeconfig = _cluster(folder, nodes, rails, memory) if nodes else _control_plane(folder)
     with ExitStack() as undo:  # without its CRDs it is not what was asked for
-        undo.callback(cluster.down, folder)
+        undo.callback(cluster.stop_cluster, folder)
         loaded = f", {_load(kubeconfig, wanted)} CRDs loaded" if wanted else ""
         undo.pop_all()
     click.echo(f"Kubernetes {build.read_kubernetes_version()} is up{loaded}")
@@ -101,7 +101,7 @@ def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
     told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, cluster.ClusterError, lab.VmLabError)
     try:
         found = parts.fetch_parts(say)
-        return cluster.up(folder, found, chosen(found, asked), say).kubeconfig
+        return cluster.start_ready_cluster(folder, found, chosen(found, asked), say).kubeconfig
     except (*told, parts.PartsError, OSError) as error:
         unknown(str(error))
 
@@ -109,11 +109,11 @@ def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
 def _load(kubeconfig: Path, wanted: list[Object]) -> int:
     from trackbed.cluster.api.errors import KubeError
     from trackbed_lab.kubernetes.blocking import connect
-    from trackbed_lab.kubernetes.crds import install
+    from trackbed_lab.kubernetes.crds import install_crds
 
     try:
         with connect(str(kubeconfig)) as client:
-            return install(client, wanted)
+            return install_crds(client, wanted)
     except KubeError as error:
         unknown(f"the CRDs could not be loaded, so the control plane is stopped again: {error}")
 
@@ -157,7 +157,7 @@ def down(folder: Path) -> None:
     from trackbed_lab.vm.lab import VmLabError
 
     try:
-        count = cluster.down(folder)
+        count = cluster.stop_cluster(folder)
     except (control_plane.ControlPlaneError, VmLabError) as error:
         refuse(str(error))
     except OSError as error:

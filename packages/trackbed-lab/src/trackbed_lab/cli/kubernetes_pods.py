@@ -34,7 +34,7 @@ def execute(folder: Path, namespace: str, container: str | None, pod: str, progr
     Example:
       trackbed lab kubernetes exec worker-0 -- ibv_devices
     """
-    _in_pod(folder, (namespace, pod, container), lambda found: found.run(program))
+    _in_pod(folder, (namespace, pod, container), lambda found: found.build_exec_command(program))
 
 
 @click.command("logs")
@@ -49,7 +49,7 @@ def logs(folder: Path, namespace: str, container: str | None, pod: str) -> None:
     Example:
       trackbed lab kubernetes logs worker-0
     """
-    _in_pod(folder, (namespace, pod, container), lambda found: found.read())
+    _in_pod(folder, (namespace, pod, container), lambda found: found.build_log_command())
 
 
 def _in_pod(folder: Path, which: tuple[str, str, str | None], argv: Callable[[Container], list[str]]) -> None:
@@ -57,7 +57,7 @@ def _in_pod(folder: Path, which: tuple[str, str, str | None], argv: Callable[[Co
     from trackbed_lab.kubernetes import cluster
     from trackbed_lab.vm import channel, lab
 
-    here = here_or_end(cluster.servers(folder))
+    here = here_or_end(cluster.locate_servers(folder))
     found = _found(folder, *which)
     try:
         server = here.find_server(found.node)
@@ -71,11 +71,11 @@ def _in_pod(folder: Path, which: tuple[str, str, str | None], argv: Callable[[Co
 def _found(folder: Path, namespace: str, pod: str, container: str | None) -> Container:
     from trackbed.cluster.api.errors import KubeError
     from trackbed_lab.kubernetes.blocking import connect
-    from trackbed_lab.kubernetes.pods import PodError, find
+    from trackbed_lab.kubernetes.pods import PodError, find_container
 
     try:
         with connect(str(folder / "kubeconfig")) as client:
-            return find(client, namespace, pod, container)
+            return find_container(client, namespace, pod, container)
     except PodError as error:
         refuse(str(error))
     except KubeError as error:

@@ -16,8 +16,8 @@ from trackbed_lab.cli.vm import say, unknown
 from trackbed_lab.cli.vm_run import end, fitting, planned
 
 if TYPE_CHECKING:
+    from trackbed_lab.kubernetes.chart_run import Tools
     from trackbed_lab.kubernetes.cluster import Cluster
-    from trackbed_lab.kubernetes.rolled import Tools
 
 
 @click.command("roll")
@@ -47,7 +47,7 @@ def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool,
     """
     from tempfile import TemporaryDirectory
 
-    from trackbed_lab.kubernetes import cluster, rolled
+    from trackbed_lab.kubernetes import chart_run, cluster
     from trackbed_lab.kubernetes.blocking import connect
 
     folder = folder.absolute()
@@ -57,17 +57,17 @@ def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool,
     try:
         course = begun(here, (fabric, plan), time.monotonic() - began, teller(form))
         with connect(str(here.kubeconfig)) as client, TemporaryDirectory(prefix="trackbed-") as own:
-            rolled.run(course, client, fabric, _tools(here, chart.absolute(), Path(own)), stays=keep)
+            chart_run.run_phases(course, client, fabric, _tools(here, chart.absolute(), Path(own)), keep=keep)
     finally:
         if not keep:
-            cluster.down(folder)
+            cluster.stop_cluster(folder)
     end(course.phases, time.monotonic() - began, form)
 
 
 def _tools(here: Cluster, chart: Path, folder: Path) -> Tools:
     from trackbed_lab.kubernetes import build
+    from trackbed_lab.kubernetes.chart_run import Tools
     from trackbed_lab.kubernetes.programs import HELM, NODE
-    from trackbed_lab.kubernetes.rolled import Tools
 
     try:
         helm, node = (build.build_programs(one, say) for one in (HELM, NODE))

@@ -49,7 +49,7 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
         phases = _phases(begun(here, (fabric, plan), time.monotonic() - began, teller(form)), here)
     finally:
         if not keep:
-            cluster.down(folder)
+            cluster.stop_cluster(folder)
     end(phases, time.monotonic() - began, form)
 
 
@@ -64,7 +64,7 @@ def started(folder: Path, shape: LabShape, *, joined: bool) -> Cluster:
     told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.VmLabError)
     try:
         found = parts.fetch_parts(say)
-        return cluster.started(folder, found, chosen(found, shape), say, joined=joined)
+        return cluster.start_cluster(folder, found, chosen(found, shape), say, join=joined)
     except (*told, parts.PartsError, OSError) as error:
         unknown(str(error))
 
@@ -87,5 +87,5 @@ def _phases(course: VmRun, here: Cluster) -> list[Phase]:
     from trackbed_lab.kubernetes.blocking import connect
 
     with connect(str(here.kubeconfig)) as client:
-        run.run(course, client, cluster.TOOLS)
+        run.run_phases(course, client, cluster.TOOLS)
     return course.phases

@@ -1,7 +1,7 @@
-"""Agents of nodes that do not exist: they answer RailNodes as a real node's agent would, thousands in one process.
+"""Simulated node agents: they update RailNodes as the agents of real nodes would, thousands in one process.
 
-Each simulated host remembers which plan it was set up by and which boot it is in, as a real one does; a change may need
-a reboot, or fail.
+Each simulated host has the state of its last change and a number for its boot, as a real one has. A change may need a
+reboot, or fail.
 """
 
 from __future__ import annotations
@@ -23,104 +23,107 @@ from trackbed.cluster.resources.conditions import Condition, put
 from trackbed.cluster.resources.railnode import API_VERSION, FAILED, KIND, PREPARED, RailNodeStatus
 
 MANAGER = "trackbed-agent"
-AT_ONCE = 16
-AGAIN_SECONDS = 1.0
+CONCURRENT_WRITES = 16
+RETRY_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Host:
-    """A host that does not exist."""
+class SimulatedHost:
+    """The state of a simulated host."""
 
     applied: str = ""
-    """What it is set up as (`Agents.means`)."""
+    """The state that it was configured to (`Agents.to_state`)."""
     boot: int = 1
     rebooted_for: str = ""
-    """What it was to become when only a reboot was missing."""
+    """The state that its last reboot was for."""
     changes: int = 0
-    """Times it was set up."""
+    """Number of times it was configured."""
 
 
 @dataclass(slots=True)
 class Agents:
-    """All simulated hosts, and what is peculiar about them."""
+    """All simulated hosts, and functions that select those with a special behaviour."""
 
-    reboots: Callable[[str], bool] = lambda _: False
+    needs_reboot: Callable[[str], bool] = lambda _: False
     """Whether a change of this node needs a reboot."""
     fails: Callable[[str], bool] = lambda _: False
     """Whether a change of this node fails."""
-    holds: Callable[[RailNode], bool] = lambda _: False
-    """Whether a node's agent hangs and says nothing; it goes on with the next change of any RailNode."""
-    means: Callable[[str], str] = lambda digest: digest
-    """What a plan makes of a host, by its digest: two versions of Trackbed may write the same plan in other words."""
-    firmware: Callable[[str], bool] = lambda _: False
-    """Whether what differs on this node is its NICs' firmware, too."""
+    hangs: Callable[[RailNode], bool] = lambda _: False
+    """Whether a node's agent hangs; it is asked again at the next change of any RailNode."""
+    to_state: Callable[[str], str] = lambda digest: digest
+    """The state of a host for the digest of its plan: two versions of Trackbed may encode the same plan differently."""
+    changes_firmware: Callable[[str], bool] = lambda _: False
+    """Whether a change of this node includes its NICs' firmware."""
     prepared: bool = False
     """Whether hosts are as planned from the beginning."""
-    hosts: dict[str, Host] = field(default_factory=dict)
-    _told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    hosts: dict[str, SimulatedHost] = field(default_factory=dict)
+    _written: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The status that was last written for each node."""
 
-    async def run(self, client: Client, tell: Callable[[str], None]) -> None:
-        """Answer RailNodes until cancelled."""
+    async def run(self, client: Client, report: Callable[[str], None]) -> None:
+        """Update the status of RailNodes until cancelled; `report` gets errors."""
         changed = asyncio.Event()
-        seen = Reflector(client, RAILNODES, RailNode, changed.set)
+        reflector = Reflector(client, RAILNODES, RailNode, changed.set)
         async with asyncio.TaskGroup() as group:
-            group.create_task(seen.run(tell))
+            group.create_task(reflector.run(report))
             while True:
                 await changed.wait()
                 changed.clear()
-                if not await self._answer(client, list(seen.objects.values()), tell):
-                    await asyncio.sleep(AGAIN_SECONDS)
+                if not await self._update(client, list(reflector.objects.values()), report):
+                    await asyncio.sleep(RETRY_SECONDS)
                     changed.set()
 
-    async def _answer(self, client: Client, found: list[RailNode], tell: Callable[[str], None]) -> bool:
-        """Whether all could be said that there is to say."""
-        gate = asyncio.Semaphore(AT_ONCE)
+    async def _update(self, client: Client, rails: list[RailNode], report: Callable[[str], None]) -> bool:
+        """Write every status that has changed; return False if one could not be written."""
+        gate = asyncio.Semaphore(CONCURRENT_WRITES)
 
-        async def one(rail: RailNode, status: dict[str, Any]) -> bool:
+        async def write(rail: RailNode, status: dict[str, Any]) -> bool:
             async with gate:
                 try:
-                    await self._say(client, rail.metadata.name, status)
+                    await self._write(client, rail.metadata.name, status)
                 except KubeError as error:
                     if isinstance(error, ApiRefusedError) and error.status == HTTPStatus.NOT_FOUND:
                         return True  # it was deleted meanwhile
-                    tell(str(error))
+                    report(str(error))
                     return False
             return True
 
-        due = [(rail, status) for rail in found if not self.holds(rail) and (status := self._fresh(rail))]
-        return all(await asyncio.gather(*(one(rail, status) for rail, status in due)))
+        changes = [(rail, status) for rail in rails if not self.hangs(rail) and (status := self._compute_change(rail))]
+        return all(await asyncio.gather(*(write(rail, status) for rail, status in changes)))
 
-    def _fresh(self, rail: RailNode) -> dict[str, Any] | None:
-        """What a node's agent says now, where it is something else than before."""
-        status = msgspec.to_builtins(self.status(rail))
-        return None if self._told.get(rail.metadata.name) == status else status
+    def _compute_change(self, rail: RailNode) -> dict[str, Any] | None:
+        """Return the new status of a RailNode, or None if it is the one written last."""
+        status = msgspec.to_builtins(self.process(rail))
+        return None if self._written.get(rail.metadata.name) == status else status
 
-    async def _say(self, client: Client, name: str, status: dict[str, Any]) -> None:
-        one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "status": status}
-        await client.apply(f"{RAILNODES}/{name}/status", one, MANAGER)
-        self._told[name] = status
+    async def _write(self, client: Client, name: str, status: dict[str, Any]) -> None:
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "status": status}
+        await client.apply(f"{RAILNODES}/{name}/status", body, MANAGER)
+        self._written[name] = status
 
-    def status(self, rail: RailNode) -> RailNodeStatus:
-        """What a host's agent does about its RailNode, and then says of it."""
+    def process(self, rail: RailNode) -> RailNodeStatus:
+        """Change the host as its RailNode permits; return the new status."""
         name, spec = rail.metadata.name, rail.spec
-        host = self.hosts.setdefault(name, Host(self.means(spec.plan_hash) if self.prepared else ""))
-        condition, needs = self._do(name, host, rail)
-        said = put([one for one in rail.status.conditions if one.type == PREPARED], condition, now())
-        firmware = condition.status == "False" and self.firmware(name)
-        return RailNodeStatus(spec.plan_hash, f"boot-{host.boot}", needs, firmware, said)
+        host = self.hosts.setdefault(name, SimulatedHost(self.to_state(spec.plan_hash) if self.prepared else ""))
+        condition, needs_reboot = self._change_host(name, host, rail)
+        previous = [item for item in rail.status.conditions if item.type == PREPARED]
+        conditions = put(previous, condition, now())
+        firmware = condition.status == "False" and self.changes_firmware(name)
+        return RailNodeStatus(spec.plan_hash, f"boot-{host.boot}", needs_reboot, firmware, conditions)
 
-    def _do(self, name: str, host: Host, rail: RailNode) -> tuple[Condition, bool]:
-        wanted, boot = self.means(rail.spec.plan_hash), f"boot-{host.boot}"
-        if host.applied == wanted:
+    def _change_host(self, name: str, host: SimulatedHost, rail: RailNode) -> tuple[Condition, bool]:
+        """Return the host's condition Prepared, and whether it needs a reboot."""
+        state, boot = self.to_state(rail.spec.plan_hash), f"boot-{host.boot}"
+        if host.applied == state:
             return Condition(PREPARED, "True", "AsPlanned"), False
         if not rail.spec.may_change:
             return Condition(PREPARED, "False", "Differs", "8 settings differ"), False
         if self.fails(name):
             return Condition(PREPARED, "False", FAILED, "rail 3: no such device"), False
-        if self.reboots(name) and host.rebooted_for != wanted:
+        if self.needs_reboot(name) and host.rebooted_for != state:
             if rail.spec.may_reboot != boot:
                 return Condition(PREPARED, "False", "NeedsReboot", "kernel arguments"), True
-            host.boot, host.rebooted_for = host.boot + 1, wanted
-            return self._do(name, host, rail)
-        host.applied, host.changes = wanted, host.changes + 1
+            host.boot, host.rebooted_for = host.boot + 1, state
+            return self._change_host(name, host, rail)
+        host.applied, host.changes = state, host.changes + 1
         return Condition(PREPARED, "True", "AsPlanned"), False

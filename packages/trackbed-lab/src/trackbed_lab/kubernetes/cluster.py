@@ -1,4 +1,4 @@
-"""A whole cluster: the control plane on loopback, emulated servers as its nodes.
+"""A cluster: the control plane on loopback, with emulated servers as its nodes.
 
 DIR/            the control plane's folder (control_plane)
 DIR/servers/    the servers' folder (trackbed_lab.vm.lab)
@@ -30,13 +30,13 @@ from trackbed_lab.vm.machine import LabShape
 from trackbed_lab.vm.parts import Parts
 
 TOOLS = "lab.trackbed.dev/tools:1"
-"""The image for workloads: iproute2, rdma-core, perftest, as an unprivileged user."""
+"""The image of workloads: iproute2, rdma-core and perftest, for an unprivileged user."""
 
 AGENT = catalogue()["trackbed"].releases[-1].images["agent"]
-"""The agent's image, under the name that stack `native` gives it."""
+"""The agent's image, under its name in the stack `native`."""
 
 READY_SECONDS = 120.0
-"""From servers that are up to nodes that are Ready; without KVM some 30 seconds on two idle cores."""
+"""Time for running servers to become Ready nodes; without KVM they take some 30 seconds on two idle cores."""
 
 _STORES = "var/lib/containerd"
 _POLL_SECONDS = 0.5
@@ -45,123 +45,127 @@ _NODE = "Node"
 
 
 class ClusterError(Exception):
-    """The cluster did not come up; the message says what is missing and what the node said last."""
+    """The cluster did not come up; the message says what is missing, with the end of the node's logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that is up."""
+    """A running cluster."""
 
     kubeconfig: Path
     servers: lab.VmLab
 
 
-def servers(folder: Path) -> Path:
-    """Where the servers of the cluster in a folder are."""
+def locate_servers(folder: Path) -> Path:
+    """Return the folder of a cluster's servers."""
     return folder / "servers"
 
 
-def up(folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], None]) -> Cluster:
+def start_ready_cluster(folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], None]) -> Cluster:
     """Start control plane and servers, and wait until all nodes are Ready.
 
     Raises:
-        ClusterError, and as `started`: it did not come up; nothing is left running.
+        ClusterError, and the errors of `start_cluster`: it did not come up; nothing is left running.
     """
-    cluster = started(folder, parts, shape, say)
+    cluster = start_cluster(folder, parts, shape, say)
     try:
-        await_nodes(cluster, say)
+        wait_for_nodes(cluster, say)
     except BaseException:
-        down(folder)
+        stop_cluster(folder)
         raise
     return cluster
 
 
-def started(folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], None], *, joined: bool = True) -> Cluster:
-    """Start control plane and servers; `joined`: as nodes, which come when they can; else as bare servers.
+def start_cluster(
+    folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], None], *, join: bool = True
+) -> Cluster:
+    """Start control plane and servers; with `join` the servers become nodes, for which this does not wait.
 
     Raises:
-        ControlPlaneError, LabError, BuildError, ImageError: it did not come up; nothing is left running.
+        ControlPlaneError, VmLabError, BuildError, ImageError: it did not come up; nothing is left running.
     """
     shape = replace(shape, cluster=True)
-    planes, programs, shims = (build.build_programs(one, say) for one in (CONTROL_PLANE, NODE, SHIM))
-    with tempfile.TemporaryDirectory(dir=build.locate_cache()) as made, ThreadPoolExecutor(1) as pool:
-        stores = pool.submit(_stores, Path(made), parts, programs, shims)
-        kubeconfig = control_plane.start_control_plane(folder, planes, nodes=shape.list_servers())
+    control_programs, programs, shims = (build.build_programs(group, say) for group in (CONTROL_PLANE, NODE, SHIM))
+    with tempfile.TemporaryDirectory(dir=build.locate_cache()) as name, ThreadPoolExecutor(1) as pool:
+        stores = pool.submit(_make_stores, Path(name), parts, programs, shims)
+        kubeconfig = control_plane.start_control_plane(folder, control_programs, nodes=shape.list_servers())
         try:
-            nodes = [node.NodeSpec(*one, shape.servers, programs, joined) for one in _numbered(shape)]
-            wanted = lab.LabSpec(parts, shape, _files(folder, nodes), {_STORES: stores.result()})
-            there = lab.start_lab(servers(folder), wanted, say)
-            control_plane.start_gateway(folder, servers(folder))
-            return Cluster(kubeconfig, there)
+            nodes = [
+                node.NodeSpec(name, number, shape.servers, programs, join)
+                for number, name in enumerate(shape.list_servers())
+            ]
+            spec = lab.LabSpec(parts, shape, _render_node_files(folder, nodes), {_STORES: stores.result()})
+            servers = lab.start_lab(locate_servers(folder), spec, say)
+            control_plane.start_gateway(folder, locate_servers(folder))
+            return Cluster(kubeconfig, servers)
         except BaseException:
-            down(folder)
+            stop_cluster(folder)
             raise
 
 
-def down(folder: Path) -> int:
-    """Stop servers and control plane; how many processes ended. Raises LabError, ControlPlaneError."""
-    return lab.stop_lab(servers(folder)) + control_plane.stop_control_plane(folder)
+def stop_cluster(folder: Path) -> int:
+    """Stop servers and control plane; return how many processes ended. Raises VmLabError, ControlPlaneError."""
+    return lab.stop_lab(locate_servers(folder)) + control_plane.stop_control_plane(folder)
 
 
-def _numbered(shape: LabShape) -> list[tuple[str, int]]:
-    return [(name, number) for number, name in enumerate(shape.list_servers())]
+def _render_node_files(folder: Path, nodes: Sequence[node.NodeSpec]) -> dict[str, Mapping[str, ServerFile]]:
+    """Return the files of each node by its name."""
+    return {spec.name: node.render_files(spec, control_plane.read_node_kubeconfig(folder, spec.name)) for spec in nodes}
 
 
-def _files(folder: Path, nodes: Sequence[node.NodeSpec]) -> dict[str, Mapping[str, ServerFile]]:
-    return {one.name: node.render_files(one, control_plane.read_node_kubeconfig(folder, one.name)) for one in nodes}
-
-
-def _stores(folder: Path, parts: Parts, programs: Path, shims: Path) -> Path:
-    """What containerd keeps, with all images in it."""
-    wanted = (
+def _make_stores(folder: Path, parts: Parts, programs: Path, shims: Path) -> Path:
+    """Create containerd's folder with all images in it."""
+    specs = (
         images.build_pause_image(programs / "pause", node.PAUSE),
         images.build_tools_image(parts.tools, TOOLS),
         build_product_image(parts.tools, AGENT, shims / SHIM[0].name),
     )
-    archives = [folder / f"{number}.tar" for number in range(len(wanted))]
-    for path, image in zip(archives, wanted, strict=True):
-        path.write_bytes(images.pack_image(image))
+    archives = [folder / f"{number}.tar" for number in range(len(specs))]
+    for path, spec in zip(archives, specs, strict=True):
+        path.write_bytes(images.pack_image(spec))
     stores = folder / "stores"
     stores.mkdir()
     preload_images(stores, programs, archives)
     return stores
 
 
-def await_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
+def wait_for_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
     """Wait until all nodes are Ready. Raises ClusterError."""
-    began = time.monotonic()
+    start = time.monotonic()
     waiting = set(cluster.servers.shape.list_servers())
     with connect(str(cluster.kubeconfig)) as client:
         while waiting:
             for name in sorted(waiting):
                 if is_ready(client, name):
-                    say(f"{name} is Ready after {time.monotonic() - began:.1f} s")
+                    say(f"{name} is Ready after {time.monotonic() - start:.1f} s")
                     waiting.remove(name)
-            if time.monotonic() - began > READY_SECONDS:
+            if time.monotonic() - start > READY_SECONDS:
                 late = min(waiting)
-                why = _condition(client, late).get("message") or "its kubelet has not registered"
-                words = _last_words(cluster.servers, late)
-                raise ClusterError(f"{late} is not Ready after {READY_SECONDS:.0f} s: {why}; it says last:\n{words}")
+                why = _find_condition(client, late).get("message") or "its kubelet has not registered"
+                logs = _read_log_end(cluster.servers, late)
+                raise ClusterError(
+                    f"{late} is not Ready after {READY_SECONDS:.0f} s: {why}; the end of its logs:\n{logs}"
+                )
             time.sleep(_POLL_SECONDS)
 
 
 def is_ready(client: BlockingClient, name: str) -> bool:
-    """Whether a node is Ready."""
-    return _condition(client, name).get("status") == "True"
+    """Return whether a node is Ready."""
+    return _find_condition(client, name).get("status") == "True"
 
 
-def _condition(client: BlockingClient, name: str) -> Object:
-    """What a node says of itself in its condition Ready; empty until there is one."""
+def _find_condition(client: BlockingClient, name: str) -> Object:
+    """Return a node's condition Ready, or {} if it has none."""
     try:
-        said = client.get("v1", _NODE, name)
+        body = client.get("v1", _NODE, name)
     except KubeError:
         return {}
-    listed = said.get("status", {}).get("conditions", [])
-    return next((one for one in listed if one.get("type") == "Ready"), {})
+    conditions = body.get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition.get("type") == "Ready"), {})
 
 
-def _last_words(servers: lab.VmLab, name: str) -> str:
-    """The end of what containerd and kubelet wrote."""
+def _read_log_end(servers: lab.VmLab, name: str) -> str:
+    """Return the end of the logs of containerd and kubelet on a server."""
     argv = ["journalctl", "-u", "containerd", "-u", "kubelet", "-n", "12", "-o", "cat", "--no-pager"]
     try:
         return execute(servers.find_server(name).channel, argv, _ASK_SECONDS).output.decode(errors="replace").strip()

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions of a folder, loaded into a server until each is served."""
+"""CustomResourceDefinitions: read from a folder and loaded into an API server."""
 
 from __future__ import annotations
 
@@ -23,44 +23,52 @@ class CrdError(Exception):
     """A folder of CRDs cannot be used; the message names the file."""
 
 
-def load(client: BlockingClient, folder: Path) -> int:
-    """Load every CRD below `folder` and wait until all are served; how many. Raises CrdError, KubeError, OSError."""
-    return install(client, definitions(folder))
+def load_crds(client: BlockingClient, folder: Path) -> int:
+    """Load every CRD below `folder` and wait until all are served; return how many.
+
+    Raises:
+        CrdError, KubeError, OSError: a file cannot be read, or the server refuses a CRD.
+    """
+    return install_crds(client, read_definitions(folder))
 
 
-def install(client: BlockingClient, found: Sequence[Object]) -> int:
-    """Load CRDs and wait until all are served; how many. Raises KubeError."""
+def install_crds(client: BlockingClient, definitions: Sequence[Object]) -> int:
+    """Create CRDs and wait until all are served; return how many. Raises KubeError."""
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda one: _create(client, one), found))
+        list(pool.map(lambda definition: _create(client, definition), definitions))
     deadline = time.monotonic() + ESTABLISHED_SECONDS
-    for one in found:
-        _await(client, one["metadata"]["name"], deadline)
-    return len(found)
+    for definition in definitions:
+        _wait_until_established(client, definition["metadata"]["name"], deadline)
+    return len(definitions)
 
 
-def definitions(folder: Path) -> list[Object]:
-    """The CRDs in the YAML files below a folder. Raises CrdError where a file cannot be read or there is no CRD."""
+def read_definitions(folder: Path) -> list[Object]:
+    """Return the CRDs in the YAML files below a folder.
+
+    Raises:
+        CrdError: a file cannot be parsed, or there is no CRD.
+    """
     paths = sorted(path for path in folder.rglob("*.y*ml") if path.is_file())
-    found = [one for path in paths for one in _definitions(path)]
-    if not found:
+    definitions = [definition for path in paths for definition in _iter_definitions(path)]
+    if not definitions:
         raise CrdError(f"{folder} holds no CustomResourceDefinition")
-    return found
+    return definitions
 
 
-def _definitions(path: Path) -> Iterator[Object]:
-    for one in _documents(path):
-        if isinstance(one, dict) and one.get("kind") == "CustomResourceDefinition":
-            if one.get("apiVersion") != API or not _name(one):
+def _iter_definitions(path: Path) -> Iterator[Object]:
+    for document in _iter_documents(path):
+        if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition":
+            if document.get("apiVersion") != API or not _get_name(document):
                 raise CrdError(f"{path}: a CustomResourceDefinition needs apiVersion {API} and metadata.name")
-            yield one
+            yield document
 
 
-def _name(one: Object) -> str:
-    metadata = one.get("metadata")
+def _get_name(body: Object) -> str:
+    metadata = body.get("metadata")
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
-def _documents(path: Path) -> Iterator[Any]:
+def _iter_documents(path: Path) -> Iterator[Any]:
     try:
         yield from yaml.load_all(path.read_bytes(), yaml.CSafeLoader)
     except (yaml.YAMLError, ValueError) as error:
@@ -68,22 +76,22 @@ def _documents(path: Path) -> Iterator[Any]:
         raise CrdError(f"{path} is no YAML ({why}); a chart's templates must be rendered first") from error
 
 
-def _create(client: BlockingClient, one: Object) -> None:
-    """Create one; that it is there already is fine. Some are too large for client-side apply, none for this."""
+def _create(client: BlockingClient, definition: Object) -> None:
+    """Create a CRD unless it exists. Some are too large for the annotation of client-side apply."""
     try:
-        client.create(one, validation="Ignore")
+        client.create(definition, validation="Ignore")
     except ApiRefusedError as error:
         if error.status != HTTPStatus.CONFLICT:
             raise
 
 
-def _await(client: BlockingClient, name: str, deadline: float) -> None:
-    while not _established(client.get(API, "CustomResourceDefinition", name)):
+def _wait_until_established(client: BlockingClient, name: str, deadline: float) -> None:
+    while not _is_established(client.get(API, "CustomResourceDefinition", name)):
         if time.monotonic() > deadline:
             raise KubeError(f"CustomResourceDefinition {name} is not Established after {ESTABLISHED_SECONDS:.0f} s")
         time.sleep(0.05)
 
 
-def _established(one: dict[str, Any]) -> bool:
-    conditions = one.get("status", {}).get("conditions") or ()
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+def _is_established(body: Object) -> bool:
+    conditions = body.get("status", {}).get("conditions") or ()
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)

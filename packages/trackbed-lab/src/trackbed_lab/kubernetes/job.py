@@ -1,7 +1,7 @@
-"""The job of a run: two pods on two nodes that ask for every rail, and what is done in them.
+"""The job of a run: two pods on two nodes that request every rail, and the scripts that run in them.
 
-Pods are those of a user: uid 1000, no capability, no host network. What runs in them is told by shell scripts that take
-every name from the container's own environment, as a job's would.
+The pods are unprivileged: UID 1000, no capability, no host network. The scripts read every name from the container's
+environment, as a user's job would.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from trackbed.fabric.plan.plan import Plan
 JOB = "rails"
 NAMESPACE = "default"
 DONE = "/dev/shm/done"  # noqa: S108 - inside the pod; its own
-"""Of each of the job's pods: it ends once a line is written there. Nothing is polled: each look would be a process.
+"""A FIFO in each of the job's pods; the container exits when a line is written to it.
 
-It opens again when interrupted: what `exec` left in the background is the first process's child once it ends.
+Reading it needs no processes, as polling would. The read is repeated when a signal interrupts it: background processes
+of `exec` become children of the container's first process.
 """
 STACK = "native"
 
 _HOST = "kubernetes.io/hostname"
-_ALONE = {"automountServiceAccountToken": False}
-"""Pods that ask the API server nothing: a token is a volume to mount, and seconds of an emulated processor."""
+_NO_TOKEN = {"automountServiceAccountToken": False}
+"""No token for the API server: mounting its volume takes an emulated processor seconds."""
 _SECONDS = 100
 _TRIES = 10
 _ITERATIONS = 20
 _SIZE_BYTES = 65536
 _PORT = 18515
-"""perftest's own port; rail r uses PORT + r."""
+"""perftest's default port; rail r uses PORT + r."""
 
-_LOOK = """
+_INSPECTION = """
 for file in /dev/infiniband/uverbs*; do [ -r "$file" ] && [ -w "$file" ] && echo "file ${file##*/}"; done
 ibv_devices | sed -n "3,\\$s/ *\\([^ \\t]*\\).*/device \\1/p"
 for path in /sys/class/net/rail*; do echo "rail ${path##*/}"; done
@@ -44,7 +45,7 @@ for path in /sys/class/net/rail*; do echo "rail ${path##*/}"; done
 env | sed -n "s/^TRACKBED_RAIL\\([0-9]*\\)_RDMA=/rdma \\1 /p; s/^NCCL_IB_HCA=/hca /p"
 echo "user $(id -u) memlock $(ulimit -l)"
 """
-"""Lines of a word and what it is: files that can be opened, devices, interfaces, addresses, variables, who runs it."""
+"""Prints lines of a keyword and its value: accessible files, devices, interfaces, addresses, environment, user."""
 
 _GID = """\
 gid() {
@@ -56,115 +57,122 @@ gid() {
     done
 }
 """
-"""Of a device and an IPv4 address: the index of the GID that is made of it. No process for each of 1024 entries."""
+"""Prints the GID index for a device and an IPv4 address, without a process for each of 1024 entries."""
 
 
-def objects(plan: Plan, image: str) -> list[Object]:
-    """The job, as `trackbed job patch` leaves it."""
-    job = _job(image)
+def build_job(plan: Plan, image: str) -> list[Object]:
+    """Return the job as `trackbed job patch` writes it."""
+    job = _build_plain_job(image)
     put_rails([job], build_requirements(stack(STACK), plan))
-    job["spec"]["template"]["spec"].pop("nodeSelector", None)  # the label of the fabric is another stack's doing
+    job["spec"]["template"]["spec"].pop("nodeSelector", None)  # other stacks set the label of the fabric
     return [job]
 
 
-def annotated(image: str) -> Object:
-    """The job as a user writes it where the webhook does the rest: an annotation, and no word more of networks."""
-    job = _job(image)
+def build_annotated_job(image: str) -> Object:
+    """Return the job as a user writes it for the webhook: an annotation, and nothing else about networks."""
+    job = _build_plain_job(image)
     job["spec"]["template"]["metadata"] = {"annotations": {ANNOTATION: "all"}}
     return job
 
 
-def _job(image: str) -> Object:
-    """Two pods on two nodes that wait for each other and say nothing of rails."""
-    container = {**_container(image), "command": ["sh", "-c", f"mkfifo {DONE}; until read -r end < {DONE}; do :; done"]}
-    apart = {"labelSelector": {"matchLabels": {"job-name": JOB}}, "topologyKey": _HOST}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    template = {"spec": {**_ALONE, "restartPolicy": "Never", "affinity": affinity, "containers": [container]}}
+def _build_plain_job(image: str) -> Object:
+    """Return a job of two pods on different nodes, without rails."""
+    container = {
+        **_build_container(image),
+        "command": ["sh", "-c", f"mkfifo {DONE}; until read -r end < {DONE}; do :; done"],
+    }
+    other_pods = {"labelSelector": {"matchLabels": {"job-name": JOB}}, "topologyKey": _HOST}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [other_pods]}}
+    template = {"spec": {**_NO_TOKEN, "restartPolicy": "Never", "affinity": affinity, "containers": [container]}}
     spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": JOB, "namespace": NAMESPACE}, "spec": spec}
 
 
-def pod(plan: Plan, image: str, name: str, rails: Sequence[int], node: str) -> Object:
-    """A pod that asks for some rails and waits."""
-    asked = {resource(plan.common.rails[rail], OWN_PREFIX): 1 for rail in rails}
-    container = {**_container(image), "resources": {"limits": asked}}
-    spec = {**_ALONE, "nodeSelector": {_HOST: node}, "terminationGracePeriodSeconds": 0, "containers": [container]}
+def build_pod(plan: Plan, image: str, name: str, rails: Sequence[int], node: str) -> Object:
+    """Return a pod on `node` that requests some rails and waits."""
+    limits = {resource(plan.common.rails[rail], OWN_PREFIX): 1 for rail in rails}
+    container = {**_build_container(image), "resources": {"limits": limits}}
+    spec = {**_NO_TOKEN, "nodeSelector": {_HOST: node}, "terminationGracePeriodSeconds": 0, "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
-def _container(image: str) -> dict[str, Any]:
+def _build_container(image: str) -> dict[str, Any]:
     user = {"runAsUser": 1000, "runAsNonRoot": True, "allowPrivilegeEscalation": False}
     security = {**user, "capabilities": {"drop": ["ALL"]}}
     return {"name": "main", "image": image, "imagePullPolicy": "Never", "securityContext": security}
 
 
-def look() -> str:
-    """A script that tells what a pod has."""
-    return _LOOK
+def render_inspection_script() -> str:
+    """Return a script that prints a pod's devices, interfaces and environment, for PodInspection."""
+    return _INSPECTION
 
 
-class Seen:
-    """What that script told."""
+class PodInspection:
+    """The devices, interfaces and environment of a pod."""
 
     def __init__(self, text: str) -> None:
-        words = [line.split(maxsplit=1) for line in text.splitlines() if " " in line]
-        self._lines = [(first, rest) for first, rest in words]
-        self.files = self._all("file")
-        """Files of RDMA devices that it can open."""
-        self.devices = self._all("device")
+        pairs = (line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+        self._lines = [(keyword, value) for keyword, value in pairs]
+        self.files = self._find_values("file")
+        """Files of RDMA devices that the pod can open."""
+        self.devices = self._find_values("device")
         """RDMA devices that libibverbs finds."""
-        self.rails = self._all("rail")
-        self.addresses = dict(one.split() for one in self._all("address"))
+        self.rails = self._find_values("rail")
+        self.addresses = dict(value.split() for value in self._find_values("address"))
         """Interface -> IPv4 address."""
-        self.rdma = {int(rail): name for rail, name in (one.split() for one in self._all("rdma"))}
-        """Rail -> RDMA device, as the environment has it."""
-        self.hca = next(iter(self._all("hca")), "")
-        self.user = next(iter(self._all("user")), "")
+        self.rdma = {int(rail): name for rail, name in (value.split() for value in self._find_values("rdma"))}
+        """Rail -> RDMA device, from the environment."""
+        self.hca = next(iter(self._find_values("hca")), "")
+        self.user = next(iter(self._find_values("user")), "")
 
-    def _all(self, kind: str) -> list[str]:
-        return sorted(rest for first, rest in self._lines if first == kind)
+    def _find_values(self, keyword: str) -> list[str]:
+        return sorted(value for first, value in self._lines if first == keyword)
 
-
-def listen_bandwidth(seen: Seen) -> str:
-    """A script: the listening ends of a bandwidth test on every rail, in the background; ends when all listen."""
-    started = "".join(f"{_bandwidth(seen, rail)} </dev/null >/dev/null 2>&1 &\n" for rail in seen.rdma)
-    listening = f'[ "$(cat /proc/net/tcp /proc/net/tcp6 | grep -c " 0A ")" -ge {len(seen.rdma)} ]'
-    return f"{_GID}{started}for try in $(seq {_SECONDS}); do {listening} && break; sleep 1; done\n"
+    def get_address(self, rail: int) -> str:
+        """Return the IPv4 address of a rail."""
+        return self.addresses[f"rail{rail}"]
 
 
-def send_bandwidth(seen: Seen, to: Seen) -> str:
-    """A script: RDMA writes to the other pod over every rail at once; the lines with figures, each with its rail."""
-    sent = (f"({_tried(_bandwidth(seen, rail), to, rail)} | sed 's/^/rail {rail} /') &\n" for rail in seen.rdma)
-    return _GID + "".join(sent) + "wait\n"
+def render_bandwidth_server(pod: PodInspection) -> str:
+    """Return a script that starts a server of the bandwidth test for every rail and waits until all listen."""
+    servers = "".join(f"{_render_bandwidth(pod, rail)} </dev/null >/dev/null 2>&1 &\n" for rail in pod.rdma)
+    listening = f'[ "$(cat /proc/net/tcp /proc/net/tcp6 | grep -c " 0A ")" -ge {len(pod.rdma)} ]'
+    return f"{_GID}{servers}for try in $(seq {_SECONDS}); do {listening} && break; sleep 1; done\n"
 
 
-def _bandwidth(seen: Seen, rail: int) -> str:
+def render_bandwidth_client(pod: PodInspection, peer: PodInspection) -> str:
+    """Return a script that writes to the peer over every rail at once and prints the figures, prefixed by the rail."""
+    clients = (
+        f"({_render_retry(_render_bandwidth(pod, rail), peer, rail)} | sed 's/^/rail {rail} /') &\n"
+        for rail in pod.rdma
+    )
+    return _GID + "".join(clients) + "wait\n"
+
+
+def _render_bandwidth(pod: PodInspection, rail: int) -> str:
     device = f"$TRACKBED_RAIL{rail}_RDMA"
-    gid = f"$(gid {device} {_address(seen, rail)})"
+    gid = f"$(gid {device} {pod.get_address(rail)})"
     program = f"timeout {_SECONDS} ib_write_bw -d {device} -x {gid} -n {_ITERATIONS} -s {_SIZE_BYTES} -F"
     return f"{program} -p {_PORT + rail}"
 
 
-def listen_cm(seen: Seen) -> str:
-    """A script: the listening ends of rping on every rail, in the background."""
-    return "".join(f"timeout {_SECONDS} rping -s -a {_address(seen, rail)} -C 3 &\n" for rail in seen.rdma) + "wait\n"
+def render_cm_server(pod: PodInspection) -> str:
+    """Return a script that runs a server of rping for every rail and waits until all have ended."""
+    servers = (f"timeout {_SECONDS} rping -s -a {pod.get_address(rail)} -C 3 &\n" for rail in pod.rdma)
+    return "".join(servers) + "wait\n"
 
 
-def connect_cm(seen: Seen, to: Seen) -> str:
-    """A script: a connection by the RDMA CM over every rail at once; a line for each that came about."""
-    tries = (f"({_tried('rping -c -C 3 -a', to, rail)} && echo connected {rail}) &\n" for rail in seen.rdma)
-    return "".join(tries) + "wait\n"
+def render_cm_client(pod: PodInspection, peer: PodInspection) -> str:
+    """Return a script that connects to the peer by the RDMA CM over every rail, and prints a line for each success."""
+    clients = (f"({_render_retry('rping -c -C 3 -a', peer, rail)} && echo connected {rail}) &\n" for rail in pod.rdma)
+    return "".join(clients) + "wait\n"
 
 
-def _tried(command: str, to: Seen, rail: int) -> str:
-    """A command, again while nobody listens at the other end yet."""
-    return f"for try in $(seq {_TRIES}); do {command} {_address(to, rail)} && break; sleep 1; done"
+def _render_retry(command: str, peer: PodInspection, rail: int) -> str:
+    """Return a loop that runs a command with the peer's address until it succeeds."""
+    return f"for try in $(seq {_TRIES}); do {command} {peer.get_address(rail)} && break; sleep 1; done"
 
 
-def _address(seen: Seen, rail: int) -> str:
-    return seen.addresses[f"rail{rail}"]
-
-
-def hca_of(rdma: Mapping[int, str]) -> str:
-    """What NCCL_IB_HCA must be: every device by its exact name, with port and rail."""
+def format_hca(rdma: Mapping[int, str]) -> str:
+    """Return the value of NCCL_IB_HCA: every device by its exact name, with port and rail."""
     return "=" + ",".join(f"{name}:1:{rail}" for rail, name in sorted(rdma.items()))
