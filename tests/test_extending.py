@@ -46,7 +46,7 @@ def patched(tree: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 def test_there_is_an_example_of_each_thing_that_the_rooms_hold_many_of() -> None:
-    things = {"check", "job-kind", "lint-rule", "stack", "switch-format"}
+    things = {"check", "job-kind", "lint-rule", "setting-kind", "stack", "step", "switch-format"}
     assert {path.stem for path in PATCHES} == things
 
 
@@ -63,7 +63,7 @@ def test_the_new_test_passes(patched: Path, request: pytest.FixtureRequest) -> N
     patch: Path = request.node.callspec.params["patched"]
     tests = [path for path in read_sections(patch) if Path(path).name.startswith("test_")]
     environment = {**os.environ, "PYTHONPATH": f"{patched}/src", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "--pure", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(
         command, cwd=patched, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
