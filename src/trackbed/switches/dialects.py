@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from trackbed.switches.dialect import Dialect
+if TYPE_CHECKING:  # `trackbed render --help` lists names only
+    from trackbed.switches.dialect import Dialect
 
 DIALECTS = (
     "sonic",
