@@ -12,14 +12,11 @@ import io
 import marshal
 import zipfile
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 START = "trackbed.fleet.node"
 """The module whose `main` the host calls."""

@@ -8,14 +8,10 @@ Nothing is done before all of it has arrived. Exit statuses tell why nothing was
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from trackbed.fleet import archive
-
-if TYPE_CHECKING:
-    from trackbed.fleet.task import Task
+from trackbed.fleet.task import Task
 
 NO_PYTHON, OLD_PYTHON, CUT_SHORT = 91, 92, 93
 """Exit statuses: no python3; one before archive.OLDEST; the input ended early."""

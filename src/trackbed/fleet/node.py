@@ -22,9 +22,11 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 from trackbed.fabric.model.problems import SpecError
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import parse_node
 from trackbed.host import booting
 from trackbed.host.boot_id import BOOT_ID
@@ -38,11 +40,6 @@ from trackbed.host.transaction.files import find_renderer, list_differences, lis
 from trackbed.host.transaction.record import find_folder
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import list_links
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from trackbed.fabric.plan.plan import NodePlan
 
 """Another one after each boot (random(4))."""
 REBOOT = ("systemd-run", "--on-active=1", "systemctl", "reboot")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import to_node_document
 from trackbed.host.render import FORMATS
 from trackbed.host.snapshot.snapshot import Wanted
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import NodePlan
 
 Verb = Literal["diff", "apply", "boot", "reboot", "capture"]
 

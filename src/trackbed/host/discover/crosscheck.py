@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.fabric.model.servers import CatalogueServer, load_servers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.discover.inventory import Inventory
-    from trackbed.host.discover.rails import Found
+from trackbed.host.discover.inventory import Inventory
+from trackbed.host.discover.rails import Found
 
 
 def known_as(inventory: Inventory) -> dict[str, CatalogueServer]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.fabric.host_ranges import fold_hosts
 from trackbed.fabric.model.fabric import API_VERSION
 from trackbed.host.discover.crosscheck import crosscheck
-from trackbed.host.discover.rails import Found, rails
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trackbed.host.discover.inventory import Inventory
-    from trackbed.host.discover.rails import Aside, Rail
+from trackbed.host.discover.inventory import Inventory
+from trackbed.host.discover.rails import Aside, Found, Rail, rails
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trackbed.host.discover.wanted import KFD
-
-if TYPE_CHECKING:
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot
 
 
 def kfd_order(seen: Snapshot) -> dict[str, int]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _DEVICE = re.compile(r"GPU\d+|NIC\d+|mlx\d+_\w+|bnxt_re\w+|rocep\w+|ibp\w+|irdma\w+|roce\w+|hns_\w+|efa_\w+|rdmap\w+")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from trackbed.host.discover.inventory import Gpu, Inventory, Nic
+from trackbed.host.discover.inventory import Gpu, Inventory, Nic
 
 _ONE_SWITCH = 4
 """From one device up to a switch and down to another: each has its own port of the switch."""

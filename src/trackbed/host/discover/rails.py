@@ -10,17 +10,13 @@ GPUs than cards and as many functions as GPUs.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from trackbed.host.discover.inventory import Gpu, Inventory, Nic
 from trackbed.host.discover.nearness import Near, hops, nearness
 from trackbed.host.discover.read import models
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from trackbed.host.discover.inventory import Gpu, Inventory, Nic
 
 MANAGEMENT_MBPS = 25_000
 """Up to this speed, beside faster NICs, a NIC is one for management."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import msgspec
 import yaml
@@ -15,12 +15,8 @@ from trackbed.host.discover.inventory import Gpu, Inventory, Nic
 from trackbed.host.discover.kfd import kfd_order
 from trackbed.host.discover.routes import default_interfaces
 from trackbed.host.discover.wanted import DEVICES, DMI, GPUS, NETDEVS, RDMA, TOPOLOGY
+from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.host.snapshot.vpd import parse as parse_vpd
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trackbed.host.snapshot.snapshot import Snapshot
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _INFINIBAND_DEVICE = "32"

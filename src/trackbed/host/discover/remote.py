@@ -6,15 +6,13 @@ it is not, `trackbed capture` elsewhere and an archive do the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from ClusterShell.Task import task_self
 
 from trackbed.host.discover.inventory import Inventory
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COMMAND = "trackbed discover -o json"
 TIMEOUT_SECONDS = 120

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.host.discover.wanted import NETDEVS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.host.snapshot.snapshot import Snapshot
+from trackbed.host.snapshot.snapshot import Snapshot
 
 _MASK, _DESTINATION6, _FLAGS6, _NAME6 = 7, 0, 8, 9
 _ROUTE_UP, _REJECT = 0x1, 0x200

@@ -11,22 +11,17 @@ Contents are marked `!unsafe`, so that nothing in them is taken for a template.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.export.arguments import arguments, grub_line
 from trackbed.host.export.blocks import block, scalar
-from trackbed.host.export.files import OWN, files, own_expressions
+from trackbed.host.export.files import OWN, HostFile, files, own_expressions
 from trackbed.host.kinds.arguments import IOMMU
 from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
+from trackbed.host.render import Format
 from trackbed.host.setting import HEAD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.export.files import HostFile
-    from trackbed.host.render import Format
 
 ROLE = "roles/trackbed"
 

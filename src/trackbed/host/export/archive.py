@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import io
 import tarfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.export.arguments import arguments, grub_file
 from trackbed.host.export.files import HostFile, files
 from trackbed.host.kinds.bootloader import GRUB_FILE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.render import Format
+from trackbed.host.render import Format
 
 
 def archive(node: NodePlan, network: Format, vendor: str | None) -> bytes:

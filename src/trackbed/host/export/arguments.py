@@ -11,19 +11,15 @@ How the IOMMU is put in pass-through depends on the CPU, so the script asks /pro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.kinds import kernel_arguments
 from trackbed.host.kinds.arguments import IOMMU
 from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
 from trackbed.host.setting import HEAD
 from trackbed.host.steps import settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trackbed.fabric.plan.plan import NodePlan
 
 CPUS: Mapping[str, str] = {"intel": "GenuineIntel", "amd": "AuthenticAMD", "arm": "Arm"}
 """What a person calls a vendor -> what /proc/cpuinfo calls it."""

@@ -8,19 +8,14 @@ What only the site knows is left out: identity or ssh, storage. (Ubuntu autoinst
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.export.arguments import arguments, script
 from trackbed.host.export.blocks import block, scalar
-from trackbed.host.export.files import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.export.files import HostFile
-    from trackbed.host.render import Format
+from trackbed.host.export.files import HostFile, files
+from trackbed.host.render import Format
 
 TARGET = "/target"
 """Where the installer mounts the new system."""

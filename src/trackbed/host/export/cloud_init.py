@@ -8,16 +8,11 @@ datasource NoCloud for `meta-data`.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.export.arguments import arguments, script
 from trackbed.host.export.blocks import block, scalar
-from trackbed.host.export.files import files
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.export.files import HostFile
-    from trackbed.host.render import Format
+from trackbed.host.export.files import HostFile, files
+from trackbed.host.render import Format
 
 MERGE = """\
 merge_how:

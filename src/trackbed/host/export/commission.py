@@ -6,15 +6,13 @@ what it expects is put into it as JSON. Nodes with the same hardware share one e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from trackbed.fabric.plan.plan import NodePlan, PortPlan
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 NAME = "50-trackbed"
 """MAAS runs commissioning scripts by name; 50 comes after its own that list the hardware."""

@@ -9,15 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.kinds import file
-from trackbed.host.render import FORMATS, mode
+from trackbed.host.render import FORMATS, Format, mode
 from trackbed.host.steps import WITH_FILES, settings
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.render import Format
 
 OWN = (
     "/etc/netplan/90-trackbed.yaml",

@@ -14,15 +14,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
+from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.host.export.commission import NAME, machine, program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 MAX_KINDS = 32
 """Machines told apart by MAC address are as many kinds as nodes; so many tags would help nobody."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.render import netplan, networkd, networkmanager
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from trackbed.fabric.plan.plan import NodePlan
 
 Format = Literal["netplan", "networkd", "networkmanager"]
 

@@ -10,15 +10,11 @@ Ports are recognised by PCI path or permanent MAC address, never by the order in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.render.ports import Gathered, Port
 from trackbed.host.setting import HEAD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
 
 SYSCTL = "/etc/sysctl.d/90-trackbed.conf"
 TABLES = "/etc/iproute2/rt_tables.d/trackbed.conf"

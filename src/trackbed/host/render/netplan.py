@@ -8,18 +8,16 @@ site's default is. `optional: true`: a rail without cable must not keep the host
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trackbed.fabric.model.ranges import V4, format_address
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.fabric.yaml_text import Layout, render_mapping
 from trackbed.host.render.common import common, ini
 from trackbed.host.render.networkd import rule_section
 from trackbed.host.render.ports import Port, gather
 from trackbed.host.setting import HEAD
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 
 _LAYOUT = Layout(plain=r"[0-9a-f:]*::[0-9a-f:]*[0-9a-f](?:/[0-9]+)?|[0-9a-f:.]+/[0-9]+")
 """No address or range needs quotes."""

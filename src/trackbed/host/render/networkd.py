@@ -7,20 +7,16 @@ sets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.fabric.model.ranges import V4, format_address
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.host.render.common import NETWORKD, common, ini
 from trackbed.host.render.ports import Port, gather
 from trackbed.host.setting import PROTOCOL
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
-
-    Section = tuple[str, list[tuple[str, object]]]
+Section = tuple[str, list[tuple[str, object]]]
 
 
 def render(node: NodePlan) -> dict[str, str]:

@@ -6,20 +6,16 @@ set, only routes with their tables, so the port never becomes the default route 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from trackbed.fabric.model.ranges import V4, V6, format_address
+from trackbed.fabric.plan.plan import NodePlan
+from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.host.kinds.rule import read_version
 from trackbed.host.render.common import common, ini
 from trackbed.host.render.ports import Port, gather, versions
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
-
-    Entries = list[tuple[str, object]]
+Entries = list[tuple[str, object]]
 
 FOLDER = "/etc/NetworkManager/system-connections/trackbed-"
 

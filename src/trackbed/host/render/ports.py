@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trackbed.fabric.model.ranges import V4, V6
-from trackbed.fabric.plan.routes import PlannedRule
+from trackbed.fabric.plan.plan import AddressPlan, NodePlan
+from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.host.kinds import address, mtu, name, route, sysctl
 from trackbed.host.setting import Setting
 from trackbed.host.steps import RENDERED, settings
-
-if TYPE_CHECKING:
-    from trackbed.fabric.plan.plan import AddressPlan, NodePlan
-    from trackbed.fabric.plan.routes import PlannedRoute
 
 
 @dataclass(frozen=True, slots=True)

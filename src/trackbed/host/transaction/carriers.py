@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from trackbed.host.atomic import replace
 from trackbed.host.boot_id import BOOT_ID
+from trackbed.host.machine import Machine
 from trackbed.host.state import read
 from trackbed.host.transaction.record import find_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trackbed.host.machine import Machine
 
 FILE = "carriers.json"
 
