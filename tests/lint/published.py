@@ -5,8 +5,6 @@ indentation; there `indents` says it again, a character for each line: how many 
 stands for something left out.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,12 +44,12 @@ class Mistake(NamedTuple):
 
     sample: str
     rule: str
-    what: str
+    message: str
     """Part of the message."""
 
 
 def text(sample: Sample, folder: Path) -> str:
-    """The manifest as its author meant it."""
+    """Return the manifest of a sample with its values filled in."""
     lines = (folder / sample.file).read_text(encoding="utf-8").splitlines()
     made = "".join(part if isinstance(part, str) else _cut(part, lines) for part in sample.parts)
     for name, value in sample.values:

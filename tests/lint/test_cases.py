@@ -1,17 +1,15 @@
 """Edges of single rules that their two examples do not show."""
 
-from __future__ import annotations
-
 import pytest
 
-from trackbed.lint.corpus import corpus
-from trackbed.lint.manifests import manifests
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.manifests import read_manifests
 from trackbed.lint.run import lint
 
 
 def rules(*texts: str, nodes: int | None = None) -> list[str]:
-    documents, early = manifests("---\n".join(texts).encode(), "m.yaml")
-    return [found.rule for found in lint(corpus(documents, nodes), None, early)]
+    documents, early = read_manifests("---\n".join(texts).encode(), "m.yaml")
+    return [problem.rule for problem in lint(index_documents(documents, nodes), None, early)]
 
 
 def cidr_pool(spec: str) -> str:
@@ -31,7 +29,7 @@ def pod(env: str, limits: str = "nvidia.com/rail0: 1", annotations: str = "k8s.v
 
 
 @pytest.mark.parametrize(
-    ("spec", "found"),
+    ("spec", "expected"),
     [
         pytest.param("cidr: 10.0.0.0/16, perNodeNetworkPrefix: 24, gatewayIndex: 1", [], id="first"),
         pytest.param("cidr: 10.0.0.0/16, perNodeNetworkPrefix: 24, gatewayIndex: 254", [], id="last"),
@@ -48,17 +46,17 @@ def pod(env: str, limits: str = "nvidia.com/rail0: 1", annotations: str = "k8s.v
         pytest.param("cidr: 10.0.0.0/16, perNodeNetworkPrefix: 16", [], id="whole-pool"),
     ],
 )
-def test_a_gateway_index_lies_in_the_nodes_prefix(spec: str, found: list[str]) -> None:
-    assert rules(cidr_pool(spec)) == found
+def test_a_gateway_index_lies_in_the_nodes_prefix(spec: str, expected: list[str]) -> None:
+    assert rules(cidr_pool(spec)) == expected
 
 
-@pytest.mark.parametrize(("nodes", "found"), [(256, []), (257, ["pool-too-small"]), (None, [])])
-def test_a_pool_is_measured_against_the_number_of_nodes(nodes: int | None, found: list[str]) -> None:
-    assert rules(cidr_pool("cidr: 10.0.0.0/16, perNodeNetworkPrefix: 24"), nodes=nodes) == found
+@pytest.mark.parametrize(("nodes", "expected"), [(256, []), (257, ["pool-too-small"]), (None, [])])
+def test_a_pool_is_measured_against_the_number_of_nodes(nodes: int | None, expected: list[str]) -> None:
+    assert rules(cidr_pool("cidr: 10.0.0.0/16, perNodeNetworkPrefix: 24"), nodes=nodes) == expected
 
 
 @pytest.mark.parametrize(
-    ("ips", "found"),
+    ("ips", "expected"),
     [
         pytest.param("10.1.0.1-10.1.0.30", [], id="all-usable"),
         pytest.param("10.1.0.0-10.1.0.30", ["broadcast-in-range"], id="network"),
@@ -69,8 +67,8 @@ def test_a_pool_is_measured_against_the_number_of_nodes(nodes: int | None, found
         pytest.param("10.1.0.9", [], id="one"),
     ],
 )
-def test_addresses_to_give_out_are_usable_ones_of_the_subnet(ips: str, found: list[str]) -> None:
-    assert rules(spider_pool(f"subnet: 10.1.0.0/27, ips: [{ips}]")) == found
+def test_addresses_to_give_out_are_usable_ones_of_the_subnet(ips: str, expected: list[str]) -> None:
+    assert rules(spider_pool(f"subnet: 10.1.0.0/27, ips: [{ips}]")) == expected
 
 
 def test_point_to_point_subnets_have_two_usable_addresses() -> None:
@@ -78,7 +76,7 @@ def test_point_to_point_subnets_have_two_usable_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "found"),
+    ("first", "second", "expected"),
     [
         ("10.1.0.0/24", "10.1.1.0/24", []),
         ("10.1.0.0/16", "10.1.1.0/24", ["pools-overlap"]),
@@ -86,12 +84,12 @@ def test_point_to_point_subnets_have_two_usable_addresses() -> None:
         ("10.0.0.0/8", "fd00::/8", []),
     ],
 )
-def test_subnets_of_spiderpool_are_equal_or_apart(one: str, other: str, found: list[str]) -> None:
-    assert rules(spider_pool(f"subnet: '{one}'"), spider_pool(f"subnet: '{other}'", "rail1")) == found
+def test_subnets_of_spiderpool_are_equal_or_apart(first: str, second: str, expected: list[str]) -> None:
+    assert rules(spider_pool(f"subnet: '{first}'"), spider_pool(f"subnet: '{second}'", "rail1")) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [
         ("mlx5_0", []),
         ("mlx5_1", ["hca-prefix"]),
@@ -103,13 +101,13 @@ def test_subnets_of_spiderpool_are_equal_or_apart(one: str, other: str, found: l
         ("", []),
     ],
 )
-def test_names_of_devices_are_prefixes_unless_an_equals_sign_comes_first(value: str, found: list[str]) -> None:
+def test_names_of_devices_are_prefixes_unless_an_equals_sign_comes_first(value: str, expected: list[str]) -> None:
     env = f"{{name: NCCL_IB_HCA, value: '{value}'}}, {{name: NCCL_IB_TC, value: '96'}}"
-    assert rules(pod(env)) == found
+    assert rules(pod(env)) == expected
 
 
 @pytest.mark.parametrize(
-    ("annotation", "found"),
+    ("annotation", "expected"),
     [
         ("'rail0, ns/rail1@rail1'", []),
         ('\'[{"name": "rail0"}]\'', []),
@@ -122,8 +120,8 @@ def test_names_of_devices_are_prefixes_unless_an_equals_sign_comes_first(value: 
         ("rail0@eth0", ["interface-name-taken"]),
     ],
 )
-def test_the_networks_annotation_is_read_as_multus_reads_it(annotation: str, found: list[str]) -> None:
-    assert rules(pod("", annotations=f"k8s.v1.cni.cncf.io/networks: {annotation}")) == found
+def test_the_networks_annotation_is_read_as_multus_reads_it(annotation: str, expected: list[str]) -> None:
+    assert rules(pod("", annotations=f"k8s.v1.cni.cncf.io/networks: {annotation}")) == expected
 
 
 def test_a_network_that_a_claim_names_needs_no_resource() -> None:

@@ -1,7 +1,5 @@
 """`trackbed lint --cluster` on a real API server that holds a sound and a broken object."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -27,15 +25,15 @@ def test_a_broken_object_of_the_cluster_is_found_by_name_and_a_sound_one_is_not(
     cluster: BlockingClient, api_server: Path
 ) -> None:
     objects = [pool("sound", "10.99.0.0/24"), pool("host-bits", "10.98.0.5/24")]
-    for one in objects:
-        cluster.create(one)
+    for manifest in objects:
+        cluster.create(manifest)
     try:
         argv = [str(TRACKBED), "lint", "--cluster", "--kubeconfig", str(api_server), "-o", "json"]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     finally:
-        for one in objects:
-            cluster.delete(one)
+        for manifest in objects:
+            cluster.delete(manifest)
     assert done.returncode == 1, done.stderr
-    found = {(finding["object"], finding["rule"]) for finding in json.loads(done.stdout)}
-    assert ("SpiderIPPool host-bits", "host-bits") in found
-    assert not [title for title, _ in found if title == "SpiderIPPool sound"]
+    problems = {(problem["object"], problem["rule"]) for problem in json.loads(done.stdout)}
+    assert ("SpiderIPPool host-bits", "host-bits") in problems
+    assert not [title for title, _ in problems if title == "SpiderIPPool sound"]

@@ -1,7 +1,5 @@
 """trackbed lint as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import stat
 from importlib.resources import files
@@ -11,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trackbed.cli.lint import command
-from trackbed.lint.catalogue import catalogue
+from trackbed.lint.catalogue import load_rules
 
 _BAD = """apiVersion: spiderpool.spidernet.io/v2beta1
 kind: SpiderIPPool
@@ -97,7 +95,7 @@ def test_a_folder_of_crds_adds_the_schemas(tmp_path: Path) -> None:
     (tmp_path / "crd.yaml").write_bytes(files("trackbed.lint").joinpath("schemas", "example.yaml").read_bytes())
     rail = "apiVersion: example.org/v1\nkind: Rail\nmetadata: {name: a}\nspec: {resource: {}, mtuu: 1}\n"
     result = CliRunner().invoke(command, ["-", "-o", "json"], input=rail, env={"TRACKBED_CRDS": str(tmp_path)})
-    assert [one["rule"] for one in json.loads(result.stdout)] == ["unknown-field"]
+    assert [problem["rule"] for problem in json.loads(result.stdout)] == ["unknown-field"]
 
 
 def test_fix_writes_the_file_once_and_keeps_mode_and_comments(folder: Path) -> None:
@@ -114,21 +112,21 @@ def test_fix_writes_the_file_once_and_keeps_mode_and_comments(folder: Path) -> N
     assert file.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("form", ["json", "sarif", "junit"])
-def test_machine_output_is_all_that_stands_on_standard_output(form: str) -> None:
-    result = run("-", "-o", form, stdin=_BAD)
+@pytest.mark.parametrize("output_format", ["json", "sarif", "junit"])
+def test_machine_output_is_all_that_stands_on_standard_output(output_format: str) -> None:
+    result = run("-", "-o", output_format, stdin=_BAD)
     assert result.exit_code == 1
-    assert result.stdout.startswith("<?xml" if form == "junit" else ("{" if form == "sarif" else "["))
+    assert result.stdout.startswith("<?xml" if output_format == "junit" else ("{" if output_format == "sarif" else "["))
     assert result.stderr == ""
 
 
 def test_a_rule_is_explained_with_both_examples() -> None:
     result = run("--explain", "hca-prefix")
     assert result.exit_code == 0
-    assert "--fix mends it" in result.stdout
+    assert "--fix repairs it" in result.stdout
     assert result.stdout.count("NCCL_IB_HCA") >= 2
 
 
 def test_rules_lists_every_rule() -> None:
     listed = run("--rules").stdout
-    assert all(rule in listed for rule in catalogue())
+    assert all(rule in listed for rule in load_rules())

@@ -1,13 +1,11 @@
 """Safe fixes: comments and order stay, and a second run changes nothing."""
 
-from __future__ import annotations
-
 import pytest
 
-from trackbed.lint.corpus import corpus
-from trackbed.lint.finding import Finding
-from trackbed.lint.fix import diff, fixed
-from trackbed.lint.manifests import manifests
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.finding import LintProblem
+from trackbed.lint.fix import apply_fixes, render_diff
+from trackbed.lint.manifests import read_manifests
 from trackbed.lint.run import lint
 
 _BEFORE = """# the rails
@@ -73,35 +71,35 @@ spec:
 """
 
 
-def _found(text: str) -> tuple[Finding, ...]:
-    documents, early = manifests(text.encode(), "m.yaml")
-    return lint(corpus(documents), None, early)
+def _lint(text: str) -> tuple[LintProblem, ...]:
+    documents, early = read_manifests(text.encode(), "m.yaml")
+    return lint(index_documents(documents), None, early)
 
 
 def test_every_safe_fix_is_made_in_place() -> None:
-    assert fixed(_BEFORE, _found(_BEFORE)) == _AFTER
+    assert apply_fixes(_BEFORE, _lint(_BEFORE)) == _AFTER
 
 
 def test_fixing_again_changes_nothing() -> None:
-    assert fixed(_AFTER, _found(_AFTER)) == _AFTER
+    assert apply_fixes(_AFTER, _lint(_AFTER)) == _AFTER
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n"], ids=["dos", "unix"])
 def test_line_ends_stay_as_they_are(end: str) -> None:
     before = _BEFORE.replace("\n", end)
-    assert fixed(before, _found(before)) == _AFTER.replace("\n", end)
+    assert apply_fixes(before, _lint(before)) == _AFTER.replace("\n", end)
 
 
 def test_the_diff_shows_both_lines() -> None:
-    assert '-  subnet: "10.1.7.0/16"  # all rails\n+  subnet: "10.1.0.0/16"  # all rails\n' in diff(
+    assert '-  subnet: "10.1.7.0/16"  # all rails\n+  subnet: "10.1.0.0/16"  # all rails\n' in render_diff(
         "m.yaml", _BEFORE, _AFTER
     )
-    assert diff("m.yaml", _AFTER, _AFTER) == ""
+    assert render_diff("m.yaml", _AFTER, _AFTER) == ""
 
 
 def test_a_fixed_gid_index_is_left_to_a_person() -> None:
     env = '{name: NCCL_IB_GID_INDEX, value: "3"}'
     pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{{name: m, env: [{env}]}}]}}\n"
-    found = _found(pod)
-    assert [one.rule for one in found] == ["gid-index-fixed"]
-    assert fixed(pod, found) == pod
+    problems = _lint(pod)
+    assert [problem.rule for problem in problems] == ["gid-index-fixed"]
+    assert apply_fixes(pod, problems) == pod

@@ -1,20 +1,18 @@
 """JSON inside YAML: its lines are lines of the file."""
 
-from __future__ import annotations
-
 import pytest
 
-from trackbed.lint.corpus import corpus
-from trackbed.lint.manifests import manifests
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.manifests import read_manifests
 from trackbed.lint.run import lint
 
 _HEAD = "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: rail0}\nspec:\n"
 _GOOD = '"cniVersion": "0.3.1", "name": "rail0", "type": "macvlan"'
 
 
-def _spots(config: str) -> list[tuple[str, int, int]]:
-    documents, early = manifests((_HEAD + config).encode(), "nad.yaml")
-    return [(one.rule, one.line, one.column) for one in lint(corpus(documents), None, early)]
+def _locate_problems(config: str) -> list[tuple[str, int, int]]:
+    documents, early = read_manifests((_HEAD + config).encode(), "nad.yaml")
+    return [(problem.rule, problem.line, problem.column) for problem in lint(index_documents(documents), None, early)]
 
 
 @pytest.mark.parametrize(
@@ -32,9 +30,9 @@ def _spots(config: str) -> list[tuple[str, int, int]]:
     ],
 )
 def test_a_finding_names_the_line_inside_the_text(config: str, spots: list[tuple[str, int, int]]) -> None:
-    assert _spots(config) == spots
+    assert _locate_problems(config) == spots
 
 
 def test_a_text_with_a_trailing_comma_is_still_checked() -> None:
-    rules = {rule for rule, _, _ in _spots(f'  config: |\n    {{{_GOOD}, "vlan": 5000,}}\n')}
+    rules = {rule for rule, _, _ in _locate_problems(f'  config: |\n    {{{_GOOD}, "vlan": 5000,}}\n')}
     assert rules == {"json-trailing-comma", "vlan-range"}

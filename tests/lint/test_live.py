@@ -1,7 +1,5 @@
 """Objects of an API server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from trackbed.cli.lint import command
-from trackbed.lint.corpus import corpus
-from trackbed.lint.live import documents
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.live import to_documents
 from trackbed.lint.run import lint
 
 _POOL = {
@@ -27,9 +25,9 @@ _POOL = {
 
 
 def test_an_object_is_named_where_a_file_would_be() -> None:
-    (doc,) = documents([_POOL])
-    (found,) = lint(corpus([doc]))
-    assert (found.file, found.rule, found.object) == ("SpiderIPPool/rail0", "host-bits", "SpiderIPPool rail0")
+    (doc,) = to_documents([_POOL])
+    (problem,) = lint(index_documents([doc]))
+    assert (problem.file, problem.rule, problem.object) == ("SpiderIPPool/rail0", "host-bits", "SpiderIPPool rail0")
     assert doc.get("status") is None
     assert doc.get("metadata", "managedFields") is None
 
@@ -79,7 +77,9 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
 def test_a_cluster_is_linted_as_far_as_it_has_the_kinds(kubeconfig: Path) -> None:
     result = CliRunner().invoke(command, ["--cluster", "--kubeconfig", str(kubeconfig), "-o", "json"])
     assert result.exit_code == 1, result.output
-    assert [(one["file"], one["rule"]) for one in json.loads(result.stdout)] == [("SpiderIPPool/rail0", "host-bits")]
+    assert [(problem["file"], problem["rule"]) for problem in json.loads(result.stdout)] == [
+        ("SpiderIPPool/rail0", "host-bits")
+    ]
 
 
 def test_a_cluster_that_cannot_be_reached_is_said_so(tmp_path: Path) -> None:

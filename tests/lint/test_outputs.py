@@ -1,21 +1,19 @@
 """Outputs for machines: complete, valid, and safe for any text."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import jsonschema_rs
 
-from trackbed.lint.finding import Finding
-from trackbed.lint.output.junit import junit
-from trackbed.lint.output.sarif import sarif
-from trackbed.lint.output.text import lines
+from trackbed.lint.finding import LintProblem
+from trackbed.lint.output.junit import render_junit
+from trackbed.lint.output.sarif import build_sarif
+from trackbed.lint.output.text import render_lines
 
-_FOUND = (
-    Finding("host-bits", "error", "a b.yaml", 7, 3, "10.1.7.0/16 <&> \x01", "Write it.", "IPPool rail0"),
-    Finding("host-bits", "error", "a b.yaml", 9, 3, "10.2.7.0/16", "Write it.", "IPPool rail1"),
-    Finding("route-redundant", "note", "a b.yaml", 8, 3, "inside", "Remove it."),
+_PROBLEMS = (
+    LintProblem("host-bits", "error", "a b.yaml", 7, 3, "10.1.7.0/16 <&> \x01", "Write it.", "IPPool rail0"),
+    LintProblem("host-bits", "error", "a b.yaml", 9, 3, "10.2.7.0/16", "Write it.", "IPPool rail1"),
+    LintProblem("route-redundant", "note", "a b.yaml", 8, 3, "inside", "Remove it."),
 )
 
 _TEXT: dict[str, Any] = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
@@ -91,21 +89,21 @@ _SARIF: dict[str, Any] = {
 
 
 def test_sarif_has_what_the_standard_requires() -> None:
-    made = sarif(_FOUND)
+    made = build_sarif(_PROBLEMS)
     validator = jsonschema_rs.Draft202012Validator(_SARIF, validate_formats=True)
     assert [error.message for error in validator.iter_errors(made)] == []
 
 
 def test_each_sarif_result_points_at_its_rule_and_place() -> None:
-    (run,) = sarif(_FOUND)["runs"]
+    (run,) = build_sarif(_PROBLEMS)["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    assert [rules[result["ruleIndex"]] for result in run["results"]] == [one.rule for one in _FOUND]
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [problem.rule for problem in _PROBLEMS]
     place = run["results"][0]["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "a%20b.yaml"}, "region": {"startLine": 7, "startColumn": 3}}
 
 
 def test_junit_counts_errors_and_keeps_notes_as_output() -> None:
-    root = ET.fromstring(junit(_FOUND, ["a b.yaml", "sound.yaml"]))  # noqa: S314 - our own text
+    root = ET.fromstring(render_junit(_PROBLEMS, ["a b.yaml", "sound.yaml"]))  # noqa: S314 - our own text
     suites = {suite.get("name"): suite for suite in root}
     assert (suites["a b.yaml"].get("tests"), suites["a b.yaml"].get("failures")) == ("2", "2")
     assert "inside" in (suites["a b.yaml"].findtext("system-out") or "")
@@ -113,7 +111,7 @@ def test_junit_counts_errors_and_keeps_notes_as_output() -> None:
 
 
 def test_text_is_grouped_by_file_and_says_each_fix_once() -> None:
-    assert list(lines(_FOUND[1:])) == [
+    assert list(render_lines(_PROBLEMS[1:])) == [
         "a b.yaml",
         "  9:3  error    10.2.7.0/16  [host-bits]",
         "      fix: Write it.",

@@ -1,7 +1,5 @@
 """Every rule finds its bad example, leaves its good one alone, and survives any other shape of it."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from importlib.resources import files
@@ -10,52 +8,54 @@ from typing import Any
 import pytest
 import yaml
 
-from trackbed.lint.catalogue import Rule, catalogue
-from trackbed.lint.corpus import corpus
-from trackbed.lint.finding import Finding
-from trackbed.lint.manifests import manifests
+from trackbed.lint.catalogue import Rule, load_rules
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.finding import LintProblem
+from trackbed.lint.manifests import read_manifests
 from trackbed.lint.run import lint
-from trackbed.lint.schemas.crds import schemas
+from trackbed.lint.schemas.crds import index_crds
 
 _EXAMPLE = files("trackbed.lint").joinpath("schemas", "example.yaml").read_bytes()
-_CRDS = schemas([("example.yaml", _EXAMPLE)])
-_RULES = tuple(catalogue().values())
+_CRDS = index_crds([("example.yaml", _EXAMPLE)])
+_RULES = tuple(load_rules().values())
 
 
-def _findings(text: str, rule: Rule) -> tuple[Finding, ...]:
-    documents, early = manifests(text.encode(), "manifest.yaml")
-    return lint(corpus(documents, rule.nodes), _CRDS, early)
+def _lint(text: str, rule: Rule) -> tuple[LintProblem, ...]:
+    documents, early = read_manifests(text.encode(), "manifest.yaml")
+    return lint(index_documents(documents, rule.nodes), _CRDS, early)
 
 
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
 def test_the_bad_example_of_a_rule_is_found(rule: Rule) -> None:
-    assert rule.id in {found.rule for found in _findings(rule.bad, rule)}
+    assert rule.id in {problem.rule for problem in _lint(rule.bad, rule)}
 
 
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
 def test_nothing_is_found_in_the_good_example_of_a_rule(rule: Rule) -> None:
-    assert [found for found in _findings(rule.good, rule) if found.severity != "note" or found.rule == rule.id] == []
+    assert [
+        problem for problem in _lint(rule.good, rule) if problem.severity != "note" or problem.rule == rule.id
+    ] == []
 
 
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
 def test_a_finding_says_what_and_points_into_the_text(rule: Rule) -> None:
     lines = rule.bad.splitlines()
-    for found in _findings(rule.bad, rule):
-        assert found.message
-        assert found.fix
-        assert 1 <= found.line <= len(lines)
-        assert 1 <= found.column <= len(lines[found.line - 1]) + 1
+    for problem in _lint(rule.bad, rule):
+        assert problem.message
+        assert problem.fix
+        assert 1 <= problem.line <= len(lines)
+        assert 1 <= problem.column <= len(lines[problem.line - 1]) + 1
 
 
 _JUNK: tuple[Any, ...] = (None, -1, 1 << 70, "{", [[]], {"a": []})
 
 
-def _loaded(rule: Rule) -> list[Any]:
+def _load_documents(rule: Rule) -> list[Any]:
     return list(yaml.load_all(rule.bad, Loader=yaml.CSafeLoader))
 
 
-def _json_of(value: object) -> Any:
-    """What a text that is JSON says, None for anything else."""
+def _parse_json(value: object) -> Any:
+    """Parse a JSON text; return None for any other value."""
     try:
         return json.loads(value) if isinstance(value, str) and value.strip()[:1] in {"{", "["} else None
     except ValueError:
@@ -75,13 +75,13 @@ def _put(value: Any, path: tuple[Any, ...], junk: object) -> None:
 
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
 def test_each_part_of_a_bad_example_may_be_anything(rule: Rule) -> None:
-    documents = _loaded(rule)
+    documents = _load_documents(rule)
     for junk in _JUNK:
         for number, doc in enumerate(documents):
             for path in _paths(doc)[1:]:
                 changed = deepcopy(documents)
                 _put(changed[number], path, deepcopy(junk))
-                assert isinstance(_findings(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
+                assert isinstance(_lint(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
 
 
 _WITH_JSON = tuple(rule for rule in _RULES if '{"' in rule.bad)
@@ -95,13 +95,13 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
 
 @pytest.mark.parametrize("rule", _WITH_JSON, ids=lambda rule: rule.id)
 def test_each_part_of_the_json_inside_may_be_anything(rule: Rule) -> None:
-    documents = _loaded(rule)
+    documents = _load_documents(rule)
     for number, doc in enumerate(documents):
         for place in _paths(doc)[1:]:
-            for inner in _paths(_json_of(_at(doc, place)))[1:]:
+            for inner in _paths(_parse_json(_at(doc, place)))[1:]:
                 for junk in _JUNK:
                     changed = deepcopy(documents)
-                    parsed = _json_of(_at(changed[number], place))
+                    parsed = _parse_json(_at(changed[number], place))
                     _put(parsed, inner, deepcopy(junk))
                     _put(changed[number], place, json.dumps(parsed))
-                    assert isinstance(_findings(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)
+                    assert isinstance(_lint(yaml.dump_all(changed, Dumper=yaml.CSafeDumper), rule), tuple)

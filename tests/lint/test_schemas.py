@@ -1,23 +1,21 @@
 """What a strict API server refuses, in words."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 import pytest
 
-from trackbed.lint.corpus import corpus
-from trackbed.lint.manifests import manifests
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.manifests import read_manifests
 from trackbed.lint.run import lint
-from trackbed.lint.schemas.crds import schemas
+from trackbed.lint.schemas.crds import index_crds
 
-_CRDS = schemas([("rail.yaml", files("trackbed.lint").joinpath("schemas", "example.yaml").read_bytes())])
+_CRDS = index_crds([("rail.yaml", files("trackbed.lint").joinpath("schemas", "example.yaml").read_bytes())])
 
 
 def _messages(spec: str, version: str = "v1", kind: str = "Rail", extra: str = "") -> list[str]:
     text = f"apiVersion: example.org/{version}\nkind: {kind}\nmetadata: {{name: a}}\n{extra}spec: {spec}\n"
-    documents, early = manifests(text.encode(), "rail.yaml")
-    return [f"{one.rule}: {one.message}" for one in lint(corpus(documents), _CRDS, early)]
+    documents, early = read_manifests(text.encode(), "rail.yaml")
+    return [f"{problem.rule}: {problem.message}" for problem in lint(index_documents(documents), _CRDS, early)]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +59,7 @@ def _messages(spec: str, version: str = "v1", kind: str = "Rail", extra: str = "
             [
                 (
                     "wrong-type: spec.mtu must be a whole number, not the text '${MTU}', which looks like a variable "
-                    "that nothing has filled in"
+                    "that was not substituted"
                 ),
             ],
             id="variable",
@@ -94,5 +92,5 @@ def test_an_unknown_kind_of_a_known_group_is_refused() -> None:
 
 def test_status_and_unknown_groups_are_left_alone() -> None:
     assert _messages("{resource: {name: a}}", extra="status: {anything: [1]}\n") == []
-    documents, _ = manifests(b"apiVersion: other.org/v1\nkind: Thing\nspec: {x: 1}\n", "x.yaml")
-    assert lint(corpus(documents), _CRDS) == ()
+    documents, _ = read_manifests(b"apiVersion: other.org/v1\nkind: Thing\nspec: {x: 1}\n", "x.yaml")
+    assert lint(index_documents(documents), _CRDS) == ()

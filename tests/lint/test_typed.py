@@ -1,10 +1,8 @@
 """Plain scalars as Kubernetes types them."""
 
-from __future__ import annotations
-
 import pytest
 
-from trackbed.lint.typed import scalar, values
+from trackbed.lint.typed import parse_scalar, read_values
 
 
 @pytest.mark.parametrize(
@@ -30,9 +28,9 @@ from trackbed.lint.typed import scalar, values
     ],
 )
 def test_a_plain_scalar_is_typed_as_the_api_server_reads_it(text: str, value: object) -> None:
-    assert scalar(text) == value
-    assert type(scalar(text)) is type(value)
+    assert parse_scalar(text) == value
+    assert type(parse_scalar(text)) is type(value)
 
 
 def test_quotes_and_blocks_make_text() -> None:
-    assert values("a: '8'\nb: \"on\"\nc: |\n  8\n") == [{"a": "8", "b": "on", "c": "8\n"}]
+    assert read_values("a: '8'\nb: \"on\"\nc: |\n  8\n") == [{"a": "8", "b": "on", "c": "8\n"}]

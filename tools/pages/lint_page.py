@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trackbed.lint.catalogue import Rule, catalogue
+from trackbed.lint.catalogue import Rule, load_rules
 from trackbed.lint.rules import FAMILIES
 
 _HEAD = """# Rules of trackbed lint
@@ -15,7 +15,7 @@ works now and then, or not as meant; a note never changes the exit status. Rules
 
 def render_lint_page() -> str:
     """Render the whole page: a table of all rules, then a section for each."""
-    sections = (line for rule in catalogue().values() for line in _iter_section(rule))
+    sections = (line for rule in load_rules().values() for line in _iter_section(rule))
     return "\n".join([_HEAD, *_iter_table(), "", *sections]).rstrip() + "\n"
 
 
@@ -23,7 +23,7 @@ def _iter_table() -> Iterator[str]:
     yield "| rule | severity | | what |"
     yield "|---|---|---|---|"
     for family in FAMILIES:
-        for rule in catalogue().values():
+        for rule in load_rules().values():
             if rule.family == family:
                 title = rule.title.replace("|", "\\|")
                 yield f"| [`{rule.id}`](#{rule.id}) | {rule.severity} | {'fix' if rule.safe else ''} | {title} |"

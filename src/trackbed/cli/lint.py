@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trackbed.lint.document import Document
-    from trackbed.lint.finding import Finding, Hit
+    from trackbed.lint.finding import Breach, LintProblem
     from trackbed.lint.schemas.crds import Schemas
 
 _ENDINGS = {".yaml", ".yml", ".json"}
@@ -89,9 +89,9 @@ def command(
 
 
 def _tell(rule_id: str | None, form: str) -> None:
-    from trackbed.lint.catalogue import catalogue, explain_rule
+    from trackbed.lint.catalogue import explain_rule, load_rules
 
-    known = catalogue()
+    known = load_rules()
     if rule_id is not None and rule_id not in known:
         refuse(f"no rule {rule_id!r}{meant(rule_id, known, 'see trackbed lint --rules')}")
     chosen = [known[rule_id]] if rule_id else list(known.values())
@@ -132,17 +132,17 @@ def _files(path: Path) -> list[Path]:
     return kept
 
 
-def _read(texts: dict[str, bytes]) -> tuple[list[Document], list[Hit], bool]:
+def _read(texts: dict[str, bytes]) -> tuple[list[Document], list[Breach], bool]:
     """Documents, what was found while reading, and whether a file could not be read; the others are linted."""
     from trackbed.fabric.model.problems import SpecError
-    from trackbed.lint.manifests import manifests
+    from trackbed.lint.manifests import read_manifests
 
     documents: list[Document] = []
-    hits: list[Hit] = []
+    hits: list[Breach] = []
     failed = False
     for file, raw in texts.items():
         try:
-            found, early = manifests(raw, file)
+            found, early = read_manifests(raw, file)
         except SpecError as error:
             failed = True
             for problem in error.problems:
@@ -156,7 +156,7 @@ def _read(texts: dict[str, bytes]) -> tuple[list[Document], list[Hit], bool]:
 def _cluster(kubeconfig: str | None) -> list[Document]:
     from trackbed.cli.cluster_session import ClusterSession
     from trackbed.cluster.api.errors import KubeError, UnknownKindError
-    from trackbed.lint.live import READ, documents
+    from trackbed.lint.live import READ, to_documents
 
     objects: dict[str, list[dict[str, Any]]] = {}
     try:
@@ -166,7 +166,7 @@ def _cluster(kubeconfig: str | None) -> list[Document]:
                     objects[kind] = objects.get(kind) or cluster.collect(cluster.client.list(api_version, kind))
     except KubeError as error:
         refuse(str(error))
-    return documents(body for bodies in objects.values() for body in bodies)
+    return to_documents(body for bodies in objects.values() for body in bodies)
 
 
 def _schemas(crds: str | None, form: str) -> Schemas | None:
@@ -175,42 +175,42 @@ def _schemas(crds: str | None, form: str) -> Schemas | None:
             click.echo("note: no CRDs (--crds DIR): fields and types are not checked, rules only", err=True)
         return None
     from trackbed.fabric.model.problems import SpecError
-    from trackbed.lint.schemas.crds import schemas
+    from trackbed.lint.schemas.crds import index_crds
 
     if not Path(crds).is_dir():
         refuse(f"--crds {crds} is no folder; name one that holds CustomResourceDefinitions")
     try:
-        return schemas(_texts((crds,)))
+        return index_crds(_texts((crds,)))
     except SpecError as error:
         refuse(str(error))
 
 
 def _lint(
-    documents: list[Document], hits: list[Hit], schemas: Schemas | None, nodes: int | None
-) -> tuple[Finding, ...]:
+    documents: list[Document], hits: list[Breach], schemas: Schemas | None, nodes: int | None
+) -> tuple[LintProblem, ...]:
     from trackbed.fabric.model.problems import SpecError
-    from trackbed.lint.corpus import corpus
+    from trackbed.lint.corpus import index_documents
     from trackbed.lint.run import lint
 
     try:
-        return lint(corpus(documents, nodes), schemas, hits)
+        return lint(index_documents(documents, nodes), schemas, hits)
     except SpecError as error:
         refuse(str(error))
 
 
 def _fix(
-    texts: dict[str, bytes], findings: tuple[Finding, ...], crds: str | None, nodes: int | None
-) -> tuple[Finding, ...]:
+    texts: dict[str, bytes], findings: tuple[LintProblem, ...], crds: str | None, nodes: int | None
+) -> tuple[LintProblem, ...]:
     """Write the fixes, print them, and lint what is there now."""
     from trackbed.host.atomic import replace
-    from trackbed.lint.fix import diff, fixed
+    from trackbed.lint.fix import apply_fixes, render_diff
 
     if not texts or "<stdin>" in texts:
         refuse("--fix writes files; it cannot mend standard input or a cluster")
     for file in sorted({one.file for one in findings if one.edit}):
         before = texts[file].decode("utf-8")
-        after = fixed(before, [one for one in findings if one.file == file])
-        click.echo(diff(file, before, after), nl=False, err=True)
+        after = apply_fixes(before, [one for one in findings if one.file == file])
+        click.echo(render_diff(file, before, after), nl=False, err=True)
         if after != before:
             try:
                 target = Path(file).resolve()  # a symbolic link stays one
@@ -222,21 +222,21 @@ def _fix(
     return _lint(documents, hits, _schemas(crds, "quiet"), nodes)
 
 
-def _show(findings: tuple[Finding, ...], form: str, files: Iterable[str]) -> None:
+def _show(findings: tuple[LintProblem, ...], form: str, files: Iterable[str]) -> None:
     if form == "json":
         emit_json(findings)
     elif form == "sarif":
-        from trackbed.lint.output.sarif import sarif
+        from trackbed.lint.output.sarif import build_sarif
 
-        emit_json(sarif(findings))
+        emit_json(build_sarif(findings))
     elif form == "junit":
-        from trackbed.lint.output.junit import junit
+        from trackbed.lint.output.junit import render_junit
 
-        click.echo(junit(findings, files), nl=False)
+        click.echo(render_junit(findings, files), nl=False)
     else:
-        from trackbed.lint.output.text import lines
+        from trackbed.lint.output.text import render_lines
 
-        for line in lines(findings, _paint):
+        for line in render_lines(findings, _paint):
             click.echo(line)
 
 

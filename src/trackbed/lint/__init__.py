@@ -1,1 +1,1 @@
-"""Mistakes in existing Kubernetes manifests: what a schema refuses, and what no schema can hold."""
+"""Mistakes in Kubernetes manifests: violations of a CRD's schema, and of rules that a schema cannot express."""

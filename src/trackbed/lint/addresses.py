@@ -1,4 +1,4 @@
-"""Addresses and ranges as people write them in manifests."""
+"""Addresses and ranges as they are written in manifests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from trackbed.fabric.model.ranges import BITS, V4, Range, format_address, parse_
 
 
 class Span(NamedTuple):
-    """Addresses from first to last, both included."""
+    """Addresses from `first` to `last`, both included."""
 
     version: int
     first: int
     last: int
 
     def overlaps(self, other: Span) -> bool:
-        """Whether an address lies in both."""
+        """Return whether the spans share an address."""
         return self.version == other.version and self.first <= other.last and other.first <= self.last
 
     def __str__(self) -> str:
@@ -24,26 +24,25 @@ class Span(NamedTuple):
 
 
 class Cidr(NamedTuple):
-    """A range as written, and as it is without host bits."""
+    """A range without host bits, and whether it was written with any."""
 
     range: Range
-    sound: bool
-    """False where host bits are set."""
+    has_host_bits: bool
 
 
-def cidr(value: object) -> Cidr | None:
-    """Read `address/prefix`; None where it is none."""
+def read_cidr(value: object) -> Cidr | None:
+    """Parse `address/prefix length`; return None for any other value."""
     if not isinstance(value, str):
         return None
     try:
-        return Cidr(parse_range(value.strip()), sound=True)
+        return Cidr(parse_range(value.strip()), has_host_bits=False)
     except ValueError as error:
         mark, _, right = str(error).partition("host bits:")
-        return Cidr(parse_range(right), sound=False) if right and not mark else None
+        return Cidr(parse_range(right), has_host_bits=True) if right and not mark else None
 
 
-def address(value: object) -> tuple[int, int] | None:
-    """Read an address as (IP version, int); None where it is none."""
+def read_address(value: object) -> tuple[int, int] | None:
+    """Parse an address to (IP version, int); return None for any other value."""
     if not isinstance(value, str):
         return None
     try:
@@ -52,40 +51,43 @@ def address(value: object) -> tuple[int, int] | None:
         return None
 
 
-def span(value: object) -> Span | None:
-    """Read `a` or `a-b`; None where it is neither, or runs backwards."""
+def read_span(value: object) -> Span | None:
+    """Parse `address` or `first-last`; return None for any other value and for a range that ends before it starts."""
     if not isinstance(value, str):
         return None
     head, dash, tail = value.partition("-")
-    first = address(head)
-    last = address(tail) if dash else first
+    first = read_address(head)
+    last = read_address(tail) if dash else first
     if first is None or last is None or first[0] != last[0] or first[1] > last[1]:
         return None
     return Span(first[0], first[1], last[1])
 
 
-def span_of(found: Range) -> Span:
-    """A range's addresses."""
-    return Span(found.version, found.base, found.last)
+def to_span(addresses: Range) -> Span:
+    """Return all addresses of a range."""
+    return Span(addresses.version, addresses.base, addresses.last)
 
 
-def usable(found: Range) -> Span:
-    """Addresses a host may have: IPv4 without the first and the last, but all of a /31 (RFC 3021) and a /32."""
-    if found.version == V4 and found.prefix < BITS[V4] - 1:
-        return Span(V4, found.base + 1, found.last - 1)
-    return span_of(found)
+def to_usable_span(addresses: Range) -> Span:
+    """Return the addresses that hosts may have.
+
+    IPv4 excludes the first and the last address, except in a /31 (RFC 3021) and a /32.
+    """
+    if addresses.version == V4 and addresses.prefix < BITS[V4] - 1:
+        return Span(V4, addresses.base + 1, addresses.last - 1)
+    return to_span(addresses)
 
 
-def within(inner: Span, outer: Range) -> bool:
-    """Whether all of `inner` lies in `outer`."""
+def is_within(inner: Span, outer: Range) -> bool:
+    """Return whether all addresses of `inner` are in `outer`."""
     return inner.version == outer.version and outer.base <= inner.first and inner.last <= outer.last
 
 
-def is_in(one: tuple[int, int], outer: Range) -> bool:
-    """Whether an (IP version, int) lies in a range."""
-    return one[0] == outer.version and one[1] in outer
+def is_in(address: tuple[int, int], outer: Range) -> bool:
+    """Return whether an (IP version, int) is in a range."""
+    return address[0] == outer.version and address[1] in outer
 
 
-def written(one: tuple[int, int]) -> str:
-    """An address as text."""
-    return format_address(*one)
+def render_address(address: tuple[int, int]) -> str:
+    """Return the text of an (IP version, int)."""
+    return format_address(*address)

@@ -1,13 +1,11 @@
-"""One Kubernetes object of the input, and the JSON texts inside it."""
-
-from __future__ import annotations
+"""A Kubernetes object of the input with the JSON texts it contains."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from trackbed.fabric.model.problems import Path
-from trackbed.lint.jsontext import JsonText, json_text
-from trackbed.lint.tree import Tree, mappings, texts
+from trackbed.lint.jsontext import JsonText, read_json_text
+from trackbed.lint.tree import Tree, list_mappings, list_texts
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 """The annotation that names a pod's additional networks (Multus, k8snetworkplumbingwg's de facto standard)."""
@@ -35,73 +33,68 @@ JSON_FIELDS: dict[str, tuple[Path, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object. Fields of the wrong type read as empty: the schema reports them, no rule stumbles."""
+    """An object of the input. Fields of the wrong type read as empty: schema checks report them, rules ignore them."""
 
     tree: Tree
     kind: str
     api_version: str
     name: str
     namespace: str
-    """As written; empty where it is left out."""
+    """Empty if the object names none."""
     json: dict[Path, JsonText]
-    """The JSON texts inside, by path."""
+    """JSON texts by path."""
 
     @property
     def group(self) -> str:
-        """API group, empty for the core."""
+        """API group; empty for the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def title(self) -> str:
-        """Kind and name, as people call it."""
+        """Kind and name, for messages."""
         return f"{self.kind} {self.name}" if self.name else self.kind
 
     @property
-    def home(self) -> str:
-        """The namespace it lands in when none is written and kubectl's is the default."""
+    def effective_namespace(self) -> str:
+        """The object's namespace, or `default`."""
         return self.namespace or "default"
 
     def get(self, *path: str | int) -> Any:  # noqa: ANN401 - YAML holds anything
-        """The value at `path`, None where there is none."""
+        """Return the value at `path`, or None."""
         return self.tree.get(*path)
 
-    def text(self, *path: str | int) -> str:
-        """The text at `path`, empty where there is none."""
+    def get_text(self, *path: str | int) -> str:
+        """Return the text at `path`; empty for any other value."""
         value = self.tree.get(*path)
         return value if isinstance(value, str) else ""
 
-    def mapping(self, *path: str | int) -> dict[str, Any]:
-        """The mapping at `path`, empty where there is none."""
+    def get_mapping(self, *path: str | int) -> dict[str, Any]:
+        """Return the mapping at `path`; empty for any other value."""
         value = self.tree.get(*path)
         return value if isinstance(value, dict) else {}
 
-    def parsed(self, *path: str | int) -> Tree | None:
-        """What the JSON text at `path` says."""
-        found = self.json.get(path)
-        return found.tree if found else None
+    def get_json(self, *path: str | int) -> Tree | None:
+        """Return the content of the JSON text at `path`, or None."""
+        get_text = self.json.get(path)
+        return get_text.tree if get_text else None
 
 
-def document(tree: Tree) -> Document:
-    """The object that `tree` holds (a mapping)."""
-
-    def text(*path: str) -> str:
-        value = tree.get(*path)
-        return value if isinstance(value, str) else ""
-
-    kind = text("kind")
-    found = _json_fields(kind, tree)
-    return Document(tree, kind, text("apiVersion"), text("metadata", "name"), text("metadata", "namespace"), found)
+def to_document(tree: Tree) -> Document:
+    """Make a document of `tree`, which must hold a mapping."""
+    paths = (("kind",), ("apiVersion",), ("metadata", "name"), ("metadata", "namespace"))
+    kind, api_version, name, namespace = (value if isinstance(value := tree.get(*path), str) else "" for path in paths)
+    return Document(tree, kind, api_version, name, namespace, _read_json_fields(kind, tree))
 
 
-def _json_fields(kind: str, tree: Tree) -> dict[Path, JsonText]:
+def _read_json_fields(kind: str, tree: Tree) -> dict[Path, JsonText]:
     paths = list(JSON_FIELDS.get(kind, ()))
     if kind == "SpiderMultusConfig":
-        paths += [("spec", "chainCNIJsonData", n) for n, _ in texts(tree.get("spec", "chainCNIJsonData"))]
+        paths += [("spec", "chainCNIJsonData", n) for n, _ in list_texts(tree.get("spec", "chainCNIJsonData"))]
     if kind == "SpectrumXRailPoolConfig":
-        paths += [("spec", "railTopology", n, "ipam") for n, _ in mappings(tree.get("spec", "railTopology"))]
-    found: dict[Path, JsonText] = {}
+        paths += [("spec", "railTopology", n, "ipam") for n, _ in list_mappings(tree.get("spec", "railTopology"))]
+    fields: dict[Path, JsonText] = {}
     for path in paths:
         text = tree.get(*path)
         if isinstance(text, str) and text.strip():
-            found[path] = json_text(tree, path, text, joined=path[-1] == "metaPlugins")
-    return found
+            fields[path] = read_json_text(tree, path, text, joined=path[-1] == "metaPlugins")
+    return fields

@@ -1,10 +1,8 @@
-"""What lint reports: a rule that a manifest breaks, and the line that breaks it.
+"""Violations of rules.
 
-Hit       what a rule's check yields: values and paths
-Finding   what is printed: place, severity and fix filled in
+Breach        yielded by a check: rule, path and message
+LintProblem   printed: with place, severity and fix
 """
-
-from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
@@ -14,37 +12,37 @@ from trackbed.fabric.model.problems import Path, Place
 from trackbed.lint.tree import Tree
 
 Severity = Literal["error", "warning", "note"]
-"""error: refused, or it cannot work. warning: it works now and then.
-note: worth knowing; never changes the exit status."""
+"""error: an API server refuses it, or it cannot work. warning: it works in some cases only.
+note: information, without effect on the exit status."""
 
 
 class Edit(NamedTuple):
-    """A safe fix: at or after the place of the finding, on its line, `old` becomes `new`.
+    """A safe fix: replace the first `old` at or after the problem's column, on its line, by `new`.
 
-    A line that holds nothing but blanks and a comment afterwards is taken out.
+    A line that is blank afterwards is removed.
     """
 
     old: str
     new: str
 
 
-class Hit(NamedTuple):
-    """One breach of a rule."""
+class Breach(NamedTuple):
+    """One violation of a rule."""
 
     rule: str
     tree: Tree
     path: Path
     message: str
-    """What is there and what would be right, without the rule's general reason."""
+    """The value, and a right one. The reason is the rule's."""
     key: bool = False
-    """Point at the last key of the path, not at its value."""
+    """Whether the place is that of the path's last key instead of its value."""
     edit: Edit | None = None
     place: Place | None = None
-    """Where it is, if the path cannot say."""
+    """Place of the violation, if it is not the path's."""
 
 
-class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One finding, complete."""
+class LintProblem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A violation with its place, severity and fix."""
 
     rule: str
     severity: Severity
@@ -56,11 +54,11 @@ class Finding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     message: str
     fix: str
     object: str = ""
-    """Kind and name of the object it is in."""
+    """Kind and name of the object."""
     edit: Edit | None = None
-    """The safe fix, where there is one."""
+    """The safe fix, or None."""
 
     @property
     def order(self) -> tuple[str, int, int, str, str]:
-        """Findings are printed in this order."""
+        """Sort key of the output."""
         return self.file, self.line, self.column, self.rule, self.message

@@ -1,35 +1,32 @@
-"""Safe fixes as changes of text: one place on one line each, so comments, order and quotes stay as they are."""
-
-from __future__ import annotations
+"""Safe fixes. Each edits one place of one line, so that comments, order and quotes are kept."""
 
 import difflib
 from collections.abc import Iterable
 
-from trackbed.lint.finding import Edit, Finding
+from trackbed.lint.finding import Edit, LintProblem
 
 
-def fixed(text: str, findings: Iterable[Finding]) -> str:
-    """The text of a file with every safe fix of its findings."""
+def apply_fixes(text: str, problems: Iterable[LintProblem]) -> str:
+    """Return the text of a file with every safe fix of its problems applied."""
     lines = text.splitlines(keepends=True)
-    todo = {(one.line, one.column, one.edit) for one in findings if one.edit}
-    for line, column, edit in sorted(todo, reverse=True):  # from the end, so that earlier places stay where they are
+    edits = {(problem.line, problem.column, problem.edit) for problem in problems if problem.edit}
+    for line, column, edit in sorted(edits, reverse=True):  # backwards, so that an edit does not move the others
         if line <= len(lines):
-            lines[line - 1] = _edited(lines[line - 1], column, edit)
+            lines[line - 1] = _apply_edit(lines[line - 1], column, edit)
     return "".join(lines)
 
 
-def _edited(line: str, column: int, edit: Edit) -> str:
-    at = line.find(edit.old, column - 1)
-    if at < 0 or (not edit.new and at >= column + 1):
-        return line  # the value is written in some other way, such as over several lines: a person mends it
-    made = line[:at] + edit.new + line[at + len(edit.old) :]
-    alone = not edit.new and not made.strip()
-    return "" if alone else made
+def _apply_edit(line: str, column: int, edit: Edit) -> str:
+    start = line.find(edit.old, column - 1)
+    if start < 0 or (not edit.new and start >= column + 1):
+        return line  # the value has another notation, such as a folded block; the user has to edit it
+    edited = line[:start] + edit.new + line[start + len(edit.old) :]
+    return edited if edit.new or edited.strip() else ""
 
 
-def diff(file: str, before: str, after: str) -> str:
-    """A unified diff, empty where nothing changes."""
-    made = difflib.unified_diff(
+def render_diff(file: str, before: str, after: str) -> str:
+    """Return a unified diff; empty if nothing changes."""
+    render_diff = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), file, f"{file} (fixed)"
     )
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in made)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in render_diff)

@@ -1,10 +1,8 @@
 """JSON inside manifests: CNI configurations, device plugin configurations, the networks annotation.
 
-A trailing comma is the commonest mistake of templates; it is told apart from text that is no JSON at all, so that
-the rest of such a text is still checked.
+Trailing commas, the most frequent mistake of templates, are reported apart from other syntax errors, so that the
+rest of the text is still checked.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -14,23 +12,23 @@ from typing import Any, NamedTuple
 
 from trackbed.fabric.model.problems import Path, Place, SpecError
 from trackbed.fabric.model.source import read_yaml
-from trackbed.lint.tree import Inside, Tree, embedded
+from trackbed.lint.tree import TextPosition, Tree, embed_json
 
 
 class JsonText(NamedTuple):
-    """One text that must be JSON."""
+    """A text that must be JSON."""
 
     outer: Tree
     path: Path
-    """Where the text stands in `outer`."""
+    """Path of the text in `outer`."""
     tree: Tree | None
-    """What it says; None where it is no JSON."""
+    """The content; None if the text is not JSON."""
     commas: tuple[Place, ...] = ()
-    """Trailing commas."""
+    """Places of trailing commas."""
     error: str = ""
-    """Why it is no JSON."""
+    """Why the text is not JSON."""
     place: Place | None = None
-    """Of the error."""
+    """Place of the error."""
 
 
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
@@ -38,42 +36,43 @@ _LINE_END = re.compile(r"\n")
 _COMMA = re.compile(r",(?=\s*[\]}])")
 
 
-def json_text(outer: Tree, path: Path, text: str, *, joined: bool = False) -> JsonText:
-    """Read the text at `path`; with `joined` it is several values with commas between, read as a list."""
+def read_json_text(outer: Tree, path: Path, text: str, *, joined: bool = False) -> JsonText:
+    """Parse the text at `path`; with `joined`, it holds values separated by commas and is parsed as a list."""
     whole = f"[{text}]" if joined else text
-    blank = _STRING.sub(lambda found: " " * len(found[0]), whole)
-    commas = [found.start() for found in _COMMA.finditer(blank)]
-    mended = _without(whole, commas)
-    places = _places(outer, path, text, [at - joined for at in commas])
+    masked = _STRING.sub(lambda match: " " * len(match[0]), whole)
+    commas = [match.start() for match in _COMMA.finditer(masked)]
+    valid = _remove_positions(whole, commas)
+    places = _locate_positions(outer, path, text, [comma - joined for comma in commas])
     try:
-        read_yaml(mended.replace("\t", " ").encode(), outer.place(path).file)  # bounds its depth before json recurses
-        value: Any = json.loads(mended)
+        # read_yaml limits the depth before json recurses.
+        read_yaml(valid.replace("\t", " ").encode(), outer.find_place(path).file)
+        value: Any = json.loads(valid)
     except json.JSONDecodeError as error:
-        return JsonText(outer, path, None, (), error.msg, *_places(outer, path, text, [error.pos - joined]))
+        return JsonText(outer, path, None, (), error.msg, *_locate_positions(outer, path, text, [error.pos - joined]))
     except SpecError as error:
         problem = error.problems[0]
-        at = problem.place or Place("", 1, 1)
-        what = "it is not JSON" if problem.code in {"bad-yaml", "tab"} else problem.message
-        return JsonText(outer, path, None, (), what, _at(outer.inner(path, text), at))
-    return JsonText(outer, path, embedded(outer, path, text, value), places)
+        reason = "it is not JSON" if problem.code in {"bad-yaml", "tab"} else problem.message
+        place = _to_file_place(outer.locate_text(path, text), problem.place or Place("", 1, 1))
+        return JsonText(outer, path, None, (), reason, place)
+    return JsonText(outer, path, embed_json(outer, path, text, value), places)
 
 
-def _without(text: str, positions: list[int]) -> str:
+def _remove_positions(text: str, positions: list[int]) -> str:
     cuts = [-1, *positions, len(text)]
     return "".join(text[start + 1 : end] for start, end in pairwise(cuts)) if positions else text
 
 
-def _places(outer: Tree, path: Path, text: str, positions: list[int]) -> tuple[Place, ...]:
-    starts = [0, *(found.end() for found in _LINE_END.finditer(text))] if positions else []
-    inside = outer.inner(path, text)
-    found = []
-    for position in positions:
-        line = bisect_right(starts, max(position, 0))
-        found.append(_at(inside, Place("", line, max(position, 0) - starts[line - 1] + 1)))
-    return tuple(found)
+def _locate_positions(outer: Tree, path: Path, text: str, offsets: list[int]) -> tuple[Place, ...]:
+    starts = [0, *(match.end() for match in _LINE_END.finditer(text))] if offsets else []
+    text_position = outer.locate_text(path, text)
+    places = []
+    for offset in offsets:
+        line = bisect_right(starts, max(offset, 0))
+        places.append(_to_file_place(text_position, Place("", line, max(offset, 0) - starts[line - 1] + 1)))
+    return tuple(places)
 
 
-def _at(inside: Inside, within: Place) -> Place:
-    if not inside.exact:
-        return inside.place
-    return Place(inside.place.file, inside.line + within.line, inside.column + within.column)
+def _to_file_place(position: TextPosition, place: Place) -> Place:
+    if not position.exact:
+        return position.place
+    return Place(position.place.file, position.line + place.line, position.column + place.column)

@@ -1,13 +1,11 @@
-"""Objects read from an API server as documents; their place is their name, the line that of indented JSON."""
-
-from __future__ import annotations
+"""Objects of an API server as documents. The file of a place is kind/namespace/name, the line that of indented JSON."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
 from trackbed.lint.document import Document
-from trackbed.lint.manifests import manifests
+from trackbed.lint.manifests import read_manifests
 from trackbed.lint.tree import dig
 
 READ: tuple[tuple[str, str], ...] = (
@@ -32,18 +30,20 @@ READ: tuple[tuple[str, str], ...] = (
     ("kueue.x-k8s.io/v1beta2", "LocalQueue"),
     ("kueue.x-k8s.io/v1beta1", "LocalQueue"),
 )
-"""(apiVersion, kind) of what lint has rules for. A kind that the cluster does not have is left out; of several versions
+"""(apiVersion, kind) that lint has rules for. Kinds that the cluster does not serve are ignored; of several versions,
 the first that is served is read."""
 
 
-def documents(objects: Iterable[dict[str, Any]]) -> list[Document]:
-    """The objects, each with apiVersion and kind, without what the API server wrote into them."""
-    found: list[Document] = []
+def to_documents(objects: Iterable[dict[str, Any]]) -> list[Document]:
+    """Convert objects, each with apiVersion and kind, to documents without status and managedFields."""
+    documents: list[Document] = []
     for raw in objects:
         metadata = {key: value for key, value in (raw.get("metadata") or {}).items() if key != "managedFields"}
-        kept = {key: value for key, value in raw.items() if key not in {"status", "metadata"}} | {"metadata": metadata}
-        place = "/".join(
+        manifest = {key: value for key, value in raw.items() if key not in {"status", "metadata"}} | {
+            "metadata": metadata
+        }
+        name = "/".join(
             str(part) for part in (raw.get("kind"), dig(metadata, "namespace"), dig(metadata, "name")) if part
         )
-        found += manifests(json.dumps(kept, indent=2).encode(), place)[0]
-    return found
+        documents += read_manifests(json.dumps(manifest, indent=2).encode(), name)[0]
+    return documents

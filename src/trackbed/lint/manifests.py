@@ -1,41 +1,39 @@
-"""Manifest files to documents: several in a file, lists taken apart, JSON as well as YAML."""
-
-from __future__ import annotations
+"""Manifest files, YAML or JSON, as documents. Each item of a List is a document."""
 
 from collections.abc import Iterator
 
 from trackbed.fabric.model.source import YamlDocument, read_yaml
-from trackbed.lint.document import Document, document
-from trackbed.lint.finding import Hit
-from trackbed.lint.tree import Tree, mappings
-from trackbed.lint.typed import values
+from trackbed.lint.document import Document, to_document
+from trackbed.lint.finding import Breach
+from trackbed.lint.tree import Tree, list_mappings
+from trackbed.lint.typed import read_values
 
 
-def manifests(raw: bytes, file: str) -> tuple[list[Document], list[Hit]]:
-    """Every object of a file, and what is wrong before there is an object; SpecError where it cannot be read."""
+def read_manifests(raw: bytes, file: str) -> tuple[list[Document], list[Breach]]:
+    """Return the objects of a file, and the breaches found while reading. Raises SpecError if it cannot be read."""
     sources = read_yaml(raw, file)
     text = raw.decode("utf-8-sig")
     lines = tuple(text.splitlines())
-    found: list[Document] = []
-    hits: list[Hit] = []
-    for source, value in zip(sources, values(text), strict=True):
+    documents: list[Document] = []
+    breaches: list[Breach] = []
+    for source, value in zip(sources, read_values(text), strict=True):
         tree = Tree(value, source, lines)
-        hits += _twice(tree, source)
-        found += _objects(tree, hits)
-    return found, hits
+        breaches += _report_duplicate_keys(tree, source)
+        documents += _read_objects(tree, breaches)
+    return documents, breaches
 
 
-def _twice(tree: Tree, source: YamlDocument) -> Iterator[Hit]:
+def _report_duplicate_keys(tree: Tree, source: YamlDocument) -> Iterator[Breach]:
     for problem in source.problems:
-        yield Hit("duplicate-key", tree, (), problem.message, place=problem.place)
+        yield Breach("duplicate-key", tree, (), problem.message, place=problem.place)
 
 
-def _objects(tree: Tree, hits: list[Hit]) -> Iterator[Document]:
+def _read_objects(tree: Tree, breaches: list[Breach]) -> Iterator[Document]:
     if not isinstance(tree.value, dict) or not tree.get("kind") or not tree.get("apiVersion"):
-        hits.append(Hit("not-a-manifest", tree, (), "this has no apiVersion and kind, so it was not checked"))
+        breaches.append(Breach("not-a-manifest", tree, (), "this has no apiVersion and kind, so it was not checked"))
         return
     if str(tree.get("kind")).endswith("List") and isinstance(tree.get("items"), list):
-        for number, _ in mappings(tree.get("items")):
-            yield from _objects(tree.under("items", number), hits)
+        for number, _ in list_mappings(tree.get("items")):
+            yield from _read_objects(tree.get_subtree("items", number), breaches)
         return
-    yield document(tree)
+    yield to_document(tree)

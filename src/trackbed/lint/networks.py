@@ -1,13 +1,11 @@
-"""Everything a pod can name as a network: written NetworkAttachmentDefinitions, and the objects they are made from."""
-
-from __future__ import annotations
+"""Networks that a pod can request: NetworkAttachmentDefinitions, and the objects that operators make them from."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from trackbed.fabric.model.problems import Path
 from trackbed.lint.document import RESOURCE, Document
-from trackbed.lint.tree import Tree, mappings, texts
+from trackbed.lint.tree import Tree, list_mappings, list_texts
 
 SPIDER_BLOCKS = {
     "macvlan": "macvlan",
@@ -24,121 +22,130 @@ _MELLANOX = {"HostDeviceNetwork": "host-device", "MacvlanNetwork": "macvlan", "I
 
 
 class Resource(NamedTuple):
-    """A resource name and where it is written."""
+    """A resource name and its path."""
 
     name: str
     path: Path
 
 
 class PoolUse(NamedTuple):
-    """A pool that a network takes addresses from."""
+    """A reference of a network to an address pool."""
 
     family: str
     """nv-ippool, nv-cidrpool or spider."""
     name: str
-    """May hold wildcards where the family is spider."""
+    """May hold wildcards if the family is spider."""
     tree: Tree
     path: Path
 
 
 class Network(NamedTuple):
-    """One network."""
+    """A network."""
 
     doc: Document
     namespace: str
     name: str
     type: str
-    """CNI type of the first plugin; empty where it is unknown."""
+    """CNI type of the first plugin; empty if unknown."""
     resource: Resource | None
-    """In `doc`. Without a prefix where the object leaves it to the operator."""
+    """Its path is in `doc`. Without a prefix if the operator adds it."""
     plugins: tuple[Tree, ...]
-    """CNI configurations, in the order of the chain; ib and meta plugins included."""
+    """CNI configurations in the order of the chain, with meta plugins."""
     ipams: tuple[Tree, ...]
     pools: tuple[PoolUse, ...]
 
 
-def networks(doc: Document) -> Iterator[Network]:
-    """The networks that an object defines."""
+def find_networks(doc: Document) -> Iterator[Network]:
+    """Yield the networks that an object defines."""
     if doc.kind == "NetworkAttachmentDefinition":
-        yield _attachment(doc)
+        yield _read_attachment_definition(doc)
     elif doc.kind == "SpiderMultusConfig":
-        yield _spider(doc)
+        yield _read_spider_config(doc)
     elif doc.kind in _OPERATORS or doc.kind in _MELLANOX:
-        yield _operator(doc)
+        yield _read_operator_network(doc)
     elif doc.kind == "SpectrumXRailPoolConfig":
-        yield from _rails(doc)
+        yield from _read_rail_networks(doc)
 
 
-def plugins(conf: Tree | None) -> tuple[Tree, ...]:
-    """The plugins of a CNI configuration: its list, or itself."""
+def list_plugins(conf: Tree | None) -> tuple[Tree, ...]:
+    """Return the plugins of a CNI configuration: its `plugins`, or the configuration itself."""
     if conf is None or not isinstance(conf.value, dict):
         return ()
-    listed = conf.get("plugins")
-    return tuple(conf.under("plugins", n) for n, _ in mappings(listed)) if isinstance(listed, list) else (conf,)
+    if not isinstance(conf.get("plugins"), list):
+        return (conf,)
+    return tuple(conf.get_subtree("plugins", n) for n, _ in list_mappings(conf.get("plugins")))
 
 
-def _attachment(doc: Document) -> Network:
-    chain = plugins(doc.parsed("spec", "config"))
-    return _network(doc, doc.home, chain, _named(doc, ("metadata", "annotations", RESOURCE)))
+def _read_attachment_definition(doc: Document) -> Network:
+    chain = list_plugins(doc.get_json("spec", "config"))
+    return _build_network(
+        doc, doc.effective_namespace, chain, _read_resource(doc, ("metadata", "annotations", RESOURCE))
+    )
 
 
-def _spider(doc: Document) -> Network:
-    kind = doc.text("spec", "cniType") or "custom"
+def _read_spider_config(doc: Document) -> Network:
+    kind = doc.get_text("spec", "cniType") or "custom"
     block = SPIDER_BLOCKS.get(kind, "")
-    chain = plugins(doc.parsed("spec", "customCNI")) if kind == "custom" else ()
-    chain += tuple(doc_json.tree for path, doc_json in doc.json.items() if "chainCNIJsonData" in path and doc_json.tree)
-    made = _network(doc, doc.home, chain, _named(doc, ("spec", block, "resourceName")) if block else None)
-    name = doc.text("metadata", "annotations", "multus.spidernet.io/cr-name") or doc.name
-    pools = tuple(_spider_pools(doc, block)) if block else made.pools
-    return made._replace(name=name, type=made.type if kind == "custom" else kind, pools=pools)
+    chain = list_plugins(doc.get_json("spec", "customCNI")) if kind == "custom" else ()
+    chain += tuple(text.tree for path, text in doc.json.items() if "chainCNIJsonData" in path and text.tree)
+    network = _build_network(
+        doc, doc.effective_namespace, chain, _read_resource(doc, ("spec", block, "resourceName")) if block else None
+    )
+    name = doc.get_text("metadata", "annotations", "multus.spidernet.io/cr-name") or doc.name
+    pools = tuple(_find_spider_pools(doc, block)) if block else network.pools
+    return network._replace(name=name, type=network.type if kind == "custom" else kind, pools=pools)
 
 
-def _spider_pools(doc: Document, block: str) -> Iterator[PoolUse]:
-    for base in (
-        ("spec", block, "ippools"),
-        ("spec", "ippools"),
-    ):  # the second is a common mistake; its names still count
+def _find_spider_pools(doc: Document, block: str) -> Iterator[PoolUse]:
+    # spec.ippools is a common mistake; its names are still references.
+    for base in (("spec", block, "ippools"), ("spec", "ippools")):
         for family in ("ipv4", "ipv6"):
-            for number, name in texts(doc.get(*base, family)):
+            for number, name in list_texts(doc.get(*base, family)):
                 yield PoolUse("spider", name, doc.tree, (*base, family, number))
 
 
-def _operator(doc: Document) -> Network:
-    own = _OPERATORS.get(doc.kind) or _MELLANOX[doc.kind]
-    namespace = doc.text("spec", "networkNamespace") or (doc.home if doc.kind in _OPERATORS else "default")
-    meta = doc.parsed("spec", "metaPlugins")
-    chain = tuple(meta.under(n) for n, _ in mappings(meta.value)) if meta else ()
-    ipam = doc.parsed("spec", "ipam")
-    made = _network(doc, namespace, chain, _named(doc, ("spec", "resourceName")), (ipam,) if ipam else ())
-    return made._replace(type=own)
+def _read_operator_network(doc: Document) -> Network:
+    cni_type = _OPERATORS.get(doc.kind) or _MELLANOX[doc.kind]
+    namespace = doc.get_text("spec", "networkNamespace") or (
+        doc.effective_namespace if doc.kind in _OPERATORS else "default"
+    )
+    meta = doc.get_json("spec", "metaPlugins")
+    chain = tuple(meta.get_subtree(n) for n, _ in list_mappings(meta.value)) if meta else ()
+    ipam = doc.get_json("spec", "ipam")
+    network = _build_network(
+        doc, namespace, chain, _read_resource(doc, ("spec", "resourceName")), (ipam,) if ipam else ()
+    )
+    return network._replace(type=cni_type)
 
 
-def _rails(doc: Document) -> Iterator[Network]:
-    namespace = doc.text("spec", "networkNamespace") or doc.home
-    for number, rail in mappings(doc.get("spec", "railTopology")):
+def _read_rail_networks(doc: Document) -> Iterator[Network]:
+    namespace = doc.get_text("spec", "networkNamespace") or doc.effective_namespace
+    for number, rail in list_mappings(doc.get("spec", "railTopology")):
         path: Path = ("spec", "railTopology", number)
-        ipam = doc.parsed(*path, "ipam")
-        made = _network(doc, namespace, (), _named(doc, (*path, "name")), (ipam,) if ipam else ())
+        ipam = doc.get_json(*path, "ipam")
+        network = _build_network(doc, namespace, (), _read_resource(doc, (*path, "name")), (ipam,) if ipam else ())
         pool, name = rail.get("cidrPoolRef"), rail.get("name")
         uses = (PoolUse("nv-cidrpool", pool, doc.tree, (*path, "cidrPoolRef")),) if isinstance(pool, str) else ()
-        yield made._replace(name=name if isinstance(name, str) else "", type="ovs", pools=(*made.pools, *uses))
+        yield network._replace(name=name if isinstance(name, str) else "", type="ovs", pools=(*network.pools, *uses))
 
 
-def _network(
+def _build_network(
     doc: Document, namespace: str, chain: tuple[Tree, ...], resource: Resource | None, ipams: tuple[Tree, ...] = ()
 ) -> Network:
-    found = ipams + tuple(plugin.under("ipam") for plugin in chain if isinstance(plugin.get("ipam"), dict))
-    kind = chain[0].get("type") if chain else ""
-    pools = tuple(use for ipam in found for use in _ipam_pools(ipam))
-    return Network(doc, namespace, doc.name, kind if isinstance(kind, str) else "", resource, chain, found, pools)
+    all_ipams = ipams + tuple(plugin.get_subtree("ipam") for plugin in chain if isinstance(plugin.get("ipam"), dict))
+    cni_type = chain[0].get("type") if chain else ""
+    uses = tuple(use for ipam in all_ipams for use in _find_ipam_pools(ipam))
+    return Network(
+        doc, namespace, doc.name, cni_type if isinstance(cni_type, str) else "", resource, chain, all_ipams, uses
+    )
 
 
-def _named(doc: Document, path: Path) -> Resource | None:
+def _read_resource(doc: Document, path: Path) -> Resource | None:
     name = doc.get(*path)
     return Resource(name, path) if isinstance(name, str) and name else None
 
 
-def _ipam_pools(ipam: Tree) -> Iterator[PoolUse]:
+def _find_ipam_pools(ipam: Tree) -> Iterator[PoolUse]:
     kind: Any = ipam.get("type")
     if kind == "nv-ipam" and isinstance(ipam.get("poolName"), str):
         family = "nv-cidrpool" if str(ipam.get("poolType") or "ippool").lower() == "cidrpool" else "nv-ippool"
@@ -146,5 +153,5 @@ def _ipam_pools(ipam: Tree) -> Iterator[PoolUse]:
             yield PoolUse(family, name, ipam, ("poolName",))
     if kind == "spiderpool":
         for field in ("default_ipv4_ippool", "default_ipv6_ippool"):
-            for number, name in texts(ipam.get(field)):
+            for number, name in list_texts(ipam.get(field)):
                 yield PoolUse("spider", name, ipam, (field, number))

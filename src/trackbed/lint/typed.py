@@ -1,12 +1,9 @@
-"""YAML nodes to the values Kubernetes sees: scalars typed as sigs.k8s.io/yaml does, merge keys followed.
+"""YAML values as Kubernetes reads them: scalars typed as by sigs.k8s.io/yaml, merge keys resolved.
 
-That reader keeps YAML 1.1 booleans (`on` is true) but reads neither base-60 numbers nor dates.
-`fabric.model.source.read` has bounded size, depth and aliases before anything here runs.
+That reader keeps YAML 1.1 booleans (`on` is true), but not base-60 numbers and dates.
+`fabric.model.source.read_yaml` has limited size, depth and aliases before.
 """
 
-from __future__ import annotations
-
-import math
 import re
 from typing import Any
 
@@ -22,54 +19,54 @@ _INFINITY = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
 _LEADING_ZERO = re.compile(r"([-+]?)0o?([0-7_]+)")
 
 
-def values(text: str) -> list[Any]:
-    """Every document of a YAML text that is not empty, typed; the text must have passed `fabric.model.source.read`."""
+def read_values(text: str) -> list[Any]:
+    """Return the documents of a YAML text that are not empty; `fabric.model.source.read_yaml` must accept the text."""
     nodes = yaml.compose_all(text, Loader=yaml.CBaseLoader)
-    return [_value(node, {}) for node in nodes if not is_null(node)]
+    return [_convert_node(node, {}) for node in nodes if not is_null(node)]
 
 
-def _value(node: yaml.Node, seen: dict[int, Any]) -> Any:  # noqa: ANN401 - YAML holds anything
-    """The value; what several aliases name is made once and shared."""
+def _convert_node(node: yaml.Node, values: dict[int, Any]) -> Any:  # noqa: ANN401 - YAML holds anything
+    """Convert a node. Aliases of one node share a value."""
     if isinstance(node, yaml.ScalarNode):
-        return node.value if node.style else scalar(node.value)
-    if id(node) not in seen:
+        return node.value if node.style else parse_scalar(node.value)
+    if id(node) not in values:
         if isinstance(node, yaml.SequenceNode):
-            seen[id(node)] = [_value(item, seen) for item in node.value]
+            values[id(node)] = [_convert_node(item, values) for item in node.value]
         else:
-            seen[id(node)] = _mapping(node, seen)
-    return seen[id(node)]
+            values[id(node)] = _convert_mapping(node, values)
+    return values[id(node)]
 
 
-def _mapping(node: yaml.Node, seen: dict[int, Any]) -> dict[str, Any]:
+def _convert_mapping(node: yaml.Node, values: dict[int, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
-    own: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, item in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            continue  # fabric.model.source reports it
+            continue  # reported by fabric.model.source
         if key.value == "<<" and not key.style:
-            for base in _bases(_value(item, seen)):
+            for base in _list_bases(_convert_node(item, values)):
                 merged = {**base, **merged}
         else:
-            own.setdefault(key.value, _value(item, seen))
-    return {**merged, **own} if merged else own
+            mapping.setdefault(key.value, _convert_node(item, values))
+    return {**merged, **mapping} if merged else mapping
 
 
-def _bases(value: object) -> list[dict[str, Any]]:
+def _list_bases(value: object) -> list[dict[str, Any]]:
     return [base for base in (value if isinstance(value, list) else [value]) if isinstance(base, dict)]
 
 
-def scalar(text: str) -> bool | int | float | str | None:
-    """What a plain scalar means."""
+def parse_scalar(text: str) -> bool | int | float | str | None:
+    """Return the value of a plain scalar."""
     if text in NULLS:
         return None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     if text[0] in "+-.0123456789":
-        return _number(text)
+        return _parse_number(text)
     return text
 
 
-def _number(text: str) -> int | float | str:
+def _parse_number(text: str) -> int | float | str:
     if _INT.fullmatch(text):
         octal = _LEADING_ZERO.fullmatch(text)
         digits = f"{octal[1]}0o{octal[2].strip('_')}" if octal else text
@@ -79,5 +76,5 @@ def _number(text: str) -> int | float | str:
             return text
     if _FLOAT.fullmatch(text):
         return float(text)
-    infinite = _INFINITY.fullmatch(text)
-    return (-math.inf if infinite[1] == "-" else math.inf) if infinite else text
+    infinity = _INFINITY.fullmatch(text)
+    return float(f"{infinity[1]}inf") if infinity else text

@@ -10,8 +10,8 @@ from trackbed.cluster.jobs.requirements import build_requirements
 from trackbed.cluster.stacks import stack
 from trackbed.cluster.stacks.stack import objects
 from trackbed.fabric.yaml_text import render_documents
-from trackbed.lint.corpus import corpus
-from trackbed.lint.manifests import manifests
+from trackbed.lint.corpus import index_documents
+from trackbed.lint.manifests import read_manifests
 from trackbed.lint.run import lint
 
 CASES = [(name, which) for name in SITES for which in SHAPES if not (SHAPES[which][2] and name in NO_DUAL)]
@@ -31,7 +31,9 @@ def text(name: str, which: str) -> bytes:
 
 @pytest.mark.parametrize(("name", "which"), CASES, ids=[f"{name}, {which}" for name, which in CASES])
 def test_lint_finds_nothing_in_what_is_rendered(name: str, which: str) -> None:
-    read, hits = manifests(text(name, which), "rendered.yaml")
+    documents, breaches = read_manifests(text(name, which), "rendered.yaml")
     known = EXPECTED_NOTES | NOT_TOLD.get(name, set())
-    found = lint(corpus(read), early=hits)
-    assert [f"{one.line}: {one.rule}: {one.message}" for one in found if one.rule not in known] == []
+    problems = lint(index_documents(documents), early=breaches)
+    assert [
+        f"{problem.line}: {problem.rule}: {problem.message}" for problem in problems if problem.rule not in known
+    ] == []

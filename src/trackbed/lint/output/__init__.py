@@ -1,1 +1,1 @@
-"""Findings as text for people, and as JSON, SARIF and JUnit for machines."""
+"""Output formats: text, SARIF and JUnit."""

@@ -1,44 +1,45 @@
-"""JUnit XML: one test suite for each file, one failed test for each error or warning; notes are output only."""
-
-from __future__ import annotations
+"""JUnit XML: a test suite for each file, a failed test for each error or warning. Notes are in system-out."""
 
 from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
-from trackbed.lint.finding import Finding
+from trackbed.lint.finding import LintProblem
 
 _NOT_XML = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535), "�")
-"""Characters that XML 1.0 cannot hold, whatever the escape."""
+"""Characters that XML 1.0 does not allow, not even escaped."""
 
 
-def junit(findings: Iterable[Finding], files: Iterable[str]) -> str:
-    """The report; a file without findings is a suite with one passed test."""
-    found: dict[str, list[Finding]] = {file: [] for file in files}
-    for one in findings:
-        found.setdefault(one.file, []).append(one)
-    suites = "".join(_suite(file, group) for file, group in sorted(found.items()))
+def render_junit(problems: Iterable[LintProblem], files: Iterable[str]) -> str:
+    """Render the report. A file without problems is a suite with one passed test."""
+    problems_by_file: dict[str, list[LintProblem]] = {file: [] for file in files}
+    for problem in problems:
+        problems_by_file.setdefault(problem.file, []).append(problem)
+    suites = "".join(_render_suite(file, group) for file, group in sorted(problems_by_file.items()))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="trackbed lint">\n{suites}</testsuites>\n'
 
 
-def _suite(file: str, group: list[Finding]) -> str:
-    failed = [one for one in group if one.severity != "note"]
-    notes = "".join(f"{one.line}: {one.message} [{one.rule}]\n" for one in group if one.severity == "note")
-    passed = "" if failed else f'    <testcase classname={_attribute(file)} name="lint"/>\n'
-    out = f"    <system-out>{_text(notes)}</system-out>\n" if notes else ""
-    head = f'name={_attribute(file)} tests="{len(failed) or 1}" failures="{len(failed)}" errors="0"'
-    return f"  <testsuite {head}>\n{''.join(map(_case, failed))}{passed}{out}  </testsuite>\n"
+def _render_suite(file: str, group: list[LintProblem]) -> str:
+    failed = [problem for problem in group if problem.severity != "note"]
+    notes = "".join(
+        f"{problem.line}: {problem.message} [{problem.rule}]\n" for problem in group if problem.severity == "note"
+    )
+    passed = "" if failed else f'    <testcase classname={_quote_attribute(file)} name="lint"/>\n'
+    notes_element = f"    <system-out>{_escape_text(notes)}</system-out>\n" if notes else ""
+    attributes = f'name={_quote_attribute(file)} tests="{len(failed) or 1}" failures="{len(failed)}" errors="0"'
+    return f"  <testsuite {attributes}>\n{''.join(map(_render_case, failed))}{passed}{notes_element}  </testsuite>\n"
 
 
-def _case(one: Finding) -> str:
-    name = _attribute(f"{one.rule} line {one.line}")
-    body = _text(f"{one.file}:{one.line}:{one.column}\nfix: {one.fix}")
-    failure = f"<failure type={_attribute(one.severity)} message={_attribute(one.message)}>{body}</failure>"
-    return f"    <testcase classname={_attribute(one.file)} name={name}>{failure}</testcase>\n"
+def _render_case(problem: LintProblem) -> str:
+    name = _quote_attribute(f"{problem.rule} line {problem.line}")
+    body = _escape_text(f"{problem.file}:{problem.line}:{problem.column}\nfix: {problem.fix}")
+    attributes = f"type={_quote_attribute(problem.severity)} message={_quote_attribute(problem.message)}"
+    failure = f"<failure {attributes}>{body}</failure>"
+    return f"    <testcase classname={_quote_attribute(problem.file)} name={name}>{failure}</testcase>\n"
 
 
-def _attribute(text: str) -> str:
+def _quote_attribute(text: str) -> str:
     return quoteattr(text.translate(_NOT_XML))
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     return escape(text.translate(_NOT_XML))

@@ -1,29 +1,27 @@
-"""SARIF 2.1.0 (OASIS): what code review tools read."""
-
-from __future__ import annotations
+"""SARIF 2.1.0 (OASIS), for code review tools."""
 
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
 from trackbed import __version__
-from trackbed.lint.catalogue import Rule, catalogue
-from trackbed.lint.finding import Finding
+from trackbed.lint.catalogue import Rule, load_rules
+from trackbed.lint.finding import LintProblem
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def sarif(findings: Iterable[Finding]) -> dict[str, Any]:
-    """One run; severities have SARIF's own names already."""
-    found = list(findings)
-    used = [rule for rule in catalogue().values() if any(one.rule == rule.id for one in found)]
+def build_sarif(problems: Iterable[LintProblem]) -> dict[str, Any]:
+    """Return a log with one run. The severities are levels of SARIF."""
+    problems = list(problems)
+    used = [rule for rule in load_rules().values() if any(problem.rule == rule.id for problem in problems)]
     index = {rule.id: number for number, rule in enumerate(used)}
-    driver = {"name": "trackbed lint", "version": __version__, "rules": [_rule(rule) for rule in used]}
-    results = [_result(one, index[one.rule]) for one in found]
+    driver = {"name": "trackbed lint", "version": __version__, "rules": [_describe_rule(rule) for rule in used]}
+    results = [_describe_problem(problem, index[problem.rule]) for problem in problems]
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _describe_rule(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.title},
@@ -33,13 +31,13 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(one: Finding, index: int) -> dict[str, Any]:
-    region = {"startLine": one.line, "startColumn": one.column}
-    place = {"artifactLocation": {"uri": quote(one.file)}, "region": region}
+def _describe_problem(problem: LintProblem, index: int) -> dict[str, Any]:
+    region = {"startLine": problem.line, "startColumn": problem.column}
+    place = {"artifactLocation": {"uri": quote(problem.file)}, "region": region}
     return {
-        "ruleId": one.rule,
+        "ruleId": problem.rule,
         "ruleIndex": index,
-        "level": one.severity,
-        "message": {"text": f"{one.message}. {one.fix}"},
+        "level": problem.severity,
+        "message": {"text": f"{problem.message}. {problem.fix}"},
         "locations": [{"physicalLocation": place}],
     }

@@ -1,44 +1,42 @@
-"""Findings for people: grouped by file, one line each, the fix below."""
-
-from __future__ import annotations
+"""Problems as text: grouped by file, one line each, with each fix once a file."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
-from trackbed.lint.finding import Finding
+from trackbed.lint.finding import LintProblem
 
 Paint = Callable[[str, str], str]
-"""(text, severity or `bold`) -> text as the terminal shows it."""
+"""(text, severity or `bold`) -> text with the escape sequences of a terminal."""
 
 
 _SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-"""Control characters, which a terminal would obey, as people can read them."""
+"""Control characters, which a terminal would interpret, and their escapes."""
 
 
-def plain(text: str, _style: str) -> str:
-    """No colour."""
+def skip_paint(text: str, _style: str) -> str:
+    """Return the text unchanged."""
     return text
 
 
-def lines(findings: Iterable[Finding], paint: Paint = plain) -> Iterator[str]:
-    """The lines to print."""
-    found = list(findings)
-    for file, group in groupby(found, key=lambda one: one.file):
+def render_lines(problems: Iterable[LintProblem], paint: Paint = skip_paint) -> Iterator[str]:
+    """Yield the lines to print."""
+    problems = list(problems)
+    for file, group in groupby(problems, key=lambda problem: problem.file):
         yield paint(file, "bold")
-        told: set[str] = set()
-        for one in group:
-            badge = paint(f"{one.severity:7}", one.severity)
-            yield f"  {one.line}:{one.column}  {badge}  {one.message.translate(_SHOWN)}  [{one.rule}]"
-            if one.rule not in told:
-                told.add(one.rule)
-                yield f"      fix: {one.fix}"
+        explained: set[str] = set()
+        for problem in group:
+            badge = paint(f"{problem.severity:7}", problem.severity)
+            yield f"  {problem.line}:{problem.column}  {badge}  {problem.message.translate(_SHOWN)}  [{problem.rule}]"
+            if problem.rule not in explained:
+                explained.add(problem.rule)
+                yield f"      fix: {problem.fix}"
         yield ""
-    yield paint(summary(found), "bold")
+    yield paint(summarize(problems), "bold")
 
 
-def summary(findings: Iterable[Finding]) -> str:
-    """How many of which severity."""
-    counts = Counter(one.severity for one in findings)
-    words = [f"{counts[name]} {name}{'s' if counts[name] != 1 else ''}" for name in ("error", "warning", "note")]
-    return ", ".join(words)
+def summarize(problems: Iterable[LintProblem]) -> str:
+    """Return the number of problems of each severity."""
+    counts = Counter(problem.severity for problem in problems)
+    parts = [f"{counts[name]} {name}{'s' if counts[name] != 1 else ''}" for name in ("error", "warning", "note")]
+    return ", ".join(parts)

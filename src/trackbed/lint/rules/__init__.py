@@ -1,28 +1,26 @@
-"""The families of rules: checks here, the text of each rule in `rulebook/FAMILY.yaml`. Adding one is a line here."""
-
-from __future__ import annotations
+"""The families of rules. Checks are in this folder, the text of each rule in `rulebook/FAMILY.yaml`."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import NamedTuple
 
 from trackbed.lint.corpus import Corpus
-from trackbed.lint.finding import Hit
+from trackbed.lint.finding import Breach
 
-Check = Callable[[Corpus], Iterator[Hit]]
+Check = Callable[[Corpus], Iterator[Breach]]
 
 
 class Family(NamedTuple):
     """Rules that belong together."""
 
     title: str
-    """In the reference."""
+    """Title in the reference."""
     modules: tuple[str, ...]
     """Modules beside this one, each with `CHECKS`."""
 
 
 FAMILIES: dict[str, Family] = {
-    "schema": Family("Schemas", ()),  # `schemas.check` finds these
+    "schema": Family("Schemas", ()),  # checked by `schemas.check`
     "documents": Family("Objects", ("documents",)),
     "ranges": Family("Ranges, gateways, routes", ("ranges", "overlaps")),
     "nvipam": Family("Pools of nv-ipam", ("nvipam", "exclusions")),
@@ -36,7 +34,7 @@ FAMILIES: dict[str, Family] = {
     "nccl": Family("NCCL and MPI", ("nccl",)),
     "quota": Family("Kueue", ("quota",)),
 }
-"""Name of a family, which is that of its file in `rulebook/` -> the family; in the order of the reference."""
+"""Families by name, which is the name of the file in `rulebook/`, in the order of the reference."""
 
 
 def _load_checks(module: str) -> tuple[Check, ...]:
@@ -45,4 +43,4 @@ def _load_checks(module: str) -> tuple[Check, ...]:
 
 
 CHECKS = tuple(check for family in FAMILIES.values() for module in family.modules for check in _load_checks(module))
-"""Every check; one may find breaches of several rules of its family."""
+"""Every check. A check may report breaches of several rules of its family."""

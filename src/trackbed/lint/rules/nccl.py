@@ -1,6 +1,4 @@
-"""NCCL's environment, read as NCCL reads it (2.30), and options of MPI that do harm."""
-
-from __future__ import annotations
+"""Rules of NCCL's environment variables (NCCL 2.30) and of options of MPI."""
 
 import re
 from collections.abc import Iterator
@@ -8,11 +6,11 @@ from typing import NamedTuple
 
 from trackbed.fabric.model.problems import Path
 from trackbed.lint.corpus import Corpus
-from trackbed.lint.finding import Edit, Hit
-from trackbed.lint.pods import Pod
-from trackbed.lint.tree import mappings, texts
+from trackbed.lint.finding import Breach, Edit
+from trackbed.lint.pods import PodTemplate
+from trackbed.lint.tree import list_mappings, list_texts
 
-_GONE = {
+_REMOVED = {
     "NCCL_IB_CUDA_SUPPORT": "NCCL_NET_GDR_LEVEL",
     "NCCL_IB_GDR_LEVEL": "NCCL_NET_GDR_LEVEL",
     "NCCL_TREE_THRESHOLD": "NCCL_ALGO",
@@ -23,116 +21,124 @@ _GONE = {
 }
 _RAIL = re.compile(r"net\d+|rail\w*|ib\w*|mlx\w*")
 _DEVICE = re.compile(r"(?!mlx[45]$)\w*\d")
-"""A name that says which device, not only which driver."""
+"""A device name with a number, not only the name of the driver."""
 _NOT_TUNING = {"NCCL_IB_DISABLE"}
 _LEVELS = ("NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL")
 
 
 class _Variable(NamedTuple):
-    """One variable of one container, with the path of its value."""
+    """An environment variable of a container, with the path of its value."""
 
-    pod: Pod
+    pod: PodTemplate
     name: str
     value: str
     path: Path
 
-    def hit(self, rule: str, message: str, edit: Edit | None = None) -> Hit:
-        """A breach at this variable's value."""
-        return Hit(rule, self.pod.doc.tree, self.path, message, edit=edit)
+    def report(self, rule: str, message: str, edit: Edit | None = None) -> Breach:
+        """Return a breach at the variable's value."""
+        return Breach(rule, self.pod.doc.tree, self.path, message, edit=edit)
 
 
-def _variables(corpus: Corpus) -> Iterator[_Variable]:
+def _list_variables(corpus: Corpus) -> Iterator[_Variable]:
     for pod in corpus.pods:
-        for path, container in pod.containers(init=True):
-            for number, env in mappings(container.get("env")):
+        for path, container in pod.list_containers(init=True):
+            for number, env in list_mappings(container.get("env")):
                 name, value = env.get("name"), env.get("value")
                 if isinstance(name, str) and isinstance(value, str | int | float):
                     yield _Variable(pod, name, str(value).strip(), (*path, "env", number, "value"))
 
 
-def devices(corpus: Corpus) -> Iterator[Hit]:
-    """NCCL_IB_HCA: a name without `=` is a prefix."""
-    for one in _variables(corpus):
-        if one.name != "NCCL_IB_HCA" or not one.value:
+def check_devices(corpus: Corpus) -> Iterator[Breach]:
+    """Find NCCL_IB_HCA without `=`, which makes its names prefixes, and in pods with VFs."""
+    for variable in _list_variables(corpus):
+        if variable.name != "NCCL_IB_HCA" or not variable.value:
             continue
-        bare = one.value.lstrip("^")
+        bare = variable.value.lstrip("^")
         names = [item.partition(":")[0] for item in bare.lstrip("=").split(",") if item]
         first = next((name for name in names if _DEVICE.fullmatch(name) and not name.endswith("_0")), "")
         if not bare.startswith("=") and first:
-            sharp = "^" * one.value.startswith("^") + "=" + bare
+            exact = "^" * variable.value.startswith("^") + "=" + bare
             message = f"without = these are prefixes: {first!r} also takes {first}0 to {first}9"
-            yield one.hit("hca-prefix", message, Edit(one.value, sharp))
+            yield variable.report("hca-prefix", message, Edit(variable.value, exact))
         elif not bare.startswith(("=", "^")) and any(not _DEVICE.fullmatch(name) for name in names):
-            message = f"{one.value!r} takes every device whose name starts so, storage and management NICs too"
-            yield one.hit("hca-takes-all", message)
-        if not one.value.startswith("^") and any(_DEVICE.fullmatch(name) for name in names):
-            yield from _vf_names(corpus, one)
+            message = f"{variable.value!r} takes every device whose name starts so, storage and management NICs too"
+            yield variable.report("hca-takes-all", message)
+        if not variable.value.startswith("^") and any(_DEVICE.fullmatch(name) for name in names):
+            yield from _check_vf_names(corpus, variable)
 
 
-def _vf_names(corpus: Corpus, one: _Variable) -> Iterator[Hit]:
-    attached = corpus.attached(one.pod)
+def _check_vf_names(corpus: Corpus, variable: _Variable) -> Iterator[Breach]:
+    attached = corpus.find_networks(variable.pod)
     offered = {offer.name for offer in corpus.offers if offer.doc.kind == "SriovNetworkNodePolicy"}
-    bare = {asked.name.rpartition("/")[2] for asked in one.pod.nics()}
+    bare = {request.name.rpartition("/")[2] for request in variable.pod.list_nics()}
     if any(network.type in {"sriov", "ib-sriov"} for network in attached) or bare & offered:
         message = "the pod gets VFs, whose RDMA devices have other names than the ports and differ from node to node"
-        yield one.hit("hca-names-in-vf-pod", message)
+        yield variable.report("hca-names-in-vf-pod", message)
 
 
-def settings(corpus: Corpus) -> Iterator[Hit]:
-    """Values that fit one machine, or turn RDMA off."""
-    for one in _variables(corpus):
-        if one.name == "NCCL_IB_GID_INDEX" and one.value != "-1" and one.pod.get("spec", "hostNetwork") is not True:
-            message = f"GID index {one.value} is right in some pods only; NCCL finds the index itself"
-            yield one.hit("gid-index-fixed", message)
-        if one.name == "NCCL_IB_DISABLE" and one.value == "1" and one.pod.nics():
-            yield one.hit("ib-disabled", "the pod asks for RDMA devices, and NCCL is told not to use them")
-        if one.name in _GONE:
-            name_path = (*one.path[:-1], "name")
-            message = f"{one.name} is no longer read; its successor is {_GONE[one.name]}"
-            yield Hit("nccl-variable-gone", one.pod.doc.tree, name_path, message)
-        if one.name in _LEVELS and one.value.isdigit():
-            message = f"{one.name}={one.value}: numbers are the old form; write LOC, PIX, PXB, PHB or SYS"
-            yield one.hit("nccl-level-number", message)
+def check_settings(corpus: Corpus) -> Iterator[Breach]:
+    """Find values that differ between machines, disable RDMA, or are no longer read."""
+    for variable in _list_variables(corpus):
+        if (
+            variable.name == "NCCL_IB_GID_INDEX"
+            and variable.value != "-1"
+            and variable.pod.get("spec", "hostNetwork") is not True
+        ):
+            message = f"GID index {variable.value} is right in some pods only; NCCL finds the index itself"
+            yield variable.report("gid-index-fixed", message)
+        if variable.name == "NCCL_IB_DISABLE" and variable.value == "1" and variable.pod.list_nics():
+            yield variable.report(
+                "ib-disabled", "the pod asks for RDMA devices, and NCCL_IB_DISABLE keeps NCCL from using them"
+            )
+        if variable.name in _REMOVED:
+            name_path = (*variable.path[:-1], "name")
+            message = f"{variable.name} is no longer read; its successor is {_REMOVED[variable.name]}"
+            yield Breach("nccl-variable-gone", variable.pod.doc.tree, name_path, message)
+        if variable.name in _LEVELS and variable.value.isdigit():
+            message = f"{variable.name}={variable.value}: numbers are deprecated; write LOC, PIX, PXB, PHB or SYS"
+            yield variable.report("nccl-level-number", message)
 
 
-def bootstrap(corpus: Corpus) -> Iterator[Hit]:
-    """Bootstrap traffic on a rail."""
-    for one in _variables(corpus):
-        if one.name != "NCCL_SOCKET_IFNAME" or one.value.startswith("^"):
+def check_bootstrap(corpus: Corpus) -> Iterator[Breach]:
+    """Find bootstrap traffic on a rail."""
+    for variable in _list_variables(corpus):
+        if variable.name != "NCCL_SOCKET_IFNAME" or variable.value.startswith("^"):
             continue
-        attached = {wanted.interface for wanted in one.pod.networks if wanted.interface}
-        attached |= {f"net{number + 1}" for number, _ in enumerate(one.pod.networks)}
-        rails = [name for name in one.value.lstrip("=").split(",") if name in attached or _RAIL.fullmatch(name)]
+        attached = {request.interface for request in variable.pod.networks if request.interface}
+        attached |= {f"net{number + 1}" for number, _ in enumerate(variable.pod.networks)}
+        rails = [name for name in variable.value.lstrip("=").split(",") if name in attached or _RAIL.fullmatch(name)]
         if rails:
-            yield one.hit("socket-ifname-rail", f"{rails[0]!r} is a rail: the whole job fails with this one NIC")
+            yield variable.report(
+                "socket-ifname-rail", f"{rails[0]!r} is a rail: the whole job fails with this one NIC"
+            )
 
 
 _INFINIBAND = {"ipoib", "ib-sriov"}
 """CNI plugins that attach InfiniBand interfaces."""
 
 
-def traffic_class(corpus: Corpus) -> Iterator[Hit]:
-    """RoCE without a traffic class; InfiniBand has service levels instead."""
+def check_traffic_class(corpus: Corpus) -> Iterator[Breach]:
+    """Find RoCE settings without a traffic class; InfiniBand has service levels instead."""
     for pod in corpus.pods:
-        if any(network.type in _INFINIBAND for network in corpus.attached(pod)):
+        if any(network.type in _INFINIBAND for network in corpus.find_networks(pod)):
             continue
-        for path, container in pod.containers():
-            names = {str(env.get("name")) for _, env in mappings(container.get("env"))}
-            told = sorted(name for name in names if name.startswith("NCCL_IB_") and name not in _NOT_TUNING)
-            if told and "NCCL_IB_TC" not in names and pod.nics():
-                message = f"{told[0]} is set and NCCL_IB_TC is not: RoCE traffic goes out in traffic class 0"
-                yield Hit("traffic-class-unset", pod.doc.tree, (*path, "env"), message, key=True)
+        for path, container in pod.list_containers():
+            names = {str(env.get("name")) for _, env in list_mappings(container.get("env"))}
+            settings = sorted(name for name in names if name.startswith("NCCL_IB_") and name not in _NOT_TUNING)
+            if settings and "NCCL_IB_TC" not in names and pod.list_nics():
+                message = f"{settings[0]} is set and NCCL_IB_TC is not: RoCE traffic goes out in traffic class 0"
+                yield Breach("traffic-class-unset", pod.doc.tree, (*path, "env"), message, key=True)
 
 
-def mpi(corpus: Corpus) -> Iterator[Hit]:
-    """Options of Open MPI's removed openib transport."""
+def check_mpi(corpus: Corpus) -> Iterator[Breach]:
+    """Find options of openib, a transport that Open MPI has removed."""
     for pod in corpus.pods:
-        for path, container in pod.containers(init=True):
+        for path, container in pod.list_containers(init=True):
             for field in ("command", "args"):
-                for number, text in texts(container.get(field)):
+                for number, text in list_texts(container.get(field)):
                     if "btl_openib" in text:
                         message = "btl_openib options belong to a transport that Open MPI 5 does not have"
-                        yield Hit("openib-btl", pod.doc.tree, (*path, field, number), message)
+                        yield Breach("openib-btl", pod.doc.tree, (*path, field, number), message)
 
 
-CHECKS = (devices, settings, bootstrap, traffic_class, mpi)
+CHECKS = (check_devices, check_settings, check_bootstrap, check_traffic_class, check_mpi)

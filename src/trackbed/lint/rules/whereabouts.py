@@ -1,103 +1,101 @@
-"""Whereabouts: ranges inside CNI configurations, and where it is no longer installed."""
-
-from __future__ import annotations
+"""Rules of whereabouts: ranges in CNI configurations, and its removal from the Network Operator."""
 
 from collections.abc import Iterator
 
 from trackbed.fabric.model.problems import Path
 from trackbed.fabric.model.ranges import BITS
-from trackbed.lint.addresses import Cidr, address, cidr, is_in, usable
+from trackbed.lint.addresses import Cidr, is_in, read_address, read_cidr, to_usable_span
 from trackbed.lint.corpus import Corpus
-from trackbed.lint.finding import Hit
-from trackbed.lint.tree import Tree, mappings, texts
+from trackbed.lint.finding import Breach
+from trackbed.lint.tree import Tree, list_mappings, list_texts
 
 
-def removed(corpus: Corpus) -> Iterator[Hit]:
-    """The Network Operator's field for it."""
-    for doc in corpus.of("NicClusterPolicy"):
+def check_removed_field(corpus: Corpus) -> Iterator[Breach]:
+    """Find the field that the Network Operator has removed."""
+    for doc in corpus.select("NicClusterPolicy"):
         if doc.get("spec", "secondaryNetwork", "ipamPlugin") is not None:
             path: Path = ("spec", "secondaryNetwork", "ipamPlugin")
             message = "secondaryNetwork.ipamPlugin is gone since Network Operator 25.10; a strict API server refuses it"
-            yield Hit("whereabouts-removed", doc.tree, path, message, key=True)
+            yield Breach("whereabouts-removed", doc.tree, path, message, key=True)
 
 
-def ranges(corpus: Corpus) -> Iterator[Hit]:
-    """Ranges of every whereabouts configuration, once each."""
-    seen: set[int] = set()
+def check_ranges(corpus: Corpus) -> Iterator[Breach]:
+    """Find mistakes in the ranges of whereabouts configurations, each once."""
+    values: set[int] = set()
     for network in corpus.networks:
         for ipam in network.ipams:
-            if ipam.get("type") == "whereabouts" and id(ipam.value) not in seen:
-                seen.add(id(ipam.value))
-                yield from _ranges(ipam)
+            if ipam.get("type") == "whereabouts" and id(ipam.value) not in values:
+                values.add(id(ipam.value))
+                yield from _check_configuration(ipam)
 
 
-def _ranges(ipam: Tree) -> Iterator[Hit]:
-    paths: list[Path] = [(), *(("ipRanges", number) for number, _ in mappings(ipam.get("ipRanges")))]
+def _check_configuration(ipam: Tree) -> Iterator[Breach]:
+    paths: list[Path] = [(), *(("ipRanges", number) for number, _ in list_mappings(ipam.get("ipRanges")))]
     for path in paths:
         text = ipam.get(*path, "range")
         if isinstance(text, str):
-            found = _range(text)
-            if found is None:
-                yield Hit(
-                    "whereabouts-range", ipam, (*path, "range"), f"{text!r} is no range; write address/prefix length"
-                )
+            cidr = _parse_range(text)
+            if cidr is None:
+                message = f"{text!r} is not a range; write address/prefix length"
+                yield Breach("whereabouts-range", ipam, (*path, "range"), message)
             else:
-                yield from _range_rules(ipam, path, found)
-    yield from _slices(ipam)
+                yield from _check_range(ipam, path, cidr)
+    yield from _check_slice_options(ipam)
 
 
-def _range(text: str) -> Cidr | None:
-    """`address/length` or `first-last/length`; whereabouts masks host bits itself."""
+def _parse_range(text: str) -> Cidr | None:
+    """Parse `address/length` or `first-last/length`; whereabouts masks host bits itself."""
     head, dash, tail = text.partition("-")
-    return cidr(f"{head.strip()}/{tail.rpartition('/')[2]}") if dash else cidr(text)
+    return read_cidr(f"{head.strip()}/{tail.rpartition('/')[2]}") if dash else read_cidr(text)
 
 
-def _range_rules(ipam: Tree, path: Path, found: Cidr) -> Iterator[Hit]:
-    whole = found.range
+def _check_range(ipam: Tree, path: Path, cidr: Cidr) -> Iterator[Breach]:
+    whole = cidr.range
     if whole.prefix >= BITS[whole.version] - 1:
         message = f"{whole} has no usable address for whereabouts, which leaves out the first and the last"
-        yield Hit("whereabouts-prefix-31", ipam, (*path, "range"), message)
+        yield Breach("whereabouts-prefix-31", ipam, (*path, "range"), message)
         return
     for field in ("range_start", "range_end"):
-        one = address(ipam.get(*path, field))
-        if one and not is_in(one, whole):
-            yield Hit(
-                "whereabouts-outside", ipam, (*path, field), f"{field} {ipam.get(*path, field)} is not inside {whole}"
-            )
-    start, end = address(ipam.get(*path, "range_start")), address(ipam.get(*path, "range_end"))
+        end = read_address(ipam.get(*path, field))
+        if end and not is_in(end, whole):
+            message = f"{field} {ipam.get(*path, field)} is not inside {whole}"
+            yield Breach("whereabouts-outside", ipam, (*path, field), message)
+    start, end = read_address(ipam.get(*path, "range_start")), read_address(ipam.get(*path, "range_end"))
     if start and end and start[1] > end[1]:
-        yield Hit("whereabouts-outside", ipam, (*path, "range_end"), "range_end is before range_start")
-    for number, text in texts(ipam.get(*path, "exclude")):
-        out = cidr(text) or cidr(f"{text}/{BITS[whole.version]}")
-        if out is None or not is_in((out.range.version, out.range.base), whole):
-            message = f"{text!r} is no part of {whole}, so nothing is excluded"
-            yield Hit("whereabouts-outside", ipam, (*path, "exclude", number), message)
-    gateway = address(ipam.get(*path, "gateway"))
+        yield Breach("whereabouts-outside", ipam, (*path, "range_end"), "range_end is before range_start")
+    for number, text in list_texts(ipam.get(*path, "exclude")):
+        excluded = read_cidr(text) or read_cidr(f"{text}/{BITS[whole.version]}")
+        if excluded is None or not is_in((excluded.range.version, excluded.range.base), whole):
+            message = f"{text!r} is not inside {whole}, so nothing is excluded"
+            yield Breach("whereabouts-outside", ipam, (*path, "exclude", number), message)
+    gateway = read_address(ipam.get(*path, "gateway"))
     if gateway and not is_in(gateway, whole):
         message = f"gateway {ipam.get(*path, 'gateway')} is not inside {whole}"
-        yield Hit("whereabouts-gateway", ipam, (*path, "gateway"), message)
+        yield Breach("whereabouts-gateway", ipam, (*path, "gateway"), message)
     elif gateway and not path:
-        yield from _handed_out(ipam, gateway, found)
+        yield from _check_gateway_assigned(ipam, gateway, cidr)
 
 
-def _handed_out(ipam: Tree, gateway: tuple[int, int], found: Cidr) -> Iterator[Hit]:
-    """Whereabouts knows `gateway` only as a route; it gives the address out like any other."""
-    whole = usable(found.range)
-    start, end = address(ipam.get("range_start")), address(ipam.get("range_end"))
+def _check_gateway_assigned(ipam: Tree, gateway: tuple[int, int], cidr: Cidr) -> Iterator[Breach]:
+    """Report a gateway among the addresses of pods; whereabouts does not exclude `gateway`, it only adds a route."""
+    whole = to_usable_span(cidr.range)
+    start, end = read_address(ipam.get("range_start")), read_address(ipam.get("range_end"))
     first, last = start[1] if start else whole.first, end[1] if end else whole.last
-    excluded = [cidr(text) or cidr(f"{text}/{BITS[gateway[0]]}") for _, text in texts(ipam.get("exclude"))]
-    if first <= gateway[1] <= last and not any(out and is_in(gateway, out.range) for out in excluded):
+    excluded = [
+        read_cidr(text) or read_cidr(f"{text}/{BITS[gateway[0]]}") for _, text in list_texts(ipam.get("exclude"))
+    ]
+    if first <= gateway[1] <= last and not any(exclusion and is_in(gateway, exclusion.range) for exclusion in excluded):
         message = f"gateway {ipam.get('gateway')} is among the addresses that pods get"
-        yield Hit("whereabouts-gateway", ipam, ("gateway",), message)
+        yield Breach("whereabouts-gateway", ipam, ("gateway",), message)
 
 
-def _slices(ipam: Tree) -> Iterator[Hit]:
+def _check_slice_options(ipam: Tree) -> Iterator[Breach]:
     if not ipam.get("node_slice_size"):
         return
     for field in ("exclude", "range_start", "range_end", "ipRanges"):
         if ipam.get(field):
             message = f"{field} has no effect together with node_slice_size"
-            yield Hit("whereabouts-slice-options", ipam, (field,), message, key=True)
+            yield Breach("whereabouts-slice-options", ipam, (field,), message, key=True)
 
 
-CHECKS = (removed, ranges)
+CHECKS = (check_removed_field, check_ranges)

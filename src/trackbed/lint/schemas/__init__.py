@@ -1,1 +1,1 @@
-"""CustomResourceDefinitions as JSON schemas: what the API server checks, checked without one."""
+"""CustomResourceDefinitions as JSON schemas: validation as by an API server, without one."""

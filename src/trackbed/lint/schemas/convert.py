@@ -1,10 +1,8 @@
-"""A CRD's openAPIV3Schema as a JSON schema (draft 7) that refuses what a strict API server refuses.
+"""Conversion of a CRD's openAPIV3Schema to a JSON schema (draft 7) that validates like a strict API server.
 
 Follows the structural schemas of apiextensions.k8s.io/v1: a field that is not declared is an error
 (fieldValidation=Strict) unless x-kubernetes-preserve-unknown-fields keeps it. CEL rules are not evaluated.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -36,42 +34,42 @@ _OBJECT_FIELDS: dict[str, Schema] = {
 }
 
 
-def convert(schema: Schema) -> Schema:
-    """The schema of a whole object."""
-    made = _structural(schema)
+def convert_schema(schema: Schema) -> Schema:
+    """Convert the schema of a whole object."""
+    made = _convert_structural(schema)
     made["properties"] = {**made.get("properties", {}), **_OBJECT_FIELDS}
     made.get("properties", {}).pop("status", None)
     if made.get("additionalProperties") is False:
-        made["properties"]["status"] = {}  # written by controllers; a manifest that carries one is an export
+        made["properties"]["status"] = {}  # controllers write it; an exported manifest contains it
     return made
 
 
-def _structural(schema: Schema) -> Schema:
-    made = _value(schema)
+def _convert_structural(schema: Schema) -> Schema:
+    made = _convert_value(schema)
     if "properties" in schema:
         needed = schema.get("required", ())
         made["properties"] = {
-            name: _structural(part) if name in needed else _optional(part)
+            name: _convert_structural(part) if name in needed else _convert_optional(part)
             for name, part in schema["properties"].items()
         }
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict):
-        made["additionalProperties"] = _optional(extra)
+        made["additionalProperties"] = _convert_optional(extra)
     elif extra is None and schema.get("type") == "object" and not _keeps_unknown(schema):
         made["additionalProperties"] = False
     if isinstance(schema.get("items"), dict):
-        made["items"] = _structural(schema["items"])
+        made["items"] = _convert_structural(schema["items"])
     if schema.get("x-kubernetes-embedded-resource"):
         made["properties"] = {**_OBJECT_FIELDS, **made.get("properties", {})}
     return made
 
 
-def _optional(schema: Schema) -> Schema:
-    """A property that may be left out: the API server takes null for left out (seen with kube-apiserver 1.36.3)."""
-    return _or_null(_structural(schema))
+def _convert_optional(schema: Schema) -> Schema:
+    """Convert the schema of an optional property. The API server treats null as absent (tested with 1.36.3)."""
+    return _allow_null(_convert_structural(schema))
 
 
-def _or_null(made: Schema) -> Schema:
+def _allow_null(made: Schema) -> Schema:
     kinds = made.get("type", [])
     listed = [kinds] if isinstance(kinds, str) else kinds
     if listed:
@@ -85,19 +83,19 @@ def _keeps_unknown(schema: Schema) -> bool:
     return bool(schema.get("x-kubernetes-preserve-unknown-fields"))
 
 
-def _value(schema: Schema) -> Schema:
-    """What holds for the value itself; this is all that may stand under allOf, anyOf, oneOf and not."""
+def _convert_value(schema: Schema) -> Schema:
+    """Convert the constraints of the value itself, the only ones that allOf, anyOf, oneOf and not may contain."""
     made = {key: item for key, item in schema.items() if key in _KEPT} | _bounds(schema)
     if schema.get("x-kubernetes-int-or-string"):
         made["type"] = ["integer", "string"]
         schema = {key: item for key, item in schema.items() if key != "anyOf"}
     if schema.get("nullable"):
-        made = _or_null(made)
+        made = _allow_null(made)
     for key in ("allOf", "anyOf", "oneOf"):
         if key in schema:
-            made[key] = [_nested(part) for part in schema[key]]
+            made[key] = [_convert_nested(part) for part in schema[key]]
     if "not" in schema:
-        made["not"] = _nested(schema["not"])
+        made["not"] = _convert_nested(schema["not"])
     return made
 
 
@@ -113,10 +111,10 @@ def _bounds(schema: Schema) -> Schema:
     return made
 
 
-def _nested(schema: Schema) -> Schema:
-    made = _value(schema)
+def _convert_nested(schema: Schema) -> Schema:
+    made = _convert_value(schema)
     if "properties" in schema:
-        made["properties"] = {name: _nested(part) for name, part in schema["properties"].items()}
+        made["properties"] = {name: _convert_nested(part) for name, part in schema["properties"].items()}
     if isinstance(schema.get("items"), dict):
-        made["items"] = _nested(schema["items"])
+        made["items"] = _convert_nested(schema["items"])
     return made
