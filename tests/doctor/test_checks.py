@@ -28,7 +28,7 @@ INDEX = 11
 
 def _link(**changes: Any) -> Callable[[NodeView], NodeView]:
     def change(view: NodeView) -> NodeView:
-        links = tuple(replace(link, **changes) if link.index == INDEX else link for link in view.state.links)
+        links = tuple(link._replace(**changes) if link.index == INDEX else link for link in view.state.links)
         return replace(view, state=replace(view.state, links=links))
 
     return change
@@ -85,7 +85,7 @@ def _seen(**changes: Any) -> Callable[[NodeView], NodeView]:
 def _peer(address: Address | None = None, mac: str = "") -> Callable[[NodeView], NodeView]:
     def change(view: NodeView) -> NodeView:
         other = sound(PLAN.nodes[1])
-        links = tuple(replace(link, mac=mac) if mac and link.index == INDEX else link for link in other.state.links)
+        links = tuple(link._replace(mac=mac) if mac and link.index == INDEX else link for link in other.state.links)
         held = (*other.state.addresses, address) if address else other.state.addresses
         return replace(view, peers=(replace(other, state=replace(other.state, links=links, addresses=held)),))
 

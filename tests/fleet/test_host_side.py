@@ -1,8 +1,7 @@
-"""What runs on the host: records in the library's place, and whether a plan is this host's."""
+"""What runs on the host, and whether a plan is this host's."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -16,41 +15,12 @@ from tests.fleet.site import _fabric
 from trackbed.cli.options import read_fabric
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import write_node
-from trackbed.fleet import archive, boot, records
+from trackbed.fleet import archive, boot
 from trackbed.fleet import node as on_host
 from trackbed.fleet.node import answer, meant
 from trackbed.fleet.task import task
 from trackbed.host.machine import Machine
 from trackbed.host.transaction.apply import HostError
-
-
-def _made(by: Any) -> Any:
-    @by.dataclass(frozen=True, order=True)
-    class One:
-        name: str
-        many: tuple[int, ...] = ()
-        more: dict[str, int] = by.field(default_factory=dict)
-
-    return One
-
-
-@pytest.mark.parametrize("by", [dataclasses, records], ids=["library", "stand-in"])
-def test_records_behave_as_the_librarys_dataclasses(by: Any) -> None:
-    one = _made(by)
-    first, second = one("a", (1,)), one("a", many=(2,))
-    assert (first == one("a", (1,)), first < second, second >= first, first != second) == (True, True, True, True)
-    assert (first.more, first.more is not second.more, one.__match_args__) == ({}, True, ("name", "many", "more"))
-    assert by.replace(first, many=(2,)) == second
-    assert ([field.name for field in by.fields(one)], by.is_dataclass(one)) == (["name", "many", "more"], True)
-    with pytest.raises(by.FrozenInstanceError):
-        first.name = "b"
-
-
-@pytest.mark.parametrize("given", [((), {}), (("a",), {"name": "b"}), (("a",), {"no": 1}), (("a", (), {}, 4), {})])
-@pytest.mark.parametrize("by", [dataclasses, records], ids=["library", "stand-in"])
-def test_records_refuse_what_dataclasses_refuse(by: Any, given: Any) -> None:
-    with pytest.raises(TypeError):
-        _made(by)(*given[0], **given[1])
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
-"""Order, log, outcome, archive and stand-in, each by itself."""
+"""Order, log, outcome and archive, each by itself."""
 
 from __future__ import annotations
 
 import ast
-import json
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from trackbed.fleet import archive, standin
+from trackbed.fleet import archive
 from trackbed.fleet.boot import CUT_SHORT, NO_PYTHON, OLD_PYTHON
 from trackbed.fleet.log import LogBusyError, opened
 from trackbed.fleet.order import Order, batches, follow, size_of
@@ -104,72 +102,12 @@ def test_one_run_at_a_time_writes_a_log(tmp_path: Path) -> None:
         opened(tmp_path / "log", resume=True).__enter__()
 
 
-def test_the_archive_needs_no_library_but_those_it_stands_for() -> None:
-    found = {other.partition(".")[0] for name in archive.modules() for other in archive.imports(name)}
-    assert found - sys.stdlib_module_names - {"trackbed"} == {archive.FOREIGN}
+@pytest.mark.parametrize("name", archive.modules())
+def test_what_is_sent_imports_the_standard_library_and_what_is_sent(name: str) -> None:
+    others = archive.imports(name) - archive.modules().keys()
+    assert {other.partition(".")[0] for other in others} <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("name", [*archive.modules(), archive.STANDIN])
+@pytest.mark.parametrize("name", archive.modules())
 def test_what_is_sent_has_the_grammar_of_the_oldest_python(name: str) -> None:
-    place = archive.modules().get(name) or Path(standin.__file__)
-    assert ast.parse(place.read_bytes(), feature_version=archive.OLDEST).body is not None
-
-
-class Real(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A record."""
-
-    an_int: int
-    raw_bytes: bytes
-    some: tuple[int, ...] = ()
-    maybe: str | None = None
-
-
-class Stand(standin.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A record."""
-
-    an_int: int
-    raw_bytes: bytes
-    some: tuple[int, ...] = ()
-    maybe: str | None = None
-
-
-ROWS = [(1, b"\x00\xff"), (2, b"", (3, 4)), (0, b"x", (), "y")]
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_the_stand_in_writes_and_reads_what_msgspec_does(row: tuple[object, ...]) -> None:
-    written = msgspec.json.encode(Real(*row))  # type: ignore[arg-type] # rows of either
-    assert json.loads(standin.json.encode(Stand(*row))) == json.loads(written)
-    assert standin.json.decode(written, type=Stand) == Stand(*row)
-
-
-BAD = [b"{", b'{"anInt": "1", "rawBytes": ""}', b'{"anInt": 1}', b'{"anInt": 1, "rawBytes": "%"}']
-
-
-@pytest.mark.parametrize("raw", BAD)
-def test_the_stand_in_refuses_what_msgspec_refuses(raw: bytes) -> None:
-    with pytest.raises(msgspec.MsgspecError):
-        msgspec.json.decode(raw, type=Real)
-    with pytest.raises(standin.MsgspecError):
-        standin.json.decode(raw, type=Stand)
-
-
-def test_what_is_sent_uses_nothing_of_msgspec_that_its_stand_in_lacks() -> None:
-    used = set()
-    for path in archive.modules().values():
-        for one in ast.walk(ast.parse(path.read_text())):
-            words = ast.unparse(one).split(".") if isinstance(one, ast.Attribute) else []
-            if words[:1] == ["msgspec"] and all(word.isidentifier() for word in words):
-                used.add(tuple(words[1:]))
-    assert ("json", "decode") in used
-    for name in used:
-        place: object = standin
-        for word in name:
-            assert hasattr(place, word), ".".join(name)
-            place = getattr(place, word)
-
-
-@pytest.mark.parametrize("document", [{}, [], {"a": [], "b": {}}, {"a": [1, {"b": None}], "ü": "ß\n\u2028"}, "text", 7])
-def test_json_is_laid_out_as_msgspec_lays_it_out(document: object) -> None:
-    raw = msgspec.json.encode(document)
-    assert standin.json.format(raw, indent=1) == msgspec.json.format(raw, indent=1)
+    assert ast.parse(archive.modules()[name].read_bytes(), feature_version=archive.OLDEST).body is not None

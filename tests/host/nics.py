@@ -87,7 +87,7 @@ class NicSocket(Socket):
         numbers = {kind: (codec.as_int(value[:4]), bool(codec.as_int(value[4:8]))) for kind, value in told.items()}
         for kind, (number, on) in numbers.items():
             old = self._drivers.guards.get((name, number), FRESH)
-            new = replace(old, trust=on) if kind == vfs.IFLA_VF_TRUST else replace(old, spoof_check=on)
+            new = old._replace(trust=on) if kind == vfs.IFLA_VF_TRUST else old._replace(spoof_check=on)
             self._drivers.guards[name, number] = new
 
     def _virtual(self, name: str) -> bytes:
@@ -95,7 +95,7 @@ class NicSocket(Socket):
         infos = b""
         for number in range(int(count) if isinstance(count, str) else 0):
             change = self._drivers.guards.get((name, number), FRESH)
-            infos += bytes(codec.parse_attributes(vfs.set_vf(1, number, replace(change, mac=MAC)).body, 16)[22])
+            infos += bytes(codec.parse_attributes(vfs.set_vf(1, number, change._replace(mac=MAC)).body, 16)[22])
         return bytes(16) + codec.pack_attribute(IFLA_ADDRESS, bytes(6)) + codec.pack_attribute(22, infos)
 
     def _bridge(self, name: str, now: Dcb, body: bytes) -> bytes:

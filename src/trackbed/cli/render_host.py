@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from trackbed.fabric.plan.plan import NodePlan
-    from trackbed.host.render import Format
+    from trackbed.host.formats import Format
 
     Files = Iterable[tuple[str, str | bytes]]
 
@@ -174,11 +174,11 @@ def _replace(place: Path, path: str, content: str | bytes) -> None:
 
 def _mode(path: str) -> int:
     from trackbed.host.export.commission import NAME
-    from trackbed.host.render import mode
+    from trackbed.host.formats import choose_mode
 
     if path == NAME or path.endswith(".sh"):
         return 0o755
-    return mode("/" + path.partition("/")[2]) if "/etc/" in path else 0o644
+    return choose_mode("/" + path.partition("/")[2]) if "/etc/" in path else 0o644
 
 
 def _cannot(folder: Path, error: OSError) -> NoReturn:

@@ -11,10 +11,9 @@ the host gets the program and its plan in one piece before anything is touched; 
 connection changes nothing there, a kill -9 leaves the record that the next apply goes on from, and a time limit is kept
 on the host itself, by putting everything back.
 
-The host has python3 (3.11 or later) and nothing else. Of the modules that run there only one foreign library is
-imported, msgspec, and it is compiled: a built copy fits one Python version and one processor, a zip archive cannot even
-load it. So the archive carries `standin` in its place: the few functions of msgspec that these modules use, in plain
-Python, held to the real one by tests. It is slower, which nobody notices with one node's plan.
+The host has python3 (3.11 or later) and nothing else, so the modules that run there import the standard library and
+each other, which a test holds. Their documents are read and written by `fabric.documents`; msgspec stays on the control
+node: it is compiled, and a built copy fits one Python version and one processor.
 
 Nothing is left behind because nothing is stored: the archive lives in memory (memfd_create(2)) and is gone with its
 process, also after kill -9. What apply itself keeps (its undo record below /var/lib/trackbed) it keeps as always.

@@ -1,8 +1,8 @@
 """What is sent to a host: the modules that `node` needs, found by following their imports.
 
-`trackbed` modules go in as they are, `standin` goes in as msgspec, and `records` as dataclasses (the library's own
-takes most of a host's time). They go twice: as a zip archive of sources, for any Python from OLDEST on, and compiled
-in one piece, for a host whose Python is the one that sends: zipimport reads and unmarshals each module twice.
+They import the standard library and each other, nothing else. They are sent twice: as a zip archive of sources, for any
+Python from OLDEST on, and compiled in one piece, for a host with the Python of the sender: zipimport reads and
+unmarshals each module twice.
 """
 
 from __future__ import annotations
@@ -20,14 +20,6 @@ from pathlib import Path
 
 START = "trackbed.fleet.node"
 """The module whose `main` the host calls."""
-
-STANDIN = "trackbed.fleet.standin"
-FOREIGN = "msgspec"
-"""The library that STANDIN stands for."""
-
-RECORDS = "trackbed.fleet.records"
-LIBRARY = "dataclasses"
-"""The standard library's module that RECORDS goes before: what is sent is looked at first."""
 
 FROZEN = {"trackbed.host.steps.boot_script"}
 """Modules that read their TEXT from a file of the package: the text is sent in their place."""
@@ -47,7 +39,7 @@ def sources() -> bytes:
     """The archive, some 200 KiB."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for name, (is_package, source) in _all().items():
+        for name, (is_package, source) in _read_sources().items():
             entry = zipfile.ZipInfo(f"{_path(name, is_package=is_package)}.py", _WHEN)
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, source)
@@ -62,17 +54,16 @@ def compiled() -> bytes:
             is_package,
             compile(source, f"{_path(name, is_package=is_package)}.py", "exec", dont_inherit=True, optimize=2),
         )
-        for name, (is_package, source) in _all().items()
+        for name, (is_package, source) in _read_sources().items()
     }
     return MAGIC_NUMBER + zlib.compress(marshal.dumps(code), 9)
 
 
-def _all() -> dict[str, tuple[bool, bytes]]:
-    """Name of each module as the host knows it; whether it is a package, and its source."""
-    own = {name: (place.name == "__init__.py", place.read_bytes()) for name, place in sorted(modules().items())}
-    instead = {name: (False, _place(other).read_bytes()) for name, other in ((FOREIGN, STANDIN), (LIBRARY, RECORDS))}
-    frozen = {name: (False, f"TEXT = {import_module(name).TEXT!r}\n".encode()) for name in FROZEN & own.keys()}
-    return {**own, **instead, **frozen}
+def _read_sources() -> dict[str, tuple[bool, bytes]]:
+    """Return for the name of each module whether it is a package, and its source."""
+    files = {name: (place.name == "__init__.py", place.read_bytes()) for name, place in sorted(modules().items())}
+    frozen = {name: (False, f"TEXT = {import_module(name).TEXT!r}\n".encode()) for name in FROZEN & files.keys()}
+    return files | frozen
 
 
 def _path(name: str, *, is_package: bool) -> str:

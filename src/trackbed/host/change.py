@@ -6,23 +6,20 @@ compare ──> Comparison ──> changes   Change: have, want, and the operati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.codec import Message
 
 
-@dataclass(frozen=True, slots=True)
-class SysctlWrite:
+class SysctlWrite(NamedTuple):
     """Write `value` to `/proc/sys/<key>`."""
 
     key: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileWrite:
+class FileWrite(NamedTuple):
     """Replace a whole file of ours; None deletes it."""
 
     path: str
@@ -30,8 +27,7 @@ class FileWrite:
     mode: int = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeWrite:
+class AttributeWrite(NamedTuple):
     """Write `value` to a file of sysfs or configfs; `first` is written before it, where the kernel wants that.
 
     `folder` is made before, where it is not there: in configfs that is how something is shown.
@@ -43,23 +39,20 @@ class AttributeWrite:
     folder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Run a program; `back` is what undoes it, run after files have been put back."""
 
     argv: tuple[str, ...]
     back: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RdmaSet:
+class RdmaSet(NamedTuple):
     """Send one message to the kernel's RDMA core (NETLINK_RDMA)."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class DcbSet:
+class DcbSet(NamedTuple):
     """Send messages of `netlink.dcb` one by one, reading the driver's answer to each."""
 
     messages: tuple[Message, ...]
@@ -70,8 +63,7 @@ Operation = Message | SysctlWrite | FileWrite | AttributeWrite | Run | RdmaSet |
 Action = Literal["add", "change", "remove"]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One difference. `setting` is None for what is there and no longer planned.
 
     `do` is empty where Trackbed will not mend it; `advice` then says who can. Otherwise `advice` tells what besides a
@@ -91,8 +83,7 @@ class Change:
     """All is set for the next boot, and only that boot is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(NamedTuple):
     """A setting that has no meaning on this machine, and why."""
 
     setting: Setting
@@ -100,8 +91,7 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """Everything that one look at a machine found, in the order in which it must be set."""
 
     changes: tuple[Change, ...]

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import NamedTuple, Self
 
 from trackbed.host.runner import Local, Ran, Runner
 from trackbed.kernel.netlink.netns import enter_netns
@@ -39,8 +39,7 @@ class Absent:
     """The kernel parameter, file or program does not exist here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(NamedTuple):
     """The kernel parameter or file exists and cannot be read; `reason` says why."""
 
     reason: str

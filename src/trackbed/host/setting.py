@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 HEAD = "# Written by Trackbed from the Fabric; changes made here are lost at the next `trackbed apply`.\n"
 """First line of every file of ours."""
@@ -12,8 +12,7 @@ PROTOCOL = 114
 include/uapi/linux/rtnetlink.h (84 is OVN, 99 Open/R, 186 to 198 FRR) nor in /etc/iproute2/rt_protos."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """What is wanted, the step it belongs to, the rail it is for (None: the whole host), and why it is wanted.
 
     The type of `want` says which kind of `host.kinds` it is.

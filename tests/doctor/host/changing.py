@@ -74,8 +74,8 @@ def change_vf(number: int, **changes: Any) -> Fault:
 
     def change(view: NodeView) -> NodeView:
         listing = view.vfs[RAIL]
-        kept = tuple(replace(entry, **changes) if entry.index == number else entry for entry in listing.vfs)
-        return replace(view, vfs={**view.vfs, RAIL: replace(listing, vfs=kept)})
+        kept = tuple(entry._replace(**changes) if entry.index == number else entry for entry in listing.vfs)
+        return replace(view, vfs={**view.vfs, RAIL: listing._replace(vfs=kept)})
 
     return change
 
@@ -84,7 +84,7 @@ def change_port(**changes: Any) -> Fault:
     """Change the port's interface."""
 
     def change(view: NodeView) -> NodeView:
-        links = tuple(replace(link, **changes) if link.name == RAIL else link for link in view.state.links)
+        links = tuple(link._replace(**changes) if link.name == RAIL else link for link in view.state.links)
         return replace(view, state=replace(view.state, links=links))
 
     return change

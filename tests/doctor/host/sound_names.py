@@ -57,13 +57,13 @@ def sound_view(node: NodePlan) -> NodeView:
     view = sound(node)
     pci = {port.netdev: port.pci for port in node.ports}
     links = tuple(
-        replace(link, kind="", parent_device=pci[link.name], parent_bus="pci", mac=MACS[link.index - 10][:-2] + mark)
+        link._replace(kind="", parent_device=pci[link.name], parent_bus="pci", mac=MACS[link.index - 10][:-2] + mark)
         if link.name in pci
         else link
         for link in view.state.links
         for mark in (f"{node.slot}{link.index - 10}",)
     )
-    links = tuple(replace(link, permanent_mac=link.mac) if link.name in pci else link for link in links)
+    links = tuple(link._replace(permanent_mac=link.mac) if link.name in pci else link for link in links)
     return replace(view, state=replace(view.state, links=links), host=sound_host(node))
 
 

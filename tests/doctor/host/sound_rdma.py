@@ -72,7 +72,7 @@ def gid(address: AddressPlan) -> str:
 def sound_view(node: NodePlan) -> NodeView:
     """A node whose RDMA devices are as planned."""
     view = sound(node)
-    links = tuple(replace(link, kind="") if link.name.startswith("rail") else link for link in view.state.links)
+    links = tuple(link._replace(kind="") if link.name.startswith("rail") else link for link in view.state.links)
     return replace(view, state=replace(view.state, links=links), host=sound_host(node))
 
 

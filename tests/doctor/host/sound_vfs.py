@@ -108,7 +108,7 @@ def sound_view(node: NodePlan) -> NodeView:
     }
     view = sound(node)
     links = tuple(
-        replace(link, mac=f"02:00:00:00:{node.slot:02x}:{link.index:02x}") if link.name.startswith("rail") else link
+        link._replace(mac=f"02:00:00:00:{node.slot:02x}:{link.index:02x}") if link.name.startswith("rail") else link
         for link in view.state.links
     )
     return replace(view, state=replace(view.state, links=links), host=sound_host(node), vfs=listings)

@@ -145,7 +145,7 @@ def _new_interface(view: NodeView) -> NodeView:
     """What a reload of the driver leaves: an interface that is down and bare; rules stay, they hang on nothing."""
     table = NODE.common.rails[PORT.rail].table
     old = next(link for link in view.state.links if link.name == PORT.netdev)
-    new = replace(old, index=90, flags=0, carrier=False, carrier_up_count=0, carrier_down_count=0)
+    new = old._replace(index=90, flags=0, carrier=False, carrier_up_count=0, carrier_down_count=0)
     state = replace(
         view.state,
         links=(*(link for link in view.state.links if link is not old), new),
@@ -167,7 +167,7 @@ def test_a_reload_of_the_driver_is_named_before_what_it_took_away() -> None:
 
 def test_an_interface_that_was_only_taken_down_was_not_reloaded() -> None:
     view = _new_interface(metal_view())
-    links = tuple(replace(link, carrier_up_count=2, carrier_down_count=2) for link in view.state.links)
+    links = tuple(link._replace(carrier_up_count=2, carrier_down_count=2) for link in view.state.links)
     findings = diagnose([replace(view, state=replace(view.state, links=links))]).findings
     assert {finding.verdict for finding in findings if finding.id == "driver-reload-lost-config"} == {"pass"}
 

@@ -34,7 +34,7 @@ OTHER = "b8:ce:f6:00:00:77"
 def _exchanged(view: NodeView) -> NodeView:
     """rail0 and rail1 have each other's hardware."""
     names_of = {"rail0": "rail1", "rail1": "rail0"}
-    links = tuple(replace(link, name=names_of.get(link.name, link.name)) for link in view.state.links)
+    links = tuple(link._replace(name=names_of.get(link.name, link.name)) for link in view.state.links)
     return replace(view, state=replace(view.state, links=links))
 
 
@@ -42,7 +42,7 @@ def _more(name: str, kind: str = "", altnames: tuple[str, ...] = ()) -> Fault:
     """One more interface."""
 
     def change(view: NodeView) -> NodeView:
-        extra = replace(link(70, name, "02:00:00:00:00:70"), kind=kind, altnames=altnames)
+        extra = link(70, name, "02:00:00:00:00:70")._replace(kind=kind, altnames=altnames)
         return replace(view, state=replace(view.state, links=(*view.state.links, extra)))
 
     return change
@@ -211,7 +211,7 @@ def test_the_two_that_agree_are_not_blamed_for_the_third() -> None:
 
 def test_a_representor_does_not_take_the_place_of_its_port() -> None:
     def change(view: NodeView) -> NodeView:
-        representor = replace(link(5, "rail1_0", "02:00:00:00:00:70"), kind="", parent_device="0000:3b:00.0")
+        representor = link(5, "rail1_0", "02:00:00:00:00:70")._replace(kind="", parent_device="0000:3b:00.0")
         return replace(view, state=replace(view.state, links=(representor, *view.state.links)))
 
     assert [finding.id for finding in names.check(change(sound_view(NODE))) if finding.verdict != "pass"] == []

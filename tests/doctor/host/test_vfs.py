@@ -22,7 +22,7 @@ DEVICE = "/sys/class/net/rail1/device"
 
 def _bond(view: NodeView) -> NodeView:
     view = change_port(master=60)(view)
-    bond = replace(link(60, "bond0", "02:00:00:00:00:0b"), kind="bond")
+    bond = link(60, "bond0", "02:00:00:00:00:0b")._replace(kind="bond")
     return replace(view, state=replace(view.state, links=(*view.state.links, bond)))
 
 

@@ -12,7 +12,7 @@ from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.fabric.plan.plan_file import is_plan, read_plan, write_plan
-from trackbed.fabric.plan.wire import read_node, write_node
+from trackbed.fabric.plan.wire import read_node, to_node_document, write_node
 
 POINT_TO_POINT = {"scheme": "point-to-point", "ipv4": "10.0.0.0/24"}
 
@@ -42,6 +42,11 @@ def test_anything_else_is_refused_with_a_code(raw: bytes) -> None:
 def test_a_plan_reads_back_as_it_was(addressing: dict[str, str]) -> None:
     of = compute_plan(Wanted(addressing, nodes=3).fabric(), {})
     assert read_plan(written(of)) == of._replace(warnings=())
+
+
+def test_a_node_is_written_with_a_line_for_each_value() -> None:
+    node = compute_plan(Wanted(POINT_TO_POINT, nodes=1).fabric(), {}).nodes[0]
+    assert write_node(node) == msgspec.json.format(msgspec.json.encode(to_node_document(node)), indent=1)
 
 
 def test_a_plan_is_told_from_a_fabric_however_it_is_indented() -> None:

@@ -5,8 +5,9 @@ import pytest
 
 from tests.host.export.fabrics import planned
 from trackbed.host.export.files import OWN, files
+from trackbed.host.formats import Format, choose_mode
 from trackbed.host.kinds import file
-from trackbed.host.render import Format, mode, render
+from trackbed.host.render import render
 from trackbed.host.steps import settings
 from trackbed.host.transaction.files import OWN as NETWORK
 
@@ -17,7 +18,7 @@ NETWORKS = get_args(Format)
 def test_they_are_the_files_of_apply(network: Format) -> None:
     node = planned().nodes[1]
     steps = {s.want.path: (s.want.content, s.want.mode) for s in settings(node) if isinstance(s.want, file.Want)}
-    wanted = {path: (content, mode(path)) for path, content in render(node, network).items()} | steps
+    wanted = {path: (content, choose_mode(path)) for path, content in render(node, network).items()} | steps
     assert {one.path: (one.content, one.mode) for one in files(node, network)} == wanted
     assert len(steps) == len(file.NAMES)
 

@@ -70,7 +70,7 @@ def test_undo_after_the_reboot_takes_them_away_for_the_next(place: Host) -> None
     apply(host.machine, wanted(), host.records)
     record = load(host.records)
     assert record is not None
-    save(host.records, replace(record, boot="another boot"))
+    save(host.records, record._replace(boot="another boot"))
     assert undo(host.machine, host.records) == ()
     assert (everything_below(host.machine.root), len(runner.ran)) == (before, 2)
 

@@ -25,7 +25,7 @@ TOGETHER = Ets(
     algorithms=(2, 0, 0, 0, 0, 0, 0, 0),
     classes=(0, 0, 0, 0, 0, 0, 0, 0),
 )
-ALONE = replace(TOGETHER, classes=(0, 1, 2, 3, 4, 5, 6, 7))
+ALONE = TOGETHER._replace(classes=(0, 1, 2, 3, 4, 5, 6, 7))
 FRESH = Dcb(
     TOGETHER, Pfc(8, frozenset({1}), delay=7), (build_dscp_app(10, 1), build_dscp_app(26, 0)), None, (255, 5), HOST
 )
@@ -59,8 +59,7 @@ def test_dscp_pfc_and_classes_are_set_once_and_undone(place: Host, drivers: Driv
     assert dcb.group_dscp_priorities(now.apps) == {26: {3}, 48: {6}, 10: {1}}
     assert now.trust == (5, 255)
     assert now.pfc == Pfc(8, frozenset({3}), delay=7)
-    assert now.ets == replace(
-        TOGETHER,
+    assert now.ets == TOGETHER._replace(
         tx_bandwidth=(50, 50, 0, 0, 0, 0, 0, 0),
         algorithms=(2, 2, 0, 0, 0, 0, 0, 0),
         classes=(0, 0, 0, 1, 0, 0, 2, 0),
@@ -106,7 +105,7 @@ def test_a_port_without_dcb_is_skipped_with_that_reason(place: Host, drivers: Dr
         pytest.param(replace(FRESH, pfc=Pfc(0, frozenset())), "this port can pause 0 priorities", id="none to pause"),
         pytest.param(replace(FRESH, ets=None), "this port has one traffic class", id="no ETS"),
         pytest.param(
-            replace(FRESH, ets=replace(TOGETHER, capacity=1)), "this port has one traffic class", id="one class"
+            replace(FRESH, ets=TOGETHER._replace(capacity=1)), "this port has one traffic class", id="one class"
         ),
     ],
 )
@@ -118,7 +117,7 @@ def test_what_a_driver_lacks_is_skipped_and_the_rest_set(place: Host, drivers: D
 
 
 def test_a_device_with_two_classes_puts_notices_with_all_others(place: Host, drivers: Drivers) -> None:
-    drivers.bridges["eth0"] = replace(FRESH, ets=replace(TOGETHER, capacity=2))
+    drivers.bridges["eth0"] = replace(FRESH, ets=TOGETHER._replace(capacity=2))
     apply(place.machine, wanted(), place.records)
     ets = drivers.bridges["eth0"].ets
     assert ets is not None

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,14 @@ def state(*links: Link) -> HostState:
 
 FOUND = {
     "by PCI address": (NIC, Want("rail0", PCI, None, None)),
-    "by PCI address although its MAC was changed": (replace(NIC, mac=OTHER), Want("rail0", PCI, MAC, None)),
-    "by permanent MAC": (replace(NIC, mac=OTHER), Want("rail0", None, MAC, None)),
-    "by MAC where there is no permanent one": (replace(NIC, permanent_mac=None), Want("rail0", None, MAC, None)),
+    "by PCI address although its MAC was changed": (NIC._replace(mac=OTHER), Want("rail0", PCI, MAC, None)),
+    "by permanent MAC": (NIC._replace(mac=OTHER), Want("rail0", None, MAC, None)),
+    "by MAC where there is no permanent one": (NIC._replace(permanent_mac=None), Want("rail0", None, MAC, None)),
     "by the kernel's name": (NIC, Want("rail0", None, None, "eth0")),
     "by another of its names": (NIC, Want("rail0", None, None, "enp24s0np0")),
-    "by the right name": (replace(NIC, name="rail0"), Want("rail0", None, None, None)),
+    "by the right name": (NIC._replace(name="rail0"), Want("rail0", None, None, None)),
     "by the right name where no hardware can be seen": (
-        replace(NIC, name="rail0", kind="veth", permanent_mac=None, parent_device=None),
+        NIC._replace(name="rail0", kind="veth", permanent_mac=None, parent_device=None),
         Want("rail0", PCI, OTHER, None),
     ),
 }
@@ -33,17 +32,17 @@ FOUND = {
 
 @pytest.mark.parametrize(("link", "name"), FOUND.values(), ids=FOUND)
 def test_a_port_is_found(link: Link, name: Want) -> None:
-    stranger = replace(NIC, index=9, name="eth9", mac=OTHER, permanent_mac=None, parent_device=None, altnames=())
-    other = replace(stranger, mac="02:00:00:00:00:09")
+    stranger = NIC._replace(index=9, name="eth9", mac=OTHER, permanent_mac=None, parent_device=None, altnames=())
+    other = stranger._replace(mac="02:00:00:00:00:09")
     assert find_port(state(other, link), name) == link
 
 
 NOT_FOUND = {
     "another PCI address": (NIC, Want("rail0", "0000:19:00.0", None, None)),
-    "the right name on another card": (replace(NIC, name="rail0"), Want("rail0", "0000:19:00.0", None, None)),
-    "the right name on a swapped card": (replace(NIC, name="rail0"), Want("rail0", None, OTHER, None)),
-    "a VLAN with the port's MAC": (replace(NIC, kind="vlan", permanent_mac=None), Want("rail0", None, MAC, None)),
-    "a bond that took the port's MAC": (replace(NIC, mac=OTHER), Want("rail0", None, OTHER, None)),
+    "the right name on another card": (NIC._replace(name="rail0"), Want("rail0", "0000:19:00.0", None, None)),
+    "the right name on a swapped card": (NIC._replace(name="rail0"), Want("rail0", None, OTHER, None)),
+    "a VLAN with the port's MAC": (NIC._replace(kind="vlan", permanent_mac=None), Want("rail0", None, MAC, None)),
+    "a bond that took the port's MAC": (NIC._replace(mac=OTHER), Want("rail0", None, OTHER, None)),
 }
 
 
@@ -53,8 +52,8 @@ def test_no_other_interface_is_taken_for_the_port(link: Link, name: Want) -> Non
 
 
 def test_of_a_card_with_representors_the_named_one_is_the_port_else_the_oldest() -> None:
-    uplink, representor = NIC, replace(NIC, index=7, name="eth0_0", permanent_mac=None, mac=OTHER)
+    uplink, representor = NIC, NIC._replace(index=7, name="eth0_0", permanent_mac=None, mac=OTHER)
     name = Want("rail0", PCI, None, None)
     assert find_port(state(representor, uplink), name) == uplink
-    named = replace(representor, name="rail0")
+    named = representor._replace(name="rail0")
     assert find_port(state(named, uplink), name) == named

@@ -9,8 +9,9 @@ import yaml
 from tests.host.steps.fabrics import FLAT, P2P, SCHEMES, SHARED, node_plan
 from trackbed.fabric.model.ranges import Range, parse_address, parse_range
 from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule
+from trackbed.host.formats import Format, choose_mode
 from trackbed.host.kinds import address, route
-from trackbed.host.render import FORMATS, Format, mode, render
+from trackbed.host.render import FORMATS, render
 from trackbed.host.steps import settings
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -51,7 +52,7 @@ def test_no_file_of_anybody_else_is_written(form: Format) -> None:
 
 
 def test_only_root_reads_what_netplan_and_networkmanager_want_secret() -> None:
-    modes = {path.split("/")[2]: mode(path) for form in FORMATS for path in render(NODES["p2p"], form)}
+    modes = {path.split("/")[2]: choose_mode(path) for form in FORMATS for path in render(NODES["p2p"], form)}
     secret = {"netplan": 0o600, "NetworkManager": 0o600}
     assert modes == secret | {"systemd": 0o644, "sysctl.d": 0o644, "iproute2": 0o644}
 
@@ -99,7 +100,7 @@ def _write(root: Path, path: str, content: str) -> None:
     place = root / path.lstrip("/")
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(content)
-    place.chmod(mode(path))
+    place.chmod(choose_mode(path))
 
 
 _Read = tuple[set[str], set[PlannedRoute], set[PlannedRule]]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trackbed.fabric.documents import DocumentError
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.snapshot.wire import read_snapshot, read_wanted, write_snapshot
@@ -32,5 +33,5 @@ def test_what_is_wanted_is_the_same_after_the_way() -> None:
 
 
 def test_what_is_no_snapshot_is_refused() -> None:
-    with pytest.raises(msgspec.MsgspecError):
+    with pytest.raises(DocumentError):
         read_snapshot({"files": {"/x": 3}})

@@ -5,8 +5,9 @@ import pytest
 
 from tests.host.places import PORTS, Host, everything
 from tests.host.steps.fabrics import P2P, node_plan
+from trackbed.host.formats import Format
 from trackbed.host.machine import Machine
-from trackbed.host.render import FORMATS, Format, render
+from trackbed.host.render import FORMATS, render
 from trackbed.host.steps import settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.files import find_renderer, list_differences, list_rivals, read_owned, write

@@ -1,7 +1,6 @@
 """The undo record: of the very state that was compared, and only of this version."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from socket import AF_INET
 
@@ -64,7 +63,7 @@ def test_the_record_is_of_the_state_that_was_compared(
     kept, expected = record.load(host.records), record.load(tmp_path)
     assert kept is not None
     assert expected is not None
-    assert kept == replace(expected, finished=True)
+    assert kept == expected._replace(finished=True)
     assert {"mtu", "up", "sysctl", "attribute", "address", "route", "vf_count"} <= kept.kept.keys()
     assert kept.files[UNIT] == b"an older one\n"
 

@@ -6,7 +6,6 @@ import errno
 import struct
 import sys
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -168,7 +167,7 @@ def test_answer_without_a_verdict_is_malformed(body: bytes) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [replace(ETS, tx_bandwidth=(256, 0, 0, 0, 0, 0, 0, 0)), replace(ETS, capacity=-1)],
+    [ETS._replace(tx_bandwidth=(256, 0, 0, 0, 0, 0, 0, 0)), ETS._replace(capacity=-1)],
     ids=["a share above a byte", "a capacity below 0"],
 )
 def test_ets_that_does_not_fit_is_a_mistake_of_the_caller(value: Ets) -> None:

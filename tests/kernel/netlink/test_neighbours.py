@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 from ipaddress import ip_address
 from socket import AF_INET, AF_INET6
 
@@ -51,7 +50,7 @@ def test_family_narrows_the_list(sock: Socket) -> None:
 
 
 def test_setting_again_changes_the_mac(sock: Socket) -> None:
-    changed = replace(V4, mac="02:00:00:00:00:0a")
+    changed = V4._replace(mac="02:00:00:00:00:0a")
     sock.send([set_neighbour(V4), set_neighbour(changed)])
     assert known(sock) == {changed}
 
@@ -64,10 +63,10 @@ def test_absent_entry_is_not_deleted(sock: Socket) -> None:
 
 def test_flush_forgets_what_one_link_has_learnt_and_keeps_what_was_put_there(sock: Socket) -> None:
     learnt = [
-        replace(V4, address=V4.address + 1, state=0x04),
-        replace(V6, address=V6.address + 1, state=0x04),
+        V4._replace(address=V4.address + 1, state=0x04),
+        V6._replace(address=V6.address + 1, state=0x04),
     ]
-    elsewhere = replace(learnt[0], index=21)
+    elsewhere = learnt[0]._replace(index=21)
     sock.send([set_neighbour(entry) for entry in (V4, V6, *learnt, elsewhere)])
     flush_neighbours(sock, 20)
     assert known(sock) & {V4, V6, *learnt, elsewhere} == {V4, V6, elsewhere}

@@ -6,7 +6,6 @@ import errno
 import os
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -241,6 +240,6 @@ def test_vf_of_a_real_nic_is_set_and_put_back() -> None:
             assert was.count == 2
             talk.send([set_vf(index, 1, VfChange(mac=MAC, trust=True, spoof_check=False))])
             now = get_vfs(talk, name)
-            assert now.vfs == (was.vfs[0], replace(was.vfs[1], mac=MAC, trust=True, spoof_check=False))
+            assert now.vfs == (was.vfs[0], was.vfs[1]._replace(mac=MAC, trust=True, spoof_check=False))
     finally:
         count.write_text(before)

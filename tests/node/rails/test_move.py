@@ -45,8 +45,7 @@ def _settled(path: Path) -> Inside:
     return replace(
         found,
         links={
-            name: replace(
-                link,
+            name: link._replace(
                 carrier_up_count=0,
                 carrier_down_count=0,
                 flags=link.flags & links.IFF_UP,

@@ -18,9 +18,9 @@ from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.export.arguments import arguments, grub_line
 from trackbed.host.export.blocks import block, scalar
 from trackbed.host.export.files import OWN, HostFile, files, own_expressions
+from trackbed.host.formats import Format
 from trackbed.host.kinds.arguments import IOMMU
 from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
-from trackbed.host.render import Format
 from trackbed.host.setting import HEAD
 
 ROLE = "roles/trackbed"

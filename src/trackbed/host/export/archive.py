@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.export.arguments import arguments, grub_file
 from trackbed.host.export.files import HostFile, files
+from trackbed.host.formats import Format
 from trackbed.host.kinds.bootloader import GRUB_FILE
-from trackbed.host.render import Format
 
 
 def archive(node: NodePlan, network: Format, vendor: str | None) -> bytes:

@@ -12,7 +12,7 @@ from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.export.arguments import arguments, script
 from trackbed.host.export.blocks import block, scalar
 from trackbed.host.export.files import HostFile, files
-from trackbed.host.render import Format
+from trackbed.host.formats import Format
 
 MERGE = """\
 merge_how:

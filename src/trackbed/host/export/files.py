@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from trackbed.fabric.plan.plan import NodePlan
+from trackbed.host.formats import Format, choose_mode
 from trackbed.host.kinds import file
-from trackbed.host.render import FORMATS, Format, mode
+from trackbed.host.render import FORMATS
 from trackbed.host.steps import WITH_FILES, settings
 
 OWN = (
@@ -39,7 +40,7 @@ class HostFile:
 
 def files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
     """All files of the node, its network in this format, by path."""
-    found = [HostFile(path, content, mode(path)) for path, content in FORMATS[network](node).items()]
+    found = [HostFile(path, content, choose_mode(path)) for path, content in FORMATS[network](node).items()]
     wanted = [setting.want for setting in settings(node, WITH_FILES)]
     found += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, file.Want)]
     return tuple(sorted(found, key=attrgetter("path")))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.plan import AddressPlan
@@ -39,8 +39,7 @@ from trackbed.kernel.netlink.codec import Message
 _TABLE = KernelTable("addresses", list_addresses, identify_address, RTM_DELADDR, (restore_address,))
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """Interface `netdev` has this address."""
 
     netdev: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import AttributeWrite, Change, Skipped, fulfil
@@ -13,8 +13,7 @@ from trackbed.host.machine import Absent, Unreadable
 from trackbed.host.setting import Setting
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """A file of sysfs or configfs that belongs to port `netdev` holds `value`.
 
     `path` may have {netdev} and {rdma} in place of the port's present names.

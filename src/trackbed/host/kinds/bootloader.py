@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import Run
 from trackbed.host.kinds.arguments import split
@@ -28,8 +28,7 @@ _GRUB_LINE = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT '
 _ENTRIES = "/boot/loader/entries"
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
+class Loader(NamedTuple):
     """A boot loader: `staged` is what it will pass (None: cannot be read), `own` the part of that which is ours.
 
     `add` and `remove` are commands that end where the arguments go; where they are the same, one run reads the files.

@@ -6,7 +6,7 @@ With another policyName in its state than the configured one kubelet ends at onc
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import Change, FileWrite, Skipped, advise, fulfil
 from trackbed.host.kinds.kind import Kind
@@ -18,8 +18,7 @@ from trackbed.host.setting import Setting
 STATE = "/var/lib/kubelet/cpu_manager_state"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """kubelet's CPU manager has no state, or that of this policy."""
 
     policy: str

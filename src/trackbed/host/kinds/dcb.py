@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import Change, DcbSet, Skipped, advise, fulfil
@@ -31,8 +31,7 @@ _Difference = tuple[str, str, tuple[Message, ...]]
 """Have, want, and the messages that lead there."""
 
 
-@dataclass(frozen=True, slots=True)
-class DcbDscp:
+class DcbDscp(NamedTuple):
     """Port `netdev` goes by the DSCP, and each DSCP of `priorities` (DSCP, priority) has its priority."""
 
     netdev: str
@@ -63,8 +62,7 @@ class DcbDscp:
         return " ".join(f"{dscp}:{priority}" for dscp, priority in self.priorities)
 
 
-@dataclass(frozen=True, slots=True)
-class DcbPfc:
+class DcbPfc(NamedTuple):
     """Port `netdev` pauses these priorities (0 to 7, IEEE 802.1Qbb) rather than drop, and no others."""
 
     netdev: str
@@ -81,7 +79,7 @@ class DcbPfc:
         if pfc.capacity < len(self.priorities):
             return f"this port can pause {pfc.capacity} priorities"
         wanted = frozenset(self.priorities)
-        messages = () if pfc.priorities == wanted else (dcb.set_pfc(name, replace(pfc, priorities=wanted)),)
+        messages = () if pfc.priorities == wanted else (dcb.set_pfc(name, pfc._replace(priorities=wanted)),)
         return _list(pfc.priorities), _list(wanted), messages
 
     def render_boot_line(self) -> str:
@@ -89,8 +87,7 @@ class DcbPfc:
         return f"pfc {self.netdev} all:off{''.join(f' {priority}:on' for priority in self.priorities)}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class DcbEts:
+class DcbEts(NamedTuple):
     """On port `netdev` the priority has a traffic class that no other priority is in; `first` is served before it."""
 
     netdev: str
@@ -121,7 +118,7 @@ class DcbEts:
         classes[self.first], classes[self.priority] = first, 1
         a, b, c, d, e, f, g, h = classes
         algorithms = (dcb.IEEE_8021QAZ_TSA_ETS,) * 2 + (dcb.IEEE_8021QAZ_TSA_STRICT,) * 6
-        return replace(ets, tx_bandwidth=_SHARES, algorithms=algorithms, classes=(a, b, c, d, e, f, g, h))
+        return ets._replace(tx_bandwidth=_SHARES, algorithms=algorithms, classes=(a, b, c, d, e, f, g, h))
 
 
 Want = DcbDscp | DcbPfc | DcbEts

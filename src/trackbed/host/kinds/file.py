@@ -7,7 +7,7 @@ are compared, written and undone like every other setting.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from trackbed.host.change import NOTHING, Change, FileWrite, Operation, Run, Skipped, advise, fulfil, remove
 from trackbed.host.kinds.kind import Kind
@@ -39,8 +39,7 @@ NAMES = (
 """Step and path of every file of this kind; those that no plan has any more are deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """A whole file of Trackbed has this content; where none of `needs` (paths, `*` allowed) exists it has no meaning.
 
     `lack` names what is missing then. `after` is a command that makes a program read the file. `note` is what a person
@@ -71,7 +70,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
         return None
     state = NOTHING if isinstance(have, Absent) else "other content"
     change = fulfil(setting, subject, state, _shorten(want.content), _plan_operations(machine, want))
-    return replace(change, advice="; ".join(filter(None, (change.advice, want.note))))
+    return change._replace(advice="; ".join(filter(None, (change.advice, want.note))))
 
 
 def find_stale(view: View) -> Iterator[Change]:

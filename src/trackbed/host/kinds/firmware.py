@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import Change, Skipped, advise, await_boot
 from trackbed.host.kinds.kind import Kind
@@ -25,8 +25,7 @@ _LINE = re.compile(r"(?:\*\s*)?(?:RO\s+)?([A-Z][A-Z0-9_]*(?:\[\d+(?:\.\.\d+)?\])
 _NUMBER = re.compile(r"(?:[\w.-]*\()?(-?\d+)\)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of a NIC's firmware, as mlxconfig names it, with its value as a number."""
 
     name: str
@@ -35,8 +34,7 @@ class Parameter:
     """A larger number in the firmware is as good."""
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """The NIC of port `netdev` (PCI address `pci`) has these parameters; those it does not know are ignored."""
 
     netdev: str
@@ -47,8 +45,7 @@ class Want:
         return f"firmware of {self.netdev}"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A parameter now and after the next reset, as numbers in text; `now` is None where only the next is shown."""
 
     now: str | None

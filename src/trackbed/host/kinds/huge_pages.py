@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import Change, Skipped, advise, await_boot
 from trackbed.host.kinds.arguments import is_fulfilled, split
@@ -15,12 +15,11 @@ SIZES = {2 << 10: "2M", 1 << 20: "1G"}
 """The size of huge pages in kernel arguments, by KiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """The kernel holds at least `count` huge pages of `size_kib` KiB."""
 
     size_kib: int
-    count: int
+    count: int  # type: ignore[assignment] # the field hides a method of tuple
 
     def __str__(self) -> str:
         return f"huge pages of {self.size_kib} KiB"

@@ -10,7 +10,7 @@ an argument of the owner says otherwise: nothing is done, and it is said where t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import Change, FileWrite, Operation, Skipped, advise, await_boot, fulfil, remove
 from trackbed.host.kinds import bootloader
@@ -24,8 +24,7 @@ from trackbed.host.setting import Setting
 WHAT = "kernel arguments"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """The kernel is started with these arguments, now and at the next boot.
 
     Each of `groups` is one argument (`iommu=pt`), or several that only together mean something

@@ -6,8 +6,8 @@ kubelet reads a folder of drop-ins only where it is started with --config-dir, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from trackbed.host.change import Change, Skipped, advise
 from trackbed.host.kinds.kind import Kind
@@ -17,8 +17,7 @@ from trackbed.host.machine import Machine
 from trackbed.host.setting import Setting
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """The kubelet that runs reads drop-ins from `folder`, and has started since `file` was written."""
 
     folder: str

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from trackbed.host.change import Change, Skipped, advise, await_boot
 from trackbed.host.kinds.kind import Kind
@@ -13,8 +13,7 @@ from trackbed.host.machine import Machine
 from trackbed.host.setting import Setting
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """Processes called `process` may lock memory without limit (RLIMIT_MEMLOCK, setrlimit(2))."""
 
     process: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import NOTHING, Change, Skipped, advise
 from trackbed.host.kinds.kind import Kind
@@ -10,8 +10,7 @@ from trackbed.host.kinds.view import View
 from trackbed.host.setting import Setting
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """A kernel module is loaded (or built in)."""
 
     name: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from trackbed.host.change import Change, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
@@ -15,8 +15,7 @@ from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.links import set_link
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """Interface `netdev` has this MTU."""
 
     netdev: str

@@ -11,8 +11,8 @@ since 6.2; before, it must be down for the moment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from trackbed.host.change import Change, advise, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
@@ -29,8 +29,7 @@ _HARDWARE = ("", "ipoib", "veth")
 _LIVE_RENAME = (6, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """The port recognised by PCI address, MAC or kernel name is called `netdev`."""
 
     netdev: str

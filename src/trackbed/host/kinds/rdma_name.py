@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host import talk
 from trackbed.host.change import Change, RdmaSet, Skipped, advise, fulfil
@@ -15,8 +15,7 @@ from trackbed.host.setting import Setting
 from trackbed.kernel.netlink.rdma import rename_device
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """The RDMA device of port `netdev` is called `name`."""
 
     netdev: str

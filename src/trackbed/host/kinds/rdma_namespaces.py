@@ -8,7 +8,7 @@ a change is requested of the kernel itself (`host.talk`), with no need of rdma(8
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host import talk
 from trackbed.host.change import Change, RdmaSet, Skipped, advise, await_boot, fulfil
@@ -22,8 +22,7 @@ from trackbed.kernel.netlink.rdma import set_netns_mode
 _MODES = {"Y": "shared", "N": "exclusive"}
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """RDMA devices belong to one network namespace (`exclusive`) or are seen in all (`shared`)."""
 
     mode: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import NOTHING, AttributeWrite, Change, Skipped, fulfil
@@ -23,8 +23,7 @@ BASE = "/sys/kernel/config/rdma_cm"
 _FILE = "ports/1/default_roce_tos"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """Connections by rdma_cm over the RDMA device of port `netdev` begin with this traffic class (IPv4: TOS)."""
 
     netdev: str

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule
@@ -55,8 +55,7 @@ _TABLE = KernelTable(
 address was removed, the kernel kept the routes that used it as their source but removed the source from them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """This route leads over interface `netdev` (for an unreachable route: belongs to it)."""
 
     netdev: str

@@ -7,7 +7,7 @@ IPv6 may be off) is skipped with the reason: there is nothing to set and nothing
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import Change, Skipped, SysctlWrite, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
@@ -16,8 +16,7 @@ from trackbed.host.machine import Absent, Machine, Unreadable
 from trackbed.host.setting import Setting
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """The file `/proc/sys/<key>` holds `value`; `key` with slashes, so interface names may hold dots."""
 
     key: str

@@ -7,7 +7,7 @@ every change removes all VFs first: it is refused while one of them is in a name
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import AttributeWrite, Change, Skipped, advise, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
@@ -19,13 +19,12 @@ from trackbed.host.setting import Setting
 _COUNT = "/sriov_numvfs"
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """Port `netdev` (PCI address `pci`, where the Fabric knows it) has `count` virtual functions."""
 
     netdev: str
     pci: str | None
-    count: int
+    count: int  # type: ignore[assignment] # the field hides a method of tuple
 
     def __str__(self) -> str:
         return f"VFs of {self.netdev}"

@@ -7,7 +7,7 @@ machine, or here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import Change, Skipped, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
@@ -22,8 +22,7 @@ from trackbed.kernel.netlink.sockets import RequestError, Socket
 from trackbed.kernel.netlink.vfs import Vf
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """What VF number `vf` (from 0) of port `netdev` may do: change its MAC address, send with a foreign one."""
 
     netdev: str

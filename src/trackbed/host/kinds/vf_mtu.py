@@ -6,7 +6,7 @@ It is left alone while it is not on the host: then the MTU is the pod's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import Change, Skipped, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
@@ -19,8 +19,7 @@ from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.links import Link, list_links, set_link
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """The interface of VF number `vf` (from 0) of port `netdev` has this MTU, as long as it is on the host."""
 
     netdev: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.host.change import AttributeWrite, Change, Skipped, fulfil
 from trackbed.host.kinds.kind import Kept, Kind
@@ -11,8 +11,7 @@ from trackbed.host.kinds.view import View
 from trackbed.host.setting import Setting
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """VFs of port `netdev` (PCI address `pci`, where the Fabric knows it) get their driver as they are made."""
 
     netdev: str

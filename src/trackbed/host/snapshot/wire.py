@@ -1,19 +1,18 @@
-"""What is wanted of a host, and what was read there, as JSON has it: for a host that is asked from elsewhere."""
+"""What to read of a host, and what was read there, as JSON documents: for a host that is asked from elsewhere."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
-
+from trackbed.fabric.documents import parse_document, to_document
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
-_BETWEEN = "\0"
-"""No word of a command has it in it."""
+_SEPARATOR = "\0"
+"""Between the arguments of a command: no argument contains it."""
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _SnapshotDocument(NamedTuple):
     """A Snapshot whose commands are one text each."""
 
     files: dict[str, bytes]
@@ -23,21 +22,21 @@ class _Written(msgspec.Struct, frozen=True):
     unreadable: dict[str, str]
 
 
-def read_wanted(document: dict[str, Any]) -> Wanted:
-    """What is wanted. Raises msgspec.MsgspecError."""
-    return msgspec.convert(document, Wanted)
+def read_wanted(document: object) -> Wanted:
+    """Parse what to read. Raises DocumentError."""
+    return parse_document(document, Wanted)
 
 
-def write_snapshot(found: Snapshot) -> dict[str, Any]:
-    """A snapshot as a document; files are base64 text (RFC 4648)."""
-    outputs = {_BETWEEN.join(argv): ran for argv, ran in found.outputs.items()}
-    written = _Written(dict(found.files), dict(found.links), dict(found.folders), outputs, dict(found.unreadable))
-    document: dict[str, Any] = msgspec.to_builtins(written)
+def write_snapshot(snapshot: Snapshot) -> dict[str, Any]:
+    """Convert a snapshot to a document; files are base64 text (RFC 4648)."""
+    outputs = {_SEPARATOR.join(argv): ran for argv, ran in snapshot.outputs.items()}
+    values = snapshot.files, snapshot.links, snapshot.folders, outputs, snapshot.unreadable
+    document: dict[str, Any] = to_document(_SnapshotDocument._make(values))
     return document
 
 
-def read_snapshot(document: dict[str, Any]) -> Snapshot:
-    """The snapshot of a document. Raises msgspec.MsgspecError."""
-    told = msgspec.convert(document, _Written)
-    outputs = {tuple(argv.split(_BETWEEN)): ran for argv, ran in told.outputs.items()}
-    return Snapshot(told.files, told.links, told.folders, outputs, told.unreadable)
+def read_snapshot(document: object) -> Snapshot:
+    """Parse the document of a snapshot. Raises DocumentError."""
+    files, links, folders, outputs, unreadable = parse_document(document, _SnapshotDocument)
+    commands = {tuple(command.split(_SEPARATOR)): ran for command, ran in outputs.items()}
+    return Snapshot(files, links, folders, commands, unreadable)

@@ -17,10 +17,10 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from errno import EBUSY, EEXIST
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from trackbed.host.change import NOTHING, Change, Comparison
 from trackbed.host.kinds import name
@@ -63,8 +63,7 @@ class NothingToUndoError(HostError):
     """There is no record of an apply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What was done (changes, files), and what is still different because only a person can mend it."""
 
     changes: tuple[Change, ...]
@@ -106,8 +105,7 @@ def _hold_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(NamedTuple):
     """A machine, and the settings that it is compared with; `until_reboot` leaves out what only a boot would see."""
 
     machine: Machine
@@ -180,7 +178,7 @@ def _begin(machine: Machine, record: records.Record, folder: Path) -> records.Re
 def _finish(folder: Path) -> None:
     record = records.load(folder)
     if record is not None and not record.finished:
-        records.save(folder, replace(record, finished=True))
+        records.save(folder, record._replace(finished=True))
 
 
 def _apply_rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ...], Comparison]:

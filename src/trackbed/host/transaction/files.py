@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.atomic import replace, sync_folder
+from trackbed.host.formats import Format, choose_mode
 from trackbed.host.machine import Machine
-from trackbed.host.render import Format, mode
 from trackbed.host.setting import HEAD
 
 OWN = (
@@ -40,8 +40,7 @@ RIVALS = (
 """Where else a port may be named or configured."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(NamedTuple):
     """A file of ours that is not as wanted; None stands for no file."""
 
     path: str
@@ -83,7 +82,7 @@ def write(machine: Machine, path: str, content: bytes | None, permissions: int |
             sync_folder(place.parent)
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    replace(place, content, mode(path) if permissions is None else permissions)
+    replace(place, content, choose_mode(path) if permissions is None else permissions)
 
 
 def list_rivals(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trackbed.fabric.documents import parse_document, to_document
 from trackbed.host import atomic
@@ -32,8 +31,7 @@ FILE = "undo.json"
 FOLDER = "/var/lib/trackbed"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """Everything needed to undo; `files` holds None for a file that was not there.
 
     `kept` is what each kind of setting keeps, by the kind's name; `modes` are permissions of files, `commands` programs
@@ -89,7 +87,7 @@ def merge(old: Record, new: Record) -> Record:
     for kind in old.kept.keys() | new.kept.keys():
         fresh = new.kept.get(kind, {}).items()
         kept[kind] = {key: value for key, value in fresh if renamed.isdisjoint(key.split("/"))} | old.kept.get(kind, {})
-    return add_files(replace(old, kept=kept), new, old)
+    return add_files(old._replace(kept=kept), new, old)
 
 
 def _get_names(new: Record, kind: str, old: Record) -> set[str]:
@@ -103,7 +101,7 @@ def add_files(base: Record, *records: Record) -> Record:
         files.update(record.files)
         modes.update(record.modes)
     commands = tuple(dict.fromkeys(command for record in (*records, base) for command in record.commands))
-    return replace(base, files=files, modes=modes, commands=commands)
+    return base._replace(files=files, modes=modes, commands=commands)
 
 
 def load(place: Path) -> Record | None:

@@ -13,6 +13,7 @@ import errno
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
@@ -43,8 +44,7 @@ _ZEROS: EightInts = (0, 0, 0, 0, 0, 0, 0, 0)
 _ERRNO_BYTE = 0x100
 
 
-@dataclass(frozen=True, slots=True)
-class Ets:
+class Ets(NamedTuple):
     """Enhanced transmission selection (struct ieee_ets): bandwidth in percent and algorithm of each traffic class."""
 
     willing: bool
@@ -64,8 +64,7 @@ class Ets:
     recommended_classes: EightInts = _ZEROS
 
 
-@dataclass(frozen=True, slots=True)
-class Pfc:
+class Pfc(NamedTuple):
     """Priority flow control (struct ieee_pfc)."""
 
     capacity: int
@@ -81,8 +80,7 @@ class Pfc:
     """Pause frames received, by priority."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class App:
+class App(NamedTuple):
     """An entry of the APP table (struct dcb_app): traffic of `protocol` gets `priority` (0 to 7).
 
     `selector` says how `protocol` is read. `build_dscp_app(26, 3)` gives DSCP 26 the priority 3. EtherType 0 sets the
@@ -94,8 +92,7 @@ class App:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(NamedTuple):
     """Receive buffers of a port (struct dcbnl_buffer)."""
 
     buffer_by_priority: EightInts

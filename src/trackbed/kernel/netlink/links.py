@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import NLM_F_CREATE, NLM_F_EXCL, Message
@@ -68,11 +68,10 @@ _OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "do
 _INFO = struct.Struct("=BxHiII")
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """An interface as the kernel reports it."""
 
-    index: int
+    index: int  # type: ignore[assignment] # the field hides a method of tuple
     name: str
     kind: str
     mtu: int
@@ -191,15 +190,14 @@ def _build_create_message(kind: str, index: int, attributes: bytes, kind_data: b
     return Message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
 
 
-@dataclass(frozen=True, slots=True)
-class VethEnd:
+class VethEnd(NamedTuple):
     """One end of a veth pair: name, namespace (None: the socket's), MTU in bytes, MAC and requested index (0: any)."""
 
     name: str
     netns_fd: int | None = None
     mtu: int | None = None
     mac: str | None = None
-    index: int = 0
+    index: int = 0  # type: ignore[assignment] # the field hides a method of tuple
 
 
 def create_veth(near: VethEnd, far: VethEnd) -> Message:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from errno import ENOENT
+from typing import NamedTuple
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.addresses import pack_address
@@ -19,11 +19,10 @@ NUD_NOARP, NUD_PERMANENT = 0x40, 0x80
 _INFO = struct.Struct("=BxxxiHBB")
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """An entry of the neighbour table; `mac` is empty while unresolved, `state` is one of NUD_* of the header."""
 
-    index: int
+    index: int  # type: ignore[assignment] # the field hides a method of tuple
     family: int
     address: int
     mac: str

@@ -10,20 +10,29 @@ real return fails nevertheless, NamespaceLostError ends the program.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EINVAL, ENOENT
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 CLONE_NEWNET = 0x40000000
 """include/uapi/linux/sched.h."""
 MS_BIND, MNT_DETACH, UMOUNT_NOFOLLOW = 4096, 2, 8
 """include/uapi/linux/mount.h and sys/mount.h."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+
+@cache
+def _load_libc() -> ctypes.CDLL:
+    import ctypes  # noqa: PLC0415 - slow to import, and most programs stay in their namespace
+
+    return ctypes.CDLL(None, use_errno=True)
 
 
 class NamespaceLostError(SystemExit):
@@ -36,18 +45,20 @@ class NamespaceLostError(SystemExit):
 
 def _check_result(result: int, action: str) -> None:
     if result != 0:
+        import ctypes  # noqa: PLC0415 - as above
+
         number = ctypes.get_errno()
         raise OSError(number, f"{action}: {os.strerror(number)}")
 
 
 def setns(descriptor: int) -> None:
     """Move the calling thread into the network namespace of `descriptor`; OSError if that is not permitted."""
-    _check_result(_libc.setns(descriptor, CLONE_NEWNET), "setns")
+    _check_result(_load_libc().setns(descriptor, CLONE_NEWNET), "setns")
 
 
 def unshare() -> None:
     """Move the calling thread into a new network namespace; OSError (EPERM) if that is not permitted."""
-    _check_result(_libc.unshare(CLONE_NEWNET), "unshare")
+    _check_result(_load_libc().unshare(CLONE_NEWNET), "unshare")
 
 
 @contextmanager
@@ -65,8 +76,8 @@ def enter_netns(netns: Path | int | None) -> Iterator[None]:
     try:
         if not isinstance(netns, int):
             target = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
-        _check_result(_libc.setns(original, CLONE_NEWNET), "cannot return to the original network namespace")
-        _check_result(_libc.setns(target, CLONE_NEWNET), f"cannot enter network namespace {netns}")
+        _check_result(_load_libc().setns(original, CLONE_NEWNET), "cannot return to the original network namespace")
+        _check_result(_load_libc().setns(target, CLONE_NEWNET), f"cannot enter network namespace {netns}")
         try:
             yield
         finally:
@@ -102,7 +113,9 @@ def create(path: Path) -> None:
     def pin_new_namespace() -> None:
         try:
             unshare()
-            _check_result(_libc.mount(b"/proc/thread-self/ns/net", os.fsencode(path), None, MS_BIND, None), "mount")
+            _check_result(
+                _load_libc().mount(b"/proc/thread-self/ns/net", os.fsencode(path), None, MS_BIND, None), "mount"
+            )
         except OSError as error:
             failures.append(error)
 
@@ -120,7 +133,7 @@ def delete(path: Path) -> None:
     Raises OSError: EPERM without CAP_SYS_ADMIN over the mount namespace.
     """
     try:
-        _check_result(_libc.umount2(os.fsencode(path), MNT_DETACH | UMOUNT_NOFOLLOW), f"cannot unpin {path}")
+        _check_result(_load_libc().umount2(os.fsencode(path), MNT_DETACH | UMOUNT_NOFOLLOW), f"cannot unpin {path}")
     except OSError as error:
         if error.errno not in {EINVAL, ENOENT}:  # not mounted, missing
             raise

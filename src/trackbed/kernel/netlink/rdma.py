@@ -11,8 +11,7 @@ duplicate is refused (EEXIST for a rename, ENFILE for a new link).
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
@@ -35,11 +34,10 @@ NetnsMode = Literal["exclusive", "shared"]
 _MODES: tuple[NetnsMode, ...] = ("exclusive", "shared")
 
 
-@dataclass(frozen=True, slots=True)
-class RdmaDevice:
+class RdmaDevice(NamedTuple):
     """An RDMA device; GUIDs in the format of sysfs, `firmware` and `protocol` empty if the driver reports none."""
 
-    index: int
+    index: int  # type: ignore[assignment] # the field hides a method of tuple
     name: str
     ports: int
     node_guid: str
@@ -49,8 +47,7 @@ class RdmaDevice:
     """roce, ib, iw, usnic or opa; empty on kernels before 5.0."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerbsDevice:
+class VerbsDevice(NamedTuple):
     """Character device that gives programs access to an RDMA device: name under /dev/infiniband, device number."""
 
     name: str

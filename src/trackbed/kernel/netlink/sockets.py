@@ -25,9 +25,8 @@ import struct
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message, NetlinkError, Received
@@ -54,11 +53,10 @@ class OverrunError(NetlinkError):
     """The receive buffer of the socket overflowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """A message that the kernel refused: index in the batch, errno, text of the extended ACK if any."""
 
-    index: int
+    index: int  # type: ignore[assignment] # the field hides a method of tuple
     errno: int
     text: str
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trackbed.kernel.netlink import codec
 from trackbed.kernel.netlink.codec import MalformedError, Message
@@ -42,11 +42,10 @@ _VLAN = struct.Struct("=III")
 _VLAN_INFO = struct.Struct("=IIIH2x")
 
 
-@dataclass(frozen=True, slots=True)
-class Vf:
+class Vf(NamedTuple):
     """A virtual function as its PF reports it; None for settings that the driver does not report."""
 
-    index: int
+    index: int  # type: ignore[assignment] # the field hides a method of tuple
     mac: str
     """As long as the address of the PF: 6 bytes, 20 for IPoIB."""
     vlan: int = 0
@@ -80,8 +79,7 @@ class VfVlan:
             raise ValueError(msg)
 
 
-@dataclass(frozen=True, slots=True)
-class VfChange:
+class VfChange(NamedTuple):
     """Settings to change on a VF; None leaves a setting alone."""
 
     mac: str | None = None
@@ -95,11 +93,10 @@ class VfChange:
     port_guid: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VfListing:
+class VfListing(NamedTuple):
     """VFs of an interface: how many the device has, and those that the driver reports."""
 
-    count: int
+    count: int  # type: ignore[assignment] # the field hides a method of tuple
     vfs: tuple[Vf, ...]
 
 

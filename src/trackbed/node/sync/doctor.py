@@ -29,7 +29,7 @@ _UNTOLD = KubernetesPlan("", "", "", None, None, ())
 
 
 async def examine(machine: Machine, host: NodeHost, socket: Path, node: NodePlan) -> Diagnosis:
-    """All that doctor says of one node by itself. Raises OSError, NetlinkError; MsgspecError for a garbled answer."""
+    """All that doctor says of one node by itself. Raises OSError, NetlinkError; DocumentError for a garbled answer."""
     told = await host.capture(node.name, await asyncio.to_thread(collect_reads, machine, node))
     if "snapshot" not in told.answer:
         raise OSError(told.told)

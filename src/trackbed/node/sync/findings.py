@@ -27,6 +27,7 @@ from trackbed.cluster.resources.railnode import (
 )
 from trackbed.doctor.diagnosis import Diagnosis
 from trackbed.doctor.finding import Finding as Found
+from trackbed.fabric.documents import DocumentError
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import parse_node
@@ -77,7 +78,7 @@ async def _renew(client: Client, name: str, rail: tuple[RailNodeSpec, RailNodeSt
 async def _found(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[RailNodeFinding, ...]]:
     try:
         found = await examine(parse_node(spec.plan))
-    except (OSError, NetlinkError, SpecError, msgspec.MsgspecError) as error:
+    except (OSError, NetlinkError, SpecError, DocumentError) as error:
         return Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_LONGEST]), ()
     return judge_health(found), list_findings(found)
 
