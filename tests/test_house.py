@@ -18,6 +18,8 @@ PYPROJECT = (ROOT / "pyproject.toml").read_text()
 PROJECT = tomllib.loads(PYPROJECT)
 PACKAGE = ROOT / "src" / "trackbed"
 SOURCES = [path for folder in ("src", "packages") for path in sorted((ROOT / folder).glob("**/*.py"))]
+ROOMS = [*(path.parent for path in PACKAGE.glob("*/__init__.py")), ROOT / "packages" / "trackbed-lab"]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *(room / "README.md" for room in ROOMS)]
 TREES = {path: ast.parse(path.read_text()) for path in SOURCES}
 
 
@@ -64,6 +66,25 @@ def test_a_stranger_finds_at_most_twelve_rooms_on_at_most_eight_layers() -> None
     assert rooms == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert len(rooms) <= 12
     assert len(layers) <= 8
+
+
+def test_every_room_says_what_it_is_for_in_10_to_40_lines() -> None:
+    lengths = {room: len((room / "README.md").read_text().splitlines()) for room in ROOMS}
+    assert {room.name: lines for room, lines in lengths.items() if not 10 <= lines <= 40} == {}
+
+
+def test_every_room_of_the_product_has_its_tests_and_its_row() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    names = {room.name for room in ROOMS[:-1]}
+    assert names <= {path.name for path in (ROOT / "tests").iterdir()}
+    assert set(re.findall(r"\(\.\./src/trackbed/(\w+)/README\.md\)", page)) == names
+    assert len(page.splitlines()) <= 120
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
 def test_the_cni_executable_needs_only_the_standard_library() -> None:

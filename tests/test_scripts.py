@@ -32,6 +32,11 @@ def test_a_script_can_be_run_and_says_how(script: Path) -> None:
     assert script.read_text().splitlines()[2].startswith(f"# Use: scripts/{script.name}")
 
 
+def test_the_page_for_contributors_names_every_script() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [script.name for script in SCRIPTS if f"`scripts/{script.name}" not in page] == []
+
+
 def test_the_hook_of_a_commit_is_a_script_of_this_repository() -> None:
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     (hook,) = repository["hooks"]
@@ -42,12 +47,12 @@ def test_the_hook_of_a_commit_is_a_script_of_this_repository() -> None:
 @pytest.mark.parametrize(
     ("arguments", "folder", "place"),
     [
-        (["switches"], ".", "switches/test_agree.py::"),
-        (["tests/switches"], ".", "switches/test_agree.py::"),
-        (["host/kinds"], "src", "host/kinds/test_tos.py::"),
-        (["-k", "switches", "host/kinds/test_tos.py"], ".", "no tests collected"),
-        (["kinds"], "tests/host", "host/kinds/test_tos.py::"),
-        (["tests/host/kinds/test_tos.py"], "docs", "host/kinds/test_tos.py::"),
+        (["switches"], ".", "switches/test_leaf.py::"),
+        (["tests/switches"], ".", "switches/test_leaf.py::"),
+        (["host/kinds"], "src", "host/kinds/test_dcb.py::"),
+        (["-k", "switches", "host/kinds/test_dcb.py"], ".", "no tests collected"),
+        (["kinds"], "tests/host", "host/kinds/test_dcb.py::"),
+        (["tests/host/kinds/test_dcb.py"], "docs", "host/kinds/test_dcb.py::"),
     ],
 )
 def test_a_room_is_a_folder_of_tests_from_anywhere(arguments: list[str], folder: str, place: str) -> None:
