@@ -31,9 +31,10 @@ def test_the_agent_runs_on_nothing_but_its_image(tmp_path: Path) -> None:
     shutil.copy(Path(vm.__file__).with_name("example.yaml"), tmp_path / "root/fabric.yaml")
     argv = [CHROOT, str(tmp_path / "root"), "/usr/bin/trackbed", "plan", "-f", "/fabric.yaml", "-o", "json"]
     subprocess.run(argv, timeout=60, check=True, env={}, capture_output=True)
-    everything = "import trackbed.node.rails.run, trackbed.node.rails.kubelet.plugin, trackbed.node.rails.kubelet.pods"
+    everything = "import trackbed.node.rails.agent"
+    everything += ", trackbed.node.rails.kubelet.plugin, trackbed.node.rails.kubelet.pods"
     everything += "; import trackbed.cluster.controller.run, trackbed.cluster.webhook.run"
-    everything += "; import trackbed.node.sync.run, anyio._backends._asyncio"
+    everything += "; import trackbed.node.sync.preparer, anyio._backends._asyncio"
     everything += "; from trackbed.fleet import archive; archive.sources(), archive.compiled()"
     start = f"import sys; sys.path.append('/usr/lib/trackbed'); {everything}"
     argv = [CHROOT, str(tmp_path / "root"), f"/usr/bin/{product_image.PYTHON}", "-IS", "-c", start]

@@ -95,11 +95,11 @@ def run(
     import logging
 
     from trackbed.fabric.model.problems import SpecError
+    from trackbed.node.rails.agent import AgentPaths
+    from trackbed.node.rails.agent import run_agent as serve
     from trackbed.node.rails.journal import JournalError
     from trackbed.node.rails.plan_file import PlanFile
     from trackbed.node.rails.presence import CniFolders
-    from trackbed.node.rails.run import AgentPaths
-    from trackbed.node.rails.run import run_agent as serve
 
     if (cni_bin is None) != (cni_conf is None):
         refuse("--cni-bin and --cni-conf go together: an executable that nobody calls, or a call of none, helps nobody")
@@ -303,7 +303,7 @@ def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
     from trackbed.cluster.api.client import connect
     from trackbed.cluster.api.errors import ConfigurationError
     from trackbed.host.boot_id import read_boot_id
-    from trackbed.node.sync.run import serve
+    from trackbed.node.sync.preparer import serve
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request

@@ -116,7 +116,7 @@ def test_an_agent_that_hangs_up_half_way_is_no_answer(executable: Path) -> None:
 
     with _agent(executable.parent / "agent.sock", converse):
         status, printed = _call(executable, CNI_COMMAND="ADD")
-    assert (status, b'"code":11' in printed, b"hung up half way" in printed) == (1, True, True)
+    assert (status, b'"code":11' in printed, b"closed the connection half way" in printed) == (1, True, True)
 
 
 def _silent_until(done: threading.Event) -> Callable[[socket.socket], None]:

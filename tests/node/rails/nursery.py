@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trackbed.fabric.plan.wire import read_node
 from trackbed.kernel.netlink.netns import setns
-from trackbed.node.rails.run import AgentPaths, run_agent
+from trackbed.node.rails.agent import AgentPaths, run_agent
 
 
 def main() -> None:

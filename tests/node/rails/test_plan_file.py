@@ -74,8 +74,8 @@ def test_another_plan_is_a_change_and_the_same_once_more_is_none(place: Path) ->
     ("content", "words"),
     [
         (b"{}", "this is no node plan of Trackbed"),
-        (write_node(planned(node="gpu-2")), "is node gpu-2's, and this is gpu-1; the plan from before stays"),
-        (None, "No such file or directory; the plan from before stays"),
+        (write_node(planned(node="gpu-2")), "is node gpu-2's, and this is gpu-1; the current plan is kept"),
+        (None, "No such file or directory; the current plan is kept"),
     ],
 )
 def test_what_is_no_plan_of_this_node_changes_nothing_and_is_told_once(

@@ -110,4 +110,4 @@ def test_an_agent_that_is_not_there_is_told_once(api_server: Path, tmp_path: Pat
             await asyncio.gather(work, return_exceptions=True)
 
     asyncio.run(run())
-    assert told == ["allocations are not told: [Errno 2] No such file or directory"]
+    assert told == ["allocations are not published: [Errno 2] No such file or directory"]

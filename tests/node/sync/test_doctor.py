@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.sync.test_run import node
+from tests.node.sync.test_preparer import node
 from trackbed.host.machine import Machine
 from trackbed.node.sync.doctor import examine
 from trackbed.node.sync.host import NodeHost

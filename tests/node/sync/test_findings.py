@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.node.sync.test_run import SECONDS, kubeconfig, railnode
+from tests.node.sync.test_preparer import SECONDS, kubeconfig, railnode
 from trackbed.cluster.api import client as kube
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.resources.conditions import find
@@ -165,7 +165,7 @@ def test_what_is_as_before_is_not_written_again(kubeconfig: str, monkeypatch: py
 
     async def again(live: Client, name: str) -> None:
         found = await live.get(f"{PATH}/{name}", Told)
-        await told._renew(live, name, (found.spec, found.status), examine)  # noqa: SLF001 - one turn of an endless loop
+        await told._update_status(live, name, (found.spec, found.status), examine)  # noqa: SLF001 - one turn of an endless loop
 
     async def run() -> None:
         async with kube.connect(kubeconfig) as live:
@@ -189,6 +189,6 @@ def test_trouble_with_the_server_is_told(kubeconfig: str) -> None:
         async with asyncio.timeout(SECONDS):
             while not trouble:  # noqa: ASYNC110 - what changes is a list
                 await asyncio.sleep(0)
-        assert trouble[0].startswith("findings are not told: ")
+        assert trouble[0].startswith("findings are not published: ")
 
     scene(kubeconfig, "deleted", examine, act, plan_hash="p1")

@@ -24,19 +24,19 @@ def outcome(kind: str, *changes: dict[str, Any], files: tuple[str, ...] = ()) ->
 @pytest.mark.parametrize(
     ("found", "spec", "tries", "told", "then"),
     [
-        (outcome("same"), SPEC, 0, "True AsPlanned ", "rest"),
-        (outcome("differs", change()), SPEC, 0, "False Differs 1 differ: vfs: VFs of rail0: 0 -> 8", "rest"),
+        (outcome("same"), SPEC, 0, "True AsPlanned ", "wait"),
+        (outcome("differs", change()), SPEC, 0, "False Differs 1 differ: vfs: VFs of rail0: 0 -> 8", "wait"),
         (
             outcome("differs", files=("/etc/x",)),
             SPEC,
             0,
             "False Differs 1 differ: files: /etc/x is to be written",
-            "rest",
+            "wait",
         ),
         (outcome("differs", change()), MAY, 0, "False Applying 1 differ: vfs: VFs of rail0: 0 -> 8", "apply"),
-        (outcome("differs", change()), MAY, TRIES, "False Failed 1 differ: vfs: VFs of rail0: 0 -> 8", "rest"),
-        (outcome("busy"), MAY, 0, "Unknown NotCompared told: busy", "again"),
-        (outcome("wrong-host"), SPEC, 0, "Unknown NotCompared told: wrong-host", "again"),
+        (outcome("differs", change()), MAY, TRIES, "False Failed 1 differ: vfs: VFs of rail0: 0 -> 8", "wait"),
+        (outcome("busy"), MAY, 0, "Unknown NotCompared told: busy", "retry"),
+        (outcome("wrong-host"), SPEC, 0, "Unknown NotCompared told: wrong-host", "retry"),
     ],
 )
 def test_a_comparison_changes_nothing_unless_it_may(
@@ -49,13 +49,13 @@ def test_a_comparison_changes_nothing_unless_it_may(
 @pytest.mark.parametrize(
     ("found", "boot", "tries", "told", "then"),
     [
-        (outcome("applied"), "this", 0, "True AsPlanned ", "rest"),
-        (outcome("same"), "this", 0, "True AsPlanned ", "rest"),
+        (outcome("applied"), "this", 0, "True AsPlanned ", "wait"),
+        (outcome("same"), "this", 0, "True AsPlanned ", "wait"),
         (outcome("applied", change(reboot=True)), "this", 0, "False Rebooting vfs: VFs of rail0: 0 -> 8", "reboot"),
-        (outcome("applied", change(reboot=True)), "next", 0, "False NeedsReboot vfs: VFs of rail0: 0 -> 8", "rest"),
-        (outcome("left", change()), "this", 1, "False Retrying told: left", "again"),
-        (outcome("failed"), "this", TRIES, "False Failed told: failed", "rest"),
-        (outcome("disk-full"), "this", 1, "False Retrying told: disk-full", "again"),
+        (outcome("applied", change(reboot=True)), "next", 0, "False NeedsReboot vfs: VFs of rail0: 0 -> 8", "wait"),
+        (outcome("left", change()), "this", 1, "False Retrying told: left", "retry"),
+        (outcome("failed"), "this", TRIES, "False Failed told: failed", "wait"),
+        (outcome("disk-full"), "this", 1, "False Retrying told: disk-full", "retry"),
     ],
 )
 def test_only_the_boot_that_may_end_is_ended(found: Outcome, boot: str, tries: int, told: str, then: str) -> None:

@@ -1,13 +1,14 @@
 #!/usr/bin/python3 -ISE
-"""The program a runtime executes: hands the call to the agent, prints what it answers, exits as it says.
+"""The CNI executable: forwards a runtime's call to the agent, prints its answer, and exits with its status.
 
-It decides nothing. Only modules that load at once are imported: a start costs 9 ms, `import json` would double that.
+It has no logic of its own. Only modules that load fast are imported: a start takes 9 ms, `import json` would double it.
 
-    to the agent    4 bytes length, then CNI_NAME=value NUL ... NUL, then standard input as it came
-    from the agent  4 bytes length, 1 byte exit status, then what to print
+    to the agent    4 bytes length, then CNI_NAME=value NUL ... NUL, then standard input unchanged
+    from the agent  4 bytes length, 1 byte exit status, then the text to print
 
-Numbers are big-endian. Where no agent answers, the runtime is told to try again later (CNI specification, code 11).
-`trackbed agent install-cni` writes SOCKET and the first line; no variable may choose who configures a runtime's pods.
+Numbers are big-endian. Without an agent, the runtime gets code 11, try again later (CNI specification). `trackbed agent
+install-cni` writes SOCKET and the first line. No environment variable selects the socket, because the caller's
+environment must not redirect the configuration of pods.
 """
 
 import _socket
@@ -17,51 +18,51 @@ import sys
 SOCKET = b"/run/trackbed/agent.sock"
 VERSIONS = (b"1.0.0", b"1.1.0")
 TIMEOUT_SECONDS = 60
-MAX_BYTES = 1 << 20  # the agent refuses what is longer
+MAX_BYTES = 1 << 20  # the agent refuses longer configurations
 
 
 def main() -> tuple[int, bytes]:
-    """The exit status and what to print."""
-    config = _standard_input()
-    version = next((known for known in VERSIONS if b'"%b"' % known in config), VERSIONS[-1])
+    """Return the exit status and the text to print."""
+    config = _read_standard_input()
+    version = next((version for version in VERSIONS if b'"%b"' % version in config), VERSIONS[-1])
     if posix.environ.get(b"CNI_COMMAND") == b"VERSION":
         return 0, b'{"cniVersion":"%b","supportedVersions":["%b"]}\n' % (version, b'","'.join(VERSIONS))
     try:
-        return _ask(config)
+        return _call_agent(config)
     except OSError as error:
-        why = (error.strerror or str(error)).encode()
+        reason = (error.strerror or str(error)).encode()
     return 1, (
         b'{"cniVersion":"%b","code":11,"msg":"the Trackbed agent does not answer on %b: %b",'
         b'"details":"is it running? try `trackbed agent status`; a later DEL or ADD puts right what was begun"}\n'
-        % (version, SOCKET, why)
+        % (version, SOCKET, reason)
     )
 
 
-def _standard_input() -> bytes:
-    read = b""
-    while len(read) <= MAX_BYTES and (more := posix.read(0, 1 << 16)):
-        read += more
-    return read
+def _read_standard_input() -> bytes:
+    content = b""
+    while len(content) <= MAX_BYTES and (chunk := posix.read(0, 1 << 16)):
+        content += chunk
+    return content
 
 
-def _ask(config: bytes) -> tuple[int, bytes]:
+def _call_agent(config: bytes) -> tuple[int, bytes]:
     names = [b"%b=%b\0" % (key, value) for key, value in posix.environ.items() if key.startswith(b"CNI_")]
     frame = b"".join(names) + b"\0" + config
     agent = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    limit = TIMEOUT_SECONDS.to_bytes(8, sys.byteorder) + bytes(8)  # struct timeval of socket(7)
-    agent.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, limit)
-    agent.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, limit)
+    timeout = TIMEOUT_SECONDS.to_bytes(8, sys.byteorder) + bytes(8)  # struct timeval of socket(7)
+    agent.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, timeout)
+    agent.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, timeout)
     agent.connect(SOCKET)
     agent.sendall(len(frame).to_bytes(4, "big") + frame)
-    head = _exactly(agent, 5)
-    return head[4], _exactly(agent, int.from_bytes(head[:4], "big"))
+    head = _receive(agent, 5)
+    return head[4], _receive(agent, int.from_bytes(head[:4], "big"))
 
 
-def _exactly(agent: _socket.socket, count: int) -> bytes:
-    read = agent.recv(count, _socket.MSG_WAITALL) if count else b""
-    if len(read) != count:
-        raise ConnectionError("it hung up half way")
-    return read
+def _receive(agent: _socket.socket, count: int) -> bytes:
+    received = agent.recv(count, _socket.MSG_WAITALL) if count else b""
+    if len(received) != count:
+        raise ConnectionError("it closed the connection half way")
+    return received
 
 
 if __name__ == "__main__":

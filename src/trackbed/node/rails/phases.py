@@ -1,6 +1,4 @@
-"""How long each phase of a call took: read from an injected clock, kept for the calls that came last."""
-
-from __future__ import annotations
+"""Durations of the phases of a call, measured with an injected clock and kept for the latest calls."""
 
 import threading
 from collections import deque
@@ -9,13 +7,13 @@ from collections.abc import Callable
 import msgspec
 
 Clock = Callable[[], float]
-"""Seconds, from any fixed moment on."""
+"""Returns seconds since any fixed moment."""
 
 _KEPT = 256
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """One call that is over: its command, its pod, its exit status, and microseconds by phase in order."""
+    """A finished call: its command, its pod, its exit status, and the microseconds of its phases in order."""
 
     command: str
     pod: str
@@ -24,7 +22,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Phases:
-    """The phases of one call; a phase lasts from the mark before to its own."""
+    """The phases of one call. A phase lasts from the previous mark to its own."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -32,25 +30,25 @@ class Phases:
         self.microseconds: dict[str, float] = {}
 
     def mark(self, phase: str) -> None:
-        """End a phase; one that comes again adds up."""
+        """End a phase; durations of a repeated phase add up."""
         now = self._clock()
         self.microseconds[phase] = round(self.microseconds.get(phase, 0) + (now - self._since) * 1e6, 1)
         self._since = now
 
 
 class Timings:
-    """The last calls, oldest first. Safe for use by several threads."""
+    """The latest calls, oldest first. Safe for use by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: deque[Timing] = deque(maxlen=_KEPT)
 
     def add(self, timing: Timing) -> None:
-        """Keep a call's timing."""
+        """Add a call's timing."""
         with self._lock:
             self._last.append(timing)
 
     def list_timings(self) -> tuple[Timing, ...]:
-        """What is kept."""
+        """Return the kept timings."""
         with self._lock:
             return tuple(self._last)

@@ -1,9 +1,7 @@
-"""The file of the node's plan: `trackbed apply` replaces it while the agent runs.
+"""The file of the node's plan, which `trackbed apply` replaces while the agent runs.
 
-A plan that cannot be read, or is another node's, changes nothing: the agent goes on with the one it has, and says so.
+A plan that cannot be read, or that is for another node, is logged and ignored; the agent keeps its current plan.
 """
-
-from __future__ import annotations
 
 import logging
 from pathlib import Path
@@ -14,38 +12,38 @@ from trackbed.fabric.plan.wire import read_node
 
 _log = logging.getLogger(__name__)
 
-_STAYS = "the plan from before stays until `trackbed apply` writes another"
+_KEPT = "the current plan is kept until `trackbed apply` writes another"
 
 
 class PlanFile:
-    """The plan as the agent took it. Raises OSError and SpecError where there is none to begin with."""
+    """The plan that the agent runs with. Raises OSError and SpecError where there is none at the start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = _state(path)
+        self._version = _read_version(path)
         self._content = path.read_bytes()
         self.node: NodePlan = read_node(self._content)
 
     def has_changed(self) -> bool:
-        """Whether there is another plan by now that an agent can take. Reads only when the file is another one."""
+        """Return whether the file holds a different, valid plan. The file is read only after it was replaced."""
         try:
-            state = _state(self._path)
-            if state == self._seen:
+            version = _read_version(self._path)
+            if version == self._version:
                 return False
-            self._seen = state
+            self._version = version
             content = self._path.read_bytes()
-            wanted = self.node if content == self._content else read_node(content)
+            node = self.node if content == self._content else read_node(content)
         except (OSError, SpecError) as error:
-            why = error.strerror if isinstance(error, OSError) else error.problems[0].message
-            _log.warning("%s: %s; %s", self._path, why, _STAYS)
+            reason = error.strerror if isinstance(error, OSError) else error.problems[0].message
+            _log.warning("%s: %s; %s", self._path, reason, _KEPT)
             return False
-        if wanted.name != self.node.name:
-            names = self._path, wanted.name, self.node.name
-            _log.warning("%s is node %s's, and this is %s; %s", *names, _STAYS)
+        if node.name != self.node.name:
+            names = self._path, node.name, self.node.name
+            _log.warning("%s is node %s's, and this is %s; %s", *names, _KEPT)
             return False
         return content != self._content
 
 
-def _state(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+def _read_version(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size

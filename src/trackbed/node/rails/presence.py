@@ -1,11 +1,10 @@
-"""Keeps the agent in the way of the runtime: its executable in place, called last by the primary network's plugins.
+"""Keeps the CNI executable installed and chained behind the primary network's plugins.
 
-Looked at when the agent begins to serve and every LOOK_SECONDS: another program may write the configuration anew, and a
-runtime that reads it without us gives pods no rails, silently. What is there as it should be is not touched. When the
-agent stops it all stays: a pod that starts meanwhile must fail and be tried again, not run without its rails.
+It is checked when the agent starts to serve and every LOOK_SECONDS, because another program may rewrite the
+configuration, and a runtime that reads it without Trackbed silently gives pods no rails. Correct files are not touched.
+Everything is left in place when the agent stops: a pod that starts then must fail and be retried, not run without its
+rails.
 """
-
-from __future__ import annotations
 
 import asyncio
 import logging
@@ -23,7 +22,7 @@ LOOK_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class CniFolders:
-    """Where the runtime looks."""
+    """The folders that the runtime reads."""
 
     programs: Path
     """Folder of CNI executables, /opt/cni/bin."""
@@ -31,21 +30,21 @@ class CniFolders:
     """Folder of network configurations, /etc/cni/net.d."""
 
 
-async def keep_chained(presence: CniFolders, socket: Path, stop: asyncio.Event) -> None:
-    """Install the executable, then see that it is called until `stop`. OSError if it cannot be installed."""
-    install(presence.programs, socket)
-    told = ""
+async def keep_chained(folders: CniFolders, socket: Path, stop: asyncio.Event) -> None:
+    """Install the executable, then keep it chained until `stop`. Raises OSError where it cannot be installed."""
+    install(folders.programs, socket)
+    reported = ""
     while not stop.is_set():
-        said = await asyncio.to_thread(_look, presence.networks)
-        if said != told:
-            _log.warning("%s", said) if said else None
-            told = said
+        problem = await asyncio.to_thread(_ensure_chained, folders.networks)
+        if problem and problem != reported:
+            _log.warning("%s", problem)
+        reported = problem
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
 
 
-def _look(networks: Path) -> str:
-    """Chain us where we are not; why that cannot be, empty if all is well."""
+def _ensure_chained(networks: Path) -> str:
+    """Add Trackbed to the primary network's chain if it is missing; return why it cannot be, or ""."""
     path = find_primary(networks)
     if path is None:
         return f"{networks} has no network configuration yet: pods get no network, and no rails, until it has"

@@ -1,13 +1,11 @@
-"""The CNI protocol as the executable hands it on: bytes to a checked Request, and an answer back to bytes.
+"""The CNI protocol between executable and agent: parsing of requests, encoding of answers.
 
-    request   4 bytes length, then CNI_NAME=value NUL ... NUL, then the network configuration as the runtime gave it
-    answer    4 bytes length, 1 byte exit status, then what to print; numbers are big-endian
+    request   4 bytes length, then CNI_NAME=value NUL ... NUL, then the network configuration as the runtime passed it
+    answer    4 bytes length, 1 byte exit status, then the text to print; numbers are big-endian
 
-What arrives is not trusted: every length, name and type is checked here, with the words the runtime will log, before
-anything else sees it. Follows the CNI specification 1.1, sections 1 and 2.
+Requests are not trusted: every length, name and type is checked here, with messages for the runtime's log, before other
+modules use them. Follows the CNI specification 1.1, sections 1 and 2.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Mapping
@@ -22,20 +20,20 @@ from trackbed.node.rails.errors import CniError, Code
 VERSIONS: Final = ("1.0.0", "1.1.0")
 MAX_CONFIG_BYTES: Final = 1 << 20
 MAX_FRAME_BYTES: Final = MAX_CONFIG_BYTES + (1 << 17)
-"""The configuration, and a runtime's environment (Linux allows one variable 128 KiB)."""
+"""The configuration and a runtime's environment (Linux allows one variable 128 KiB)."""
 STATUS_REQUEST: Final = "TRACKBED_STATUS"
-"""The variable by which `trackbed agent status` asks; the executable hands on only those that begin with CNI_."""
+"""The variable of a request by `trackbed agent status`; the executable only passes variables that begin with CNI_."""
 
 COMMANDS: Final = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
-_WITH_CONTAINER: Final = ("ADD", "DEL", "CHECK")
+_CONTAINER_COMMANDS: Final = ("ADD", "DEL", "CHECK")
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")
 _MAX_NAME: Final = 255
 _POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.\-]*[a-z0-9])?")
-_MAX_POD_NAME: Final = 253  # RFC 1123, as the API server has it
+_MAX_POD_NAME: Final = 253  # RFC 1123, as in the API server
 _MAX_PATH: Final = 4095  # PATH_MAX of include/uapi/linux/limits.h, without the NUL
 _MAX_IFNAME: Final = 15  # IFNAMSIZ - 1
-_OURS: Final = ("mode", "rails")
-_ANYBODYS: Final = (
+_TRACKBED_FIELDS: Final = ("mode", "rails")
+_STANDARD_FIELDS: Final = (
     *("cniVersion", "cniVersions", "name", "type", "prevResult", "args", "runtimeConfig", "capabilities", "dns"),
     *("disableCheck", "disableGC", "loadOnlyInlinedPlugins"),
 )
@@ -44,7 +42,7 @@ Json = dict[str, Any]
 
 
 class PodName(NamedTuple):
-    """What Kubernetes calls a pod by."""
+    """The name of a pod in Kubernetes."""
 
     namespace: str
     name: str
@@ -60,23 +58,23 @@ class CniRequest(NamedTuple):
     network: str
     config: Json
     pod: PodName | None = None
-    """Of a kubelet's runtime; None for any other."""
+    """Set by a kubelet's runtime; None for any other."""
 
     @property
     def previous(self) -> Json | None:
-        """The result of the plugins before this one in a chain."""
+        """The result of the preceding plugins in a chain."""
         return self.config.get("prevResult")
 
 
 class RailRequest(NamedTuple):
-    """What an ADD asks for; None: as the plan says."""
+    """The mode and rails that an ADD requests; None: those of the plan."""
 
     mode: str | None
     rails: tuple[int, ...] | None
 
 
 def split_request(body: bytes) -> tuple[dict[str, str], bytes]:
-    """Take a request's body apart into environment and configuration; CniError where it is malformed."""
+    """Split a request's body into environment and configuration. Raises CniError where it is malformed."""
     names, separator, config = body.partition(b"\0\0") if not body.startswith(b"\0") else (b"", b"\0", body[1:])
     if not separator:
         raise CniError(Code.INPUT, "the request has no end of its environment", "is the executable of this version?")
@@ -90,135 +88,136 @@ def split_request(body: bytes) -> tuple[dict[str, str], bytes]:
 
 
 def parse_request(environment: Mapping[str, str], config: bytes) -> CniRequest:
-    """Check a call; CniError says what is wrong with it."""
+    """Check a call and return it. Raises CniError, whose message names the offending field."""
     command = environment.get("CNI_COMMAND", "")
     if command not in COMMANDS:
-        raise _environment("CNI_COMMAND", command, f"it must be one of {', '.join(COMMANDS)}")
-    read = _config(config)
-    version = _version(read)
+        raise _build_environment_error("CNI_COMMAND", command, f"it must be one of {', '.join(COMMANDS)}")
+    document = _decode_config(config)
+    version = _parse_version(document)
     if command == "VERSION":
-        return CniRequest(command, version, ("", ""), "", "", read)
-    network = _network(read)
-    if command not in _WITH_CONTAINER:
-        return CniRequest(command, version, ("", ""), "", network, read)
-    key = _container(environment.get("CNI_CONTAINERID", "")), _ifname(environment.get("CNI_IFNAME", ""))
-    netns = _netns(environment.get("CNI_NETNS", ""), needed=command != "DEL")
-    _check_previous(read)
-    return CniRequest(command, version, key, netns, network, read, _pod(environment.get("CNI_ARGS", "")))
+        return CniRequest(command, version, ("", ""), "", "", document)
+    network = _parse_network(document)
+    if command not in _CONTAINER_COMMANDS:
+        return CniRequest(command, version, ("", ""), "", network, document)
+    key = _check_container(environment.get("CNI_CONTAINERID", "")), _check_ifname(environment.get("CNI_IFNAME", ""))
+    netns = _check_netns(environment.get("CNI_NETNS", ""), required=command != "DEL")
+    _check_previous(document)
+    return CniRequest(command, version, key, netns, network, document, _parse_pod(environment.get("CNI_ARGS", "")))
 
 
 def parse_rail_request(config: Json) -> RailRequest:
-    """What an ADD's configuration asks for; CniError on a field or value that is none of ours."""
+    """Return the mode and rails that an ADD's configuration requests. Raises CniError on an unknown field or value."""
     for name in config:
-        if name not in _OURS and name not in _ANYBODYS and not name.startswith("cni.dev/"):
-            close = get_close_matches(name, _OURS, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; Trackbed knows {' and '.join(_OURS)}"
-            raise CniError(Code.UNSUPPORTED_FIELD, f"{name}: {_short(config[name])} is no field of Trackbed{hint}")
+        if name not in _TRACKBED_FIELDS and name not in _STANDARD_FIELDS and not name.startswith("cni.dev/"):
+            close = get_close_matches(name, _TRACKBED_FIELDS, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; Trackbed knows {' and '.join(_TRACKBED_FIELDS)}"
+            raise CniError(Code.UNSUPPORTED_FIELD, f"{name}: {_shorten(config[name])} is no field of Trackbed{hint}")
     mode = config.get("mode")
     if mode is not None and mode not in MODES:
-        raise _invalid("mode", mode, f"it must be one of {', '.join(MODES)}, or left out")
-    return RailRequest(mode, _rails(config.get("rails")))
+        raise _build_config_error("mode", mode, f"it must be one of {', '.join(MODES)}, or left out")
+    return RailRequest(mode, _parse_rails(config.get("rails")))
 
 
 def parse_valid_attachments(config: Json) -> frozenset[Key] | None:
-    """The attachments that a GC leaves alone; None where there is no list, as from cnitool: all are left alone then.
+    """Return the attachments that a GC keeps. None: there is no list, as from cnitool, and all are kept.
 
-    Raises CniError where it is no list.
+    Raises:
+        CniError: the field is not a list of attachments.
     """
     field = "cni.dev/valid-attachments"
     if field not in config:
         return None
     listed = config[field]
     if not isinstance(listed, list):
-        raise _invalid(field, listed, "it must be the list of attachments that are still valid")
-    return frozenset(_key(f"{field}[{at}]", entry) for at, entry in enumerate(listed))
+        raise _build_config_error(field, listed, "it must be the list of attachments that are still valid")
+    return frozenset(_parse_key(f"{field}[{at}]", entry) for at, entry in enumerate(listed))
 
 
 def encode_answer(status: int, text: bytes) -> bytes:
-    """The bytes that make the executable print `text` and exit with `status`."""
+    """Return the answer that makes the executable print `text` and exit with `status`."""
     return len(text).to_bytes(4, "big") + bytes([status]) + text
 
 
 def encode_error(error: CniError, version: str) -> bytes:
-    """An error as the runtime wants it."""
+    """Return an error in the format of the CNI specification."""
     document = {"cniVersion": version, "code": int(error.code), "msg": error.message}
     return msgspec.json.encode(document | ({"details": error.details} if error.details else {}))
 
 
-def _key(field: str, entry: object) -> Key:
-    named = entry if isinstance(entry, dict) else {}
-    container, ifname = named.get("containerID"), named.get("ifname")
+def _parse_key(field: str, entry: object) -> Key:
+    fields = entry if isinstance(entry, dict) else {}
+    container, ifname = fields.get("containerID"), fields.get("ifname")
     if not isinstance(container, str) or not isinstance(ifname, str):
-        raise _invalid(field, entry, "it must have containerID and ifname")
+        raise _build_config_error(field, entry, "it must have containerID and ifname")
     return container, ifname
 
 
-def _config(raw: bytes) -> Json:
+def _decode_config(raw: bytes) -> Json:
     try:
-        read = msgspec.json.decode(raw)
+        document = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CniError(Code.DECODE, f"the network configuration is no JSON: {error}") from error
-    if not isinstance(read, dict):
-        raise CniError(Code.DECODE, f"the network configuration is no object but {_short(read)}")
-    return read
+    if not isinstance(document, dict):
+        raise CniError(Code.DECODE, f"the network configuration is no object but {_shorten(document)}")
+    return document
 
 
-def _version(config: Json) -> str:
+def _parse_version(config: Json) -> str:
     version = config.get("cniVersion")
     if version not in VERSIONS:
-        message = f"cniVersion {_short(version)} is not supported; Trackbed speaks {' and '.join(VERSIONS)}"
+        message = f"cniVersion {_shorten(version)} is not supported; Trackbed speaks {' and '.join(VERSIONS)}"
         raise CniError(Code.VERSION, message)
     return str(version)
 
 
-def _network(config: Json) -> str:
+def _parse_network(config: Json) -> str:
     name = config.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME:
-        raise _invalid("name", name, f"it must be 1 to {_MAX_NAME} letters, digits, '_', '.' or '-'")
+        raise _build_config_error("name", name, f"it must be 1 to {_MAX_NAME} letters, digits, '_', '.' or '-'")
     return name
 
 
-def _container(value: str) -> str:
-    if not _NAME.fullmatch(value) or len(value) > _MAX_NAME:
+def _check_container(container: str) -> str:
+    if not _NAME.fullmatch(container) or len(container) > _MAX_NAME:
         rule = f"it must be 1 to {_MAX_NAME} letters, digits, '_', '.' or '-', a letter or digit first"
-        raise _environment("CNI_CONTAINERID", value, rule)
-    return value
+        raise _build_environment_error("CNI_CONTAINERID", container, rule)
+    return container
 
 
-def _pod(arguments: str) -> PodName | None:
-    """The pod that CNI_ARGS names, as kubelets' runtimes do: K8S_POD_NAMESPACE=...;K8S_POD_NAME=...;..."""
-    given = dict(pair.partition("=")[::2] for pair in arguments.split(";"))
-    names = given.get("K8S_POD_NAMESPACE", ""), given.get("K8S_POD_NAME", "")
+def _parse_pod(arguments: str) -> PodName | None:
+    """Return the pod that a kubelet's runtime names in CNI_ARGS: K8S_POD_NAMESPACE=...;K8S_POD_NAME=...;..."""
+    values = dict(pair.partition("=")[::2] for pair in arguments.split(";"))
+    names = values.get("K8S_POD_NAMESPACE", ""), values.get("K8S_POD_NAME", "")
     if not any(names):
         return None
     if not all(_POD_NAME.fullmatch(name) and len(name) <= _MAX_POD_NAME for name in names):
-        raise _environment("CNI_ARGS", arguments, "K8S_POD_NAMESPACE and K8S_POD_NAME must be names of Kubernetes")
+        rule = "K8S_POD_NAMESPACE and K8S_POD_NAME must be names of Kubernetes"
+        raise _build_environment_error("CNI_ARGS", arguments, rule)
     return PodName(*names)
 
 
-def _ifname(value: str) -> str:
-    if not 0 < len(value.encode()) <= _MAX_IFNAME or value in {".", ".."} or re.search(r"[/:\s]", value):
-        raise _environment("CNI_IFNAME", value, f"it must have 1 to {_MAX_IFNAME} bytes without '/', ':' and blanks")
-    return value
+def _check_ifname(name: str) -> str:
+    if not 0 < len(name.encode()) <= _MAX_IFNAME or name in {".", ".."} or re.search(r"[/:\s]", name):
+        rule = f"it must have 1 to {_MAX_IFNAME} bytes without '/', ':' and blanks"
+        raise _build_environment_error("CNI_IFNAME", name, rule)
+    return name
 
 
-def _netns(value: str, *, needed: bool) -> str:
-    if value.startswith("/") and len(value.encode()) <= _MAX_PATH:
-        return value
-    if not value and not needed:
-        return value
-    raise _environment("CNI_NETNS", value, "it must be the absolute path of the container's network namespace")
+def _check_netns(path: str, *, required: bool) -> str:
+    if (path.startswith("/") and len(path.encode()) <= _MAX_PATH) or (not path and not required):
+        return path
+    rule = "it must be the absolute path of the container's network namespace"
+    raise _build_environment_error("CNI_NETNS", path, rule)
 
 
-def _rails(value: object) -> tuple[int, ...] | None:
-    if value is None:
+def _parse_rails(rails: object) -> tuple[int, ...] | None:
+    if rails is None:
         return None
-    rule = "it must be a list of different rail numbers, or left out for all rails"
-    if not isinstance(value, list) or not value or not all(type(rail) is int and rail >= 0 for rail in value):
-        raise _invalid("rails", value, rule)
-    if len(set(value)) != len(value):
-        raise _invalid("rails", value, rule)
-    return tuple(sorted(value))
+    numbers = rails if isinstance(rails, list) else []
+    if not numbers or not all(type(rail) is int and rail >= 0 for rail in numbers) or len(set(numbers)) != len(numbers):
+        rule = "it must be a list of different rail numbers, or left out for all rails"
+        raise _build_config_error("rails", rails, rule)
+    return tuple(sorted(numbers))
 
 
 def _check_previous(config: Json) -> None:
@@ -226,21 +225,21 @@ def _check_previous(config: Json) -> None:
     if previous is None:
         return
     if not isinstance(previous, dict):
-        raise _invalid("prevResult", previous, "it must be the result of the plugin before")
+        raise _build_config_error("prevResult", previous, "it must be the result of the plugin before")
     for field in ("interfaces", "ips", "routes"):
         entries = previous.get(field) or []
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise _invalid(f"prevResult.{field}", previous[field], "it must be a list of objects")
+            raise _build_config_error(f"prevResult.{field}", previous[field], "it must be a list of objects")
 
 
-def _environment(name: str, value: str, rule: str) -> CniError:
-    return CniError(Code.ENVIRONMENT, f"{name} is {_short(value)}; {rule}")
+def _build_environment_error(name: str, value: str, rule: str) -> CniError:
+    return CniError(Code.ENVIRONMENT, f"{name} is {_shorten(value)}; {rule}")
 
 
-def _invalid(field: str, value: object, rule: str) -> CniError:
-    return CniError(Code.CONFIG, f"{field} is {_short(value)}; {rule}")
+def _build_config_error(field: str, value: object, rule: str) -> CniError:
+    return CniError(Code.CONFIG, f"{field} is {_shorten(value)}; {rule}")
 
 
-def _short(value: object) -> str:
-    written = msgspec.json.encode(value).decode()
-    return written if len(written) <= 60 else f"{written[:57]}..."  # noqa: PLR2004 - a line of a log stays readable
+def _shorten(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - a line of a log stays readable

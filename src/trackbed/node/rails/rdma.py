@@ -1,15 +1,13 @@
-"""The RDMA device of each rail of a pod: which one it is, how it gets there, how it comes back.
+"""The RDMA device of each rail of a pod: its selection, and its way into the pod and back.
 
-    stays     the namespaces share all devices (rdma system set netns shared): the pod is given its file, no more
-    moves     a device of hardware follows its interface (exclusive mode); the kernel takes programs off it meanwhile
-    made      a VF of a port with soft-RoCE: made in the pod, where alone it listens; gone with the interface
-    remade    soft-RoCE of a port that moves itself: made in the pod, and again on the node once the port is back
+    stays     the namespaces share all devices (rdma system set netns shared): the pod only gets the device file
+    moves     a hardware device follows its interface (exclusive mode); the kernel disassociates running programs
+    made      a VF of a port with soft-RoCE: created in the pod, deleted with the interface
+    remade    soft-RoCE of a port that moves itself: created in the pod, and again on the host once the port is back
 
-Soft-RoCE cannot leave the first namespace in exclusive mode (rxe: EOPNOTSUPP): a rail has no RDMA device in a pod then.
-Names of RDMA devices are unique on a host across namespaces, so one that is made for a VF carries rail and VF.
+Soft-RoCE cannot leave the first namespace in exclusive mode (rxe: EOPNOTSUPP), so a rail has no RDMA device in a pod
+then. Names of RDMA devices are unique on a host across namespaces, so a device for a VF is named by rail and VF.
 """
-
-from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -20,109 +18,117 @@ from trackbed.fabric.plan.plan import CommonPlan, PortPlan
 from trackbed.kernel.netlink import rdma
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.sockets import NETLINK_RDMA, RequestError, Socket
-from trackbed.node.rails import batch, hardware
+from trackbed.node.rails import hardware
 from trackbed.node.rails.attachment import PodPort, Rdma
-from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError
+from trackbed.node.rails.batch import NetlinkStep, StepsRefusedError, send_steps
 
 _log = logging.getLogger(__name__)
 
 
 def find_port_device(port: PortPlan, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
-    """That of a port which stays on the node, as pods on it see it."""
-    found = hardware.read_rdma_device(hardware.locate_port(port.netdev, sysfs)) or hardware.find_soft_rdma_device(
-        port.netdev, sysfs
-    )
-    return Rdma(found, "stays") if found and _shared(common) else None
+    """Return the RDMA device of a port that stays on the host, for pods on it."""
+    name = hardware.read_rdma_device(hardware.locate_port(port.netdev, sysfs))
+    name = name or hardware.find_soft_rdma_device(port.netdev, sysfs)
+    return Rdma(name, "stays") if name and _is_shared(common) else None
 
 
 def find_moved_port_device(port: PortPlan, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
-    """That of a port which moves into a pod itself."""
-    own = hardware.read_rdma_device(hardware.locate_port(port.netdev, sysfs))
-    if own:
-        return _of_hardware(own, common)
+    """Return the RDMA device of a port that moves into a pod itself."""
+    name = hardware.read_rdma_device(hardware.locate_port(port.netdev, sysfs))
+    if name:
+        return _to_hardware_device(name, common)
     soft = hardware.find_soft_rdma_device(port.netdev, sysfs)
-    return Rdma(soft, "remade") if soft and _shared(common) else None
+    return Rdma(soft, "remade") if soft and _is_shared(common) else None
 
 
 def find_vf_device(port: PortPlan, vf: int, common: CommonPlan, sysfs: Path = hardware.SYSFS) -> Rdma | None:
-    """That of a VF: its own; a soft one where the port's own is soft."""
-    own = hardware.read_rdma_device(hardware.locate_vf(port.netdev, vf, sysfs))
-    if own:
-        return _of_hardware(own, common)
+    """Return the RDMA device of a VF: its hardware device, or a soft one where the port has a soft one."""
+    name = hardware.read_rdma_device(hardware.locate_vf(port.netdev, vf, sysfs))
+    if name:
+        return _to_hardware_device(name, common)
     soft = hardware.find_soft_rdma_device(port.netdev, sysfs)
-    return Rdma(f"{common.rails[port.rail].netdev}v{vf}", "made") if soft and _shared(common) else None
+    return Rdma(f"{common.rails[port.rail].netdev}v{vf}", "made") if soft and _is_shared(common) else None
 
 
-def _shared(common: CommonPlan) -> bool:
+def _is_shared(common: CommonPlan) -> bool:
     return common.rdma_mode == "shared"
 
 
-def _of_hardware(name: str, common: CommonPlan) -> Rdma:
-    return Rdma(name, "stays" if _shared(common) else "moves")
+def _to_hardware_device(name: str, common: CommonPlan) -> Rdma:
+    return Rdma(name, "stays" if _is_shared(common) else "moves")
 
 
 def move_into_pod(ports: Iterable[PodPort], inside: int) -> None:
-    """Bring the devices of ports into the namespace `inside`, where their interfaces are. StepsRefusedError."""
-    there = list(ports)
-    if any(_how(port) == "moves" for port in there):
+    """Move or create the RDMA devices of ports in the namespace `inside`, after their interfaces.
+
+    Raises:
+        StepsRefusedError: the kernel refused a device.
+    """
+    moving, created = _select(ports, "moves"), _select(ports, "made", "remade")
+    if moving:
         with Socket(NETLINK_RDMA) as host:
-            batch.send_steps(host, _moves(host, there, inside, "into the pod"))
-    if any(_how(port) in {"made", "remade"} for port in there):
+            send_steps(host, _move_devices(host, moving, inside, "into the pod"))
+    if created:
         with Socket(NETLINK_RDMA, netns=inside) as sock:
-            batch.send_steps(
-                sock, _makes(sock, ((port, port.name) for port in there if _how(port) in {"made", "remade"}))
-            )
+            send_steps(sock, _create_devices(sock, ((port, port.name) for port in created)))
 
 
-def move_to_host(ports: Iterable[PodPort], inside: int, home: int) -> None:
-    """Bring what moved back before its interface follows; what was made goes with its interface. StepsRefusedError."""
-    there = list(ports)
-    if any(_how(port) == "moves" for port in there):
+def move_to_host(ports: Iterable[PodPort], inside: int, host_netns: int) -> None:
+    """Move RDMA devices to the host before their interfaces. Created devices are deleted with their interfaces.
+
+    Raises:
+        StepsRefusedError: the kernel refused a device.
+    """
+    if moving := _select(ports, "moves"):
         with Socket(NETLINK_RDMA, netns=inside) as sock:
-            batch.send_steps(sock, _moves(sock, there, home, "back"))
+            send_steps(sock, _move_devices(sock, moving, host_netns, "back"))
 
 
 def recreate(ports: Iterable[PodPort]) -> None:
-    """Make soft devices again on ports that are back. A node without one must not keep a pod from ending: logged."""
-    wanted = [(port, port.host.name) for port in ports if port.host and _how(port) == "remade"]
-    if not wanted:
+    """Create the soft devices of returned ports on the host. A failure is logged: the pod must be able to end."""
+    netdevs = [(port, port.host.name) for port in _select(ports, "remade") if port.host]
+    if not netdevs:
         return
     try:
         with Socket(NETLINK_RDMA) as host:
-            batch.send_steps(host, _makes(host, wanted))
+            send_steps(host, _create_devices(host, netdevs))
     except (StepsRefusedError, NetlinkError, OSError) as error:
         _log.warning("soft-RoCE could not be made again: %s", error)
 
 
 def list_verbs_devices(ports: Iterable[PodPort], inside: int) -> dict[str, rdma.VerbsDevice]:
-    """By device, the files by which programs in the namespace `inside` use them; one that has none is left out."""
+    """Return the verbs devices of the ports in the namespace `inside`, by RDMA device name.
+
+    Devices without a verbs device are left out.
+    """
     names = {port.rdma.name for port in ports if port.rdma}
-    found = {}
+    verbs = {}
     if names:
         with Socket(NETLINK_RDMA, netns=inside) as sock:
-            for one in rdma.list_devices(sock):
-                if one.name in names:
+            for device in rdma.list_devices(sock):
+                if device.name in names:
                     with suppress(RequestError):
-                        found[one.name] = rdma.get_verbs(sock, one)
-    return found
+                        verbs[device.name] = rdma.get_verbs(sock, device)
+    return verbs
 
 
-def _how(port: PodPort) -> str:
-    return port.rdma.how if port.rdma else ""
+def _select(ports: Iterable[PodPort], *methods: str) -> list[PodPort]:
+    return [port for port in ports if port.rdma and port.rdma.how in methods]
 
 
-def _moves(sock: Socket, ports: Iterable[PodPort], to: int, where: str) -> Iterator[NetlinkStep]:
-    """Of those that are here; one that is not was moved before, or came back by itself when its namespace ended."""
-    here = {one.name: one.index for one in rdma.list_devices(sock)}
+def _move_devices(sock: Socket, ports: list[PodPort], netns: int, destination: str) -> Iterator[NetlinkStep]:
+    """Yield the moves of devices that are present; the others have moved before or returned with their namespace."""
+    indexes = {device.name: device.index for device in rdma.list_devices(sock)}
     for port in ports:
-        if port.rdma and port.rdma.how == "moves" and port.rdma.name in here:
-            message = rdma.move_device(here[port.rdma.name], to)
-            yield NetlinkStep(port.rail, f"move RDMA device {port.rdma.name} {where}", message)
+        if port.rdma and port.rdma.name in indexes:
+            message = rdma.move_device(indexes[port.rdma.name], netns)
+            yield NetlinkStep(port.rail, f"move RDMA device {port.rdma.name} {destination}", message)
 
 
-def _makes(sock: Socket, wanted: Iterable[tuple[PodPort, str]]) -> Iterator[NetlinkStep]:
-    here = {one.name for one in rdma.list_devices(sock)}
-    for port, netdev in wanted:
-        if port.rdma and port.rdma.name not in here:
+def _create_devices(sock: Socket, netdevs: Iterable[tuple[PodPort, str]]) -> Iterator[NetlinkStep]:
+    """Yield the creations of devices that do not exist yet, from ports and the names of their interfaces."""
+    names = {device.name for device in rdma.list_devices(sock)}
+    for port, netdev in netdevs:
+        if port.rdma and port.rdma.name not in names:
             message = rdma.create_link(port.rdma.name, netdev)
             yield NetlinkStep(port.rail, f"make RDMA device {port.rdma.name} on {netdev}", message)

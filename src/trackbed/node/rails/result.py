@@ -1,10 +1,8 @@
-"""What a runtime gets for a successful ADD (CNI specification, section 5): one interface for each rail.
+"""The result of a successful ADD (CNI specification, section 5), with one interface for each rail.
 
-CNI_IFNAME names the attachment, not an interface: one call attaches all rails, and each is called after its rail.
-In a chain, our interfaces, addresses and routes follow those of the plugins before us.
+CNI_IFNAME names the attachment, not an interface: one call attaches all rails, and each interface is named after its
+rail. In a chain, Trackbed's interfaces, addresses and routes follow those of the preceding plugins.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
@@ -14,45 +12,51 @@ from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, build_routes
 from trackbed.node.rails.attachment import Attachment, PodPort
 from trackbed.node.rails.protocol import Json
 
-_WITH_MORE = "1.1.0"
+_MTU_AND_TABLE_VERSION = "1.1.0"
 """The first version whose result has an interface's mtu and a route's table."""
 
 
 def build_result(version: str, attachment: Attachment, common: CommonPlan, previous: Json | None) -> Json:
-    """The result of an attachment, in the words of `version`, after `previous`."""
+    """Return the result of an attachment in the format of `version`, appended to the `previous` result."""
     before = previous or {}
     first = len(before.get("interfaces") or [])
-    ours = {
-        "interfaces": [_interface(version, port, attachment.netns) for port in attachment.ports],
+    added = {
+        "interfaces": [_build_interface(version, port, attachment.netns) for port in attachment.ports],
         "ips": [
-            {"address": own.text, **({"gateway": own.gateway} if own.gateway else {}), "interface": number}
+            {"address": address.text, **({"gateway": address.gateway} if address.gateway else {}), "interface": number}
             for number, port in enumerate(attachment.ports, first)
-            for own in port.addresses
+            for address in port.addresses
         ],
-        "routes": [_route(version, route) for _, route in list_pod_routes(attachment, common) if _told(version, route)],
+        "routes": [
+            _build_route(version, route)
+            for _, route in list_pod_routes(attachment, common)
+            if _is_expressible(version, route)
+        ],
     }
-    merged = {field: [*(before.get(field) or []), *entries] for field, entries in ours.items()}
+    merged = {field: [*(before.get(field) or []), *entries] for field, entries in added.items()}
     return {**before, "cniVersion": version, **merged}
 
 
 def list_pod_routes(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRoute]]:
-    """All routes of an attachment with their rails, as the plan gives them."""
+    """Yield all planned routes of an attachment with their rails."""
     for port in attachment.ports:
         first = port.rail == attachment.first_rail
-        for own in port.addresses:
-            yield from ((port.rail, route) for route in build_routes(common, port.rail, own.addressed, first=first))
+        for address in port.addresses:
+            for route in build_routes(common, port.rail, address.addressed, first=first):
+                yield port.rail, route
 
 
-def _interface(version: str, port: PodPort, netns: str) -> Json:
-    more = {"mtu": port.mtu_bytes} if version >= _WITH_MORE else {}
-    return {"name": port.name, "mac": port.mac, **more, "sandbox": netns}
+def _build_interface(version: str, port: PodPort, netns: str) -> Json:
+    mtu = {"mtu": port.mtu_bytes} if version >= _MTU_AND_TABLE_VERSION else {}
+    return {"name": port.name, "mac": port.mac, **mtu, "sandbox": netns}
 
 
-def _told(version: str, route: PlannedRoute) -> bool:
-    """A result cannot say `unreachable`, and before 1.1.0 it cannot say in which table a route is."""
-    return not route.unreachable and (version >= _WITH_MORE or route.table == MAIN_TABLE)
+def _is_expressible(version: str, route: PlannedRoute) -> bool:
+    """Return whether a result can contain the route: no `unreachable` ones, and before 1.1.0 only the main table."""
+    return not route.unreachable and (version >= _MTU_AND_TABLE_VERSION or route.table == MAIN_TABLE)
 
 
-def _route(version: str, route: PlannedRoute) -> Json:
+def _build_route(version: str, route: PlannedRoute) -> Json:
     gateway = {"gw": format_address(route.to.version, route.gateway)} if route.gateway else {}
-    return {"dst": str(route.to), **gateway, **({"table": route.table} if version >= _WITH_MORE else {})}
+    table = {"table": route.table} if version >= _MTU_AND_TABLE_VERSION else {}
+    return {"dst": str(route.to), **gateway, **table}

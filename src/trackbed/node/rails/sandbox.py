@@ -1,9 +1,7 @@
-"""The network namespace that a runtime names by path: opened, checked, and known again by its inode.
+"""The network namespace that a runtime names by path: opened, checked, and recognized later by its inode.
 
-A path can come to name another namespace. The inode of nsfs names one for as long as it lives (namespaces(7)).
+A path may refer to another namespace later. The inode in nsfs is unique while the namespace exists (namespaces(7)).
 """
-
-from __future__ import annotations
 
 import fcntl
 import os
@@ -31,25 +29,25 @@ def open_sandbox(path: str) -> Iterator[Sandbox]:
     """Open the namespace at `path`.
 
     Raises:
-        CniError: nothing is there (UNKNOWN_CONTAINER); it is no network namespace or the node's own (ENVIRONMENT).
+        CniError: the path does not exist (UNKNOWN_CONTAINER), or is not the namespace of a container (ENVIRONMENT).
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO there must not hold us
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # O_NONBLOCK: the path may be a FIFO
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CniError(Code.UNKNOWN_CONTAINER, f"CNI_NETNS {path}: {error.strerror}") from error
     except OSError as error:
         raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path}: {error.strerror}") from error
     try:
-        yield Sandbox(fd, _inode(fd, path))
+        yield Sandbox(fd, _read_inode(fd, path))
     finally:
         os.close(fd)
 
 
 @contextmanager
 def find_sandbox(paths: Iterable[str], inode: int) -> Iterator[Sandbox | None]:
-    """Open the namespace with this inode at whichever of `paths` it is, else give None."""
+    """Open the namespace with this inode at the first of `paths` that refers to it; yield None where none does."""
     for path in paths:
-        fd = _at(path, inode)
+        fd = _open_inode(path, inode)
         if fd is not None:
             try:
                 yield Sandbox(fd, inode)
@@ -59,7 +57,7 @@ def find_sandbox(paths: Iterable[str], inode: int) -> Iterator[Sandbox | None]:
     yield None
 
 
-def _at(path: str, inode: int) -> int | None:
+def _open_inode(path: str, inode: int) -> int | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -70,7 +68,7 @@ def _at(path: str, inode: int) -> int | None:
     return None
 
 
-def _inode(fd: int, path: str) -> int:
+def _read_inode(fd: int, path: str) -> int:
     if not _is_netns(fd):
         raise CniError(Code.ENVIRONMENT, f"CNI_NETNS {path} is no network namespace")
     inode = os.fstat(fd).st_ino

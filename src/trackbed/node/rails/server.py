@@ -1,11 +1,10 @@
-"""The agent's unix socket: one request a connection, worked on in a thread, answered, and timed.
+"""The agent's unix socket: one request per connection, handled in a thread, answered, and timed.
 
-Survived, and logged: a client that hangs up, is silent for 5 seconds, sends nonsense or is not root (or this user);
-a lack of descriptors or memory at accept (EMFILE, ENFILE, ENOBUFS, ENOMEM: asyncio pauses a second and accepts again);
-and a handler that fails in a way nobody foresaw, which the runtime is told as code 110. Anything else ends the agent.
+Logged and survived: a client that closes the connection, is silent for 5 seconds, sends a malformed request, or is
+neither root nor the agent's user; a lack of descriptors or memory at accept (EMFILE, ENFILE, ENOBUFS, ENOMEM: asyncio
+accepts again after a second); and an unforeseen exception in a handler, which the runtime receives as code 110. Any
+other failure ends the agent.
 """
-
-from __future__ import annotations
 
 import asyncio
 import logging
@@ -24,7 +23,7 @@ from trackbed import __version__
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.node.rails import protocol
-from trackbed.node.rails.attachment import Attachment, Key, PodPort
+from trackbed.node.rails.attachment import Attachment, Key
 from trackbed.node.rails.conflicts import Conflicts
 from trackbed.node.rails.devices import read_offer
 from trackbed.node.rails.errors import CniError, Code
@@ -36,8 +35,8 @@ from trackbed.node.rails.store import Store
 _log = logging.getLogger(__name__)
 
 _THREADS = 16
-_PATIENCE_SECONDS = 5.0
-_ENDING_SECONDS = 10.0
+_TIMEOUT_SECONDS = 5.0
+_SHUTDOWN_SECONDS = 10.0
 _REFUSED_KEPT = 20
 _MAX_PATH_BYTES = 107  # sun_path of unix(7), without the NUL
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred of unix(7): pid, uid, gid
@@ -57,98 +56,100 @@ class Server:
         self._running: set[asyncio.Task[Any]] = set()
         self._refused: dict[Key, CniError] = {}
 
-    async def serve(self, path: Path, ready: Callable[[], None], stop: asyncio.Event) -> None:
-        """Serve at `path` until `stop`; calls `ready` once requests are taken. OSError if it cannot listen there."""
+    async def serve(self, path: Path, report_ready: Callable[[], None], stop: asyncio.Event) -> None:
+        """Serve at `path` until `stop`; call `report_ready` once requests are accepted. Raises OSError."""
         if len(os.fsencode(path)) > _MAX_PATH_BYTES:
             raise OSError(0, f"a socket's path may have {_MAX_PATH_BYTES} bytes at most", str(path))
-        server = await asyncio.start_unix_server(self._connected, sock=_listening(path))
-        ready()
+        server = await asyncio.start_unix_server(self._handle_connection, sock=_listen(path))
+        report_ready()
         await stop.wait()
         server.close()
         if self._running:
-            await asyncio.wait(self._running, timeout=_ENDING_SECONDS)
+            await asyncio.wait(self._running, timeout=_SHUTDOWN_SECONDS)
         await self._conflicts.close()
         self._threads.shutdown(wait=False)
-        os.unlink(path)  # noqa: PTH108 - at the end nothing is left to be held up
+        os.unlink(path)  # noqa: PTH108 - the event loop has nothing else to do at this point
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio runs this in a task
         self._running.add(task)
         try:
-            await self._conversation(reader, writer)
+            await self._handle_request(reader, writer)
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError) as error:
-            _log.warning("a client went away before it had its answer: %s", type(error).__name__)
+            _log.warning("a client disconnected before it had its answer: %s", type(error).__name__)
         finally:
             self._running.discard(task)
             writer.close()
             with suppress(ConnectionError, TimeoutError):
-                await asyncio.wait_for(writer.wait_closed(), _PATIENCE_SECONDS)
+                await asyncio.wait_for(writer.wait_closed(), _TIMEOUT_SECONDS)
 
-    async def _conversation(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not _may_ask(writer.get_extra_info("socket")):
+    async def _handle_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not _is_permitted(writer.get_extra_info("socket")):
             return
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             length = int.from_bytes(await reader.readexactly(4), "big")
             if length > protocol.MAX_FRAME_BYTES:
                 _log.warning("a client announced %d bytes; %d are the most", length, protocol.MAX_FRAME_BYTES)
                 return
             body = await reader.readexactly(length)
         phases = Phases(self._clock)
-        status, text, request = await self._answered(body, phases)
+        status, text, request = await self._answer(body, phases)
         writer.write(protocol.encode_answer(status, text))
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             await writer.drain()
         phases.mark("answer")
-        self._afterwards(request, status, phases)
+        if request is not None:
+            self._record_call(request, status, phases)
 
-    async def _answered(self, body: bytes, phases: Phases) -> tuple[int, bytes, CniRequest | None]:
+    async def _answer(self, body: bytes, phases: Phases) -> tuple[int, bytes, CniRequest | None]:
+        """Return the exit status and the text to print, and the request if it was a valid call of a runtime."""
         request: CniRequest | None = None
         try:
             environment, config = protocol.split_request(body)
             if protocol.STATUS_REQUEST in environment:
-                return 0, await asyncio.to_thread(self._status), None
+                return 0, await asyncio.to_thread(self._encode_status), None
             request = protocol.parse_request(environment, config)
             phases.mark("parse")
             loop = asyncio.get_running_loop()
             return 0, await loop.run_in_executor(self._threads, self._handlers.handle, request, phases), request
         except CniError as error:
-            failed = error
-        except Exception as error:  # noqa: BLE001 - one bad request must not end the rails of all pods to come
+            failure = error
+        except Exception as error:  # noqa: BLE001 - one bad request must not end the rails of all later pods
             _log.exception("this is a bug of Trackbed")
-            failed = CniError(
+            failure = CniError(
                 Code.BUG, f"the agent failed: {type(error).__name__}: {error}", "its log has the traceback"
             )
-        _log.warning("%s: %s", _title(request), failed)
-        self._remember(request, failed)
-        return 1, protocol.encode_error(failed, request.version if request else protocol.VERSIONS[-1]), request
+        title = f"{request.command} {_format_pod(request)}" if request else "a request"
+        _log.warning("%s: %s", title, failure)
+        if request is not None and request.command == "ADD":
+            self._remember_refused(request.key, failure)
+        return 1, protocol.encode_error(failure, request.version if request else protocol.VERSIONS[-1]), request
 
-    def _remember(self, request: CniRequest | None, failed: CniError) -> None:
-        """Keep the last refused attaches for `status`, until their pod is attached or gone."""
-        if request is None or request.command != "ADD":
-            return
-        self._refused.pop(request.key, None)
-        self._refused[request.key] = failed
+    def _remember_refused(self, key: Key, failure: CniError) -> None:
+        """Keep the latest refused ADDs for `status`, until their pod is attached or deleted."""
+        self._refused.pop(key, None)
+        self._refused[key] = failure
         while len(self._refused) > _REFUSED_KEPT:
             del self._refused[next(iter(self._refused))]
 
-    def _afterwards(self, request: CniRequest | None, status: int, phases: Phases) -> None:
-        if request is None:
-            return
+    def _record_call(self, request: CniRequest, status: int, phases: Phases) -> None:
+        """Keep the timing of an answered call, and start or stop the watch of its pod."""
         pod = f"{request.key[0]}/{request.key[1]}"
         self._timings.add(Timing(request.command, pod, status, phases.microseconds))
-        if request.command == "DEL" or (request.command == "ADD" and status == 0):
-            self._refused.pop(request.key, None)
         if request.command == "DEL":
+            self._refused.pop(request.key, None)
             self._conflicts.unwatch(request.key)
-        entry = self._store.get(request.key) if request.command == "ADD" and status == 0 else None
-        if entry is not None:
-            self._conflicts.watch(entry.attachment)
-            _log.info("ADD %s", describe(entry.attachment))
-        elif request.command == "DEL" and status == 0:
-            _log.info("DEL %s: gone", _named(request))
+            if status == 0:
+                _log.info("DEL %s: gone", _format_pod(request))
+        elif request.command == "ADD" and status == 0:
+            self._refused.pop(request.key, None)
+            entry = self._store.get(request.key)
+            if entry is not None:
+                self._conflicts.watch(entry.attachment)
+                _log.info("ADD %s", describe(entry.attachment))
 
-    def _status(self) -> bytes:
+    def _encode_status(self) -> bytes:
         document = {
             "node": self._node.name,
             "fabric": self._node.common.fabric,
@@ -157,78 +158,75 @@ class Server:
             "attachments": [
                 {"done": entry.done, **msgspec.to_builtins(entry.attachment)} for entry in self._store.list_entries()
             ],
-            "devices": self._devices(),
+            "devices": self._count_devices(),
             "conflicts": self._conflicts.list_conflicts(),
             "watched": self._conflicts.watched,
             "moved": self._handlers.moved,
-            "refused": [_refusal(key, failed) for key, failed in tuple(self._refused.items())],
+            "refused": [_describe_refusal(key, failure) for key, failure in tuple(self._refused.items())],
             "trouble": self._store.check_journal(),
             "timings": self._timings.list_timings(),
         }
         return msgspec.json.encode(document)
 
-    def _devices(self) -> dict[int, dict[str, Any]]:
-        """Of each rail how many devices there are, how many are in pods, and which are lost."""
-        away = self._store.list_moved()
+    def _count_devices(self) -> dict[int, dict[str, Any]]:
+        """Return by rail the number of devices, the number of those in pods, and the ids of lost ones."""
+        moved = self._store.list_moved()
         try:
-            offer = read_offer(self._node, away)
+            offer = read_offer(self._node, moved)
         except (OSError, NetlinkError) as error:
-            _log.warning("the ports cannot be looked at: %s", error)
+            _log.warning("the ports cannot be read: %s", error)
             return {}
         return {
             rail: {
-                "devices": len(listed),
-                "inPods": sum(place[0] == rail for place in away),
-                "lost": [one.id for one in listed if not one.healthy],
+                "devices": len(devices),
+                "inPods": sum(slot[0] == rail for slot in moved),
+                "lost": [device.id for device in devices if not device.healthy],
             }
-            for rail, listed in offer.items()
+            for rail, devices in offer.items()
         }
 
 
 def describe(attachment: Attachment) -> str:
-    """An attachment in one line: the pod, and of each rail what it has there."""
-    rails = (
-        " ".join((port.name, *_vf(port), *((port.rdma.name,) if port.rdma else ()), *(a.text for a in port.addresses)))
-        for port in attachment.ports
-    )
+    """Return an attachment in one line: the pod, and for each rail its interface, VF, RDMA device and addresses."""
+    rails = []
+    for port in attachment.ports:
+        vf = (f"VF {port.host.vf}",) if port.host and port.host.pf else ()
+        rdma = (port.rdma.name,) if port.rdma else ()
+        rails.append(" ".join((port.name, *vf, *rdma, *(address.text for address in port.addresses))))
     return f"{attachment}: {', '.join(rails)}"
 
 
-def _vf(port: PodPort) -> tuple[str, ...]:
-    return (f"VF {port.host.vf}",) if port.host and port.host.pf else ()
+def _describe_refusal(key: Key, failure: CniError) -> dict[str, str]:
+    code = "interface-exists" if failure.code == Code.EXISTS else str(int(failure.code))
+    return {"pod": f"{key[0][:12]}/{key[1]}", "code": code, "message": failure.message}
 
 
-def _refusal(key: Key, failed: CniError) -> dict[str, str]:
-    code = "interface-exists" if failed.code == Code.EXISTS else str(int(failed.code))
-    return {"pod": f"{key[0][:12]}/{key[1]}", "code": code, "message": failed.message}
-
-
-def _title(request: CniRequest | None) -> str:
-    return f"{request.command} {_named(request)}" if request else "a request"
-
-
-def _named(request: CniRequest) -> str:
+def _format_pod(request: CniRequest) -> str:
     return "/".join(request.pod) if request.pod else f"{request.key[0]}/{request.key[1]}"
 
 
-def _may_ask(asker: socket.socket) -> bool:
-    credentials = asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+def _is_permitted(client: socket.socket) -> bool:
+    """Return whether a client is root or the agent's user."""
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(credentials)
     if uid in {0, os.geteuid()}:
         return True
-    _log.warning("process %d of user %d may not ask", pid, uid)
+    _log.warning("refused a request of process %d of user %d", pid, uid)
     return False
 
 
-def _listening(path: Path) -> socket.socket:
-    """Listen, open to the owner alone. What lies there is left by an agent that died: the journal's lock is ours."""
+def _listen(path: Path) -> socket.socket:
+    """Return a listening socket that only its owner can open.
+
+    An existing file is stale: the journal's lock excludes a second agent.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    before = os.umask(0o177)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    umask = os.umask(0o177)
     try:
-        listening.bind(str(path))
+        listener.bind(str(path))
     finally:
-        os.umask(before)
-    listening.listen(128)
-    return listening
+        os.umask(umask)
+    listener.listen(128)
+    return listener

@@ -1,10 +1,8 @@
-"""Looks at the ports again only when there is a reason: most of the time nothing happens on a node.
+"""A cached view of the ports that is read again only after a change, since ports change rarely.
 
-The kernel announces every change of an interface (rtnetlink(7), RTMGRP_LINK). What it does not announce, such as a
-driver that loses its RDMA device, is seen after LATEST_SECONDS.
+The kernel announces every change of an interface (rtnetlink(7), RTMGRP_LINK). Changes that it does not announce, such
+as a driver that loses its RDMA device, are noticed after MAX_AGE_SECONDS.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable
@@ -13,43 +11,43 @@ from typing import Generic, TypeVar
 from trackbed.kernel.netlink.sockets import open_link_monitor
 
 MAX_AGE_SECONDS = 30.0
-_BYTES = 1 << 16
-_MOST = 1000
+_RECEIVE_BYTES = 1 << 16
+_MAX_MESSAGES = 1000
 
-_Seen = TypeVar("_Seen")
+_Value = TypeVar("_Value")
 
 
-class Watch(Generic[_Seen]):
-    """What `look` says, not older than the last change. Lives in the network namespace it was made in."""
+class Watch(Generic[_Value]):
+    """The value of `read` as of the last change, for the network namespace in which the watch was created."""
 
-    def __init__(self, look: Callable[[], _Seen], clock: Callable[[], float] = time.monotonic) -> None:
-        self._look = look
+    def __init__(self, read: Callable[[], _Value], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
         self._clock = clock
-        self._announced = open_link_monitor()
-        self._seen = look()
-        self._until = clock() + MAX_AGE_SECONDS
+        self._monitor = open_link_monitor()
+        self._value = read()
+        self._expiry = clock() + MAX_AGE_SECONDS
 
     def close(self) -> None:
-        """Hear no more announcements."""
-        self._announced.close()
+        """Close the socket of the kernel's announcements."""
+        self._monitor.close()
 
-    def __call__(self) -> _Seen:
-        """What there is; raises what `look` raises, and looks again the next time."""
-        if self._has_changed() or self._clock() > self._until:
-            self._until = 0.0
-            self._seen = self._look()
-            self._until = self._clock() + MAX_AGE_SECONDS
-        return self._seen
+    def __call__(self) -> _Value:
+        """Return the current value. An exception of `read` is passed on, and the next call reads again."""
+        if self._has_changed() or self._clock() > self._expiry:
+            self._expiry = 0.0
+            self._value = self._read()
+            self._expiry = self._clock() + MAX_AGE_SECONDS
+        return self._value
 
     def _has_changed(self) -> bool:
-        """Whether anything was announced since the last time; all of it is read, or what could not be kept was lost."""
+        """Consume all pending announcements; return whether there were any, or some were lost."""
         changed = False
-        for _ in range(_MOST):
+        for _ in range(_MAX_MESSAGES):
             try:
-                self._announced.recv(_BYTES)
+                self._monitor.recv(_RECEIVE_BYTES)
             except BlockingIOError:
                 break
-            except OSError:  # ENOBUFS: there was more than the kernel kept
+            except OSError:  # ENOBUFS: announcements were lost
                 return True
             changed = True
         return changed

@@ -1,9 +1,9 @@
-"""On each node of a cluster: makes the host what the node's RailNode says, and says what the host is.
+"""On each node of a cluster: applies the node's RailNode to the host, and reports the host's state in its status.
 
-host          the program that `trackbed apply --nodes` sends, run in the host's own namespaces
-judge         what its answers mean for the RailNode's status: pure
-doctor        what doctor says of the host
-findings      that, told in the RailNode's status now and then
-allocations   which pods have rails, told in batches
-run           watches the node's RailNode; compares, changes only while it may, reboots only the boot it was told of
+host          the host of this container, through the program that `trackbed apply --nodes` sends
+judge         conditions and next actions for the results of the host: pure functions
+doctor        doctor's diagnosis of the host
+findings      failing checks in the RailNode's status, updated periodically
+allocations   pods with rails in the RailNode's status, updated in batches
+preparer      watch of the node's RailNode; compares the host, and changes or reboots it only with permission
 """

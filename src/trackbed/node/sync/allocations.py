@@ -1,9 +1,7 @@
-"""Which pods of this node have rails: asked of the agent that gives them, told in the RailNode's status.
+"""The pods of this node that have rails: read from the rails' agent, written to the RailNode's status.
 
-In batches: pods come and go by the dozen, and nobody waits for this; a starting pod never does.
+Updates are batched, because pods come and go by the dozen. No pod's start waits for them.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,43 +17,48 @@ from trackbed.node.rails.client import read_status
 
 MANAGER = "trackbed-allocations"
 SECONDS = 15.0
-"""How often the agent is asked; written is only what is another."""
+"""Interval between reads of the agent's status; only changes are written."""
 MOST = 256
-"""Pods listed: some kubelets run 250."""
+"""Maximum number of listed pods; some kubelets run 250."""
 
 
-async def publish(client: Client, name: str, socket: Path, tell: Callable[[str], None]) -> None:
-    """Do it for ever. An agent that does not answer, or is not there, leaves what was told last."""
-    told: tuple[Allocation, ...] | None = None
-    trouble = ""
+async def publish(client: Client, name: str, socket: Path, report: Callable[[str], None]) -> None:
+    """Publish allocations until cancelled. While the agent does not answer, the last ones are kept."""
+    published: tuple[Allocation, ...] | None = None
+    reported = ""
     while True:
-        before, trouble = trouble, ""
+        trouble = ""
         try:
-            found = list_allocations(await asyncio.to_thread(read_status, socket))
-            if found != told:
-                await _write(client, name, found)
-                told = found
+            allocations = list_allocations(await asyncio.to_thread(read_status, socket))
+            if allocations != published:
+                await _write(client, name, allocations)
+                published = allocations
         except (OSError, msgspec.MsgspecError, KubeError) as error:
-            trouble = f"allocations are not told: {error}"
-        if trouble not in {"", before}:
-            tell(trouble)
+            trouble = f"allocations are not published: {error}"
+        if trouble not in {"", reported}:
+            report(trouble)
+        reported = trouble
         await asyncio.sleep(SECONDS)
 
 
 def list_allocations(status: Mapping[str, Any]) -> tuple[Allocation, ...]:
-    """Who has what, by what `trackbed agent status` says; the same for the same pods, in whatever order they came."""
-    found = [_one(one) for one in status.get("attachments", ()) if one.get("pod") and one.get("done", True)]
-    return tuple(sorted(found, key=lambda one: (one.namespace, one.pod))[:MOST])
+    """Return the allocations in the output of `trackbed agent status`, sorted by namespace and pod."""
+    allocations = [
+        _to_allocation(attachment)
+        for attachment in status.get("attachments", ())
+        if attachment.get("pod") and attachment.get("done", True)
+    ]
+    return tuple(sorted(allocations, key=lambda allocation: (allocation.namespace, allocation.pod))[:MOST])
 
 
-def _one(attachment: Mapping[str, Any]) -> Allocation:
+def _to_allocation(attachment: Mapping[str, Any]) -> Allocation:
     namespace, _, pod = attachment["pod"].partition("/")
     ports = sorted(attachment["ports"], key=lambda port: port["rail"])
-    addresses = tuple(own["text"].partition("/")[0] for port in ports for own in port.get("addresses", ()))
+    addresses = tuple(address["text"].partition("/")[0] for port in ports for address in port.get("addresses", ()))
     return Allocation(namespace, pod, tuple(port["rail"] for port in ports), addresses)
 
 
-async def _write(client: Client, name: str, found: tuple[Allocation, ...]) -> None:
-    one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
-    body = {**one, "status": {"allocations": msgspec.to_builtins(found)}}
+async def _write(client: Client, name: str, allocations: tuple[Allocation, ...]) -> None:
+    identity = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
+    body = {**identity, "status": {"allocations": msgspec.to_builtins(allocations)}}
     await client.apply(f"{PATH}/{name}/status", body, MANAGER)

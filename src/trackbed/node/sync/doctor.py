@@ -1,10 +1,8 @@
-"""Doctor on the host below this container.
+"""Doctor's diagnosis of the host of this container.
 
-Files and programs are read by the host's own Python, in its namespaces, so that links and paths mean what they mean
-there; the network is asked from here, in the host's network namespace.
+Files and programs are read by the host's own Python in the host's namespaces, so that links and paths resolve as on the
+host. The network is probed by this process, in the host's network namespace.
 """
-
-from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
@@ -23,22 +21,22 @@ from trackbed.node.rails.client import read_status
 from trackbed.node.sync.host import NodeHost
 
 HOST_MACHINE = Machine(Path("/proc/1/root"), Path("/proc/1/ns/net"))
-"""The host as a container with hostPID sees it."""
-_UNTOLD = KubernetesPlan("", "", "", None, None, ())
-"""A RailNode says nothing of the cluster, and no check of a node asks."""
+"""The host, as seen from a container with hostPID."""
+_NO_KUBERNETES = KubernetesPlan("", "", "", None, None, ())
+"""A RailNode has no cluster data. Checks of one node need none."""
 
 
 async def examine(machine: Machine, host: NodeHost, socket: Path, node: NodePlan) -> Diagnosis:
-    """All that doctor says of one node by itself. Raises OSError, NetlinkError; DocumentError for a garbled answer."""
-    told = await host.capture(node.name, await asyncio.to_thread(collect_reads, machine, node))
-    if "snapshot" not in told.answer:
-        raise OSError(told.told)
-    found = read_snapshot(told.answer["snapshot"])
-    return await asyncio.to_thread(partial(_diagnosed, machine, node, socket, found))
+    """Return doctor's diagnosis of one node. Raises OSError, NetlinkError; DocumentError for a malformed answer."""
+    outcome = await host.capture(node.name, await asyncio.to_thread(collect_reads, machine, node))
+    if "snapshot" not in outcome.answer:
+        raise OSError(outcome.told)
+    snapshot = read_snapshot(outcome.answer["snapshot"])
+    return await asyncio.to_thread(_diagnose, machine, node, socket, snapshot)
 
 
-def _diagnosed(machine: Machine, node: NodePlan, socket: Path, found: Snapshot) -> Diagnosis:
-    """Look and judge; whether the files for the next boot are there is told by the agent's own comparison."""
-    alone = Plan(node.common, (node,), _UNTOLD)
-    view = inspect_node(Subject(machine, node, partial(read_status, socket), host=found), alone, Timeouts())
-    return diagnose([replace(view, unpersisted_files=None)])
+def _diagnose(machine: Machine, node: NodePlan, socket: Path, snapshot: Snapshot) -> Diagnosis:
+    """Inspect and diagnose the node. Unpersisted files are left out: the preparer's comparison reports them."""
+    plan = Plan(node.common, (node,), _NO_KUBERNETES)
+    inspection = inspect_node(Subject(machine, node, partial(read_status, socket), host=snapshot), plan, Timeouts())
+    return diagnose([replace(inspection, unpersisted_files=None)])

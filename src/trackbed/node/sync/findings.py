@@ -1,13 +1,10 @@
-"""What doctor finds on this node's host, told in the RailNode: it holds no roll-out, it tells people where to look.
+"""Doctor's failing checks of this node's host, published in the RailNode's status for people; roll-outs ignore them.
 
-Asked every SECONDS, each node at a moment of its own, and never while the host is being changed.
+The host is examined every SECONDS, each node at a different time, and never while the host is being changed.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -26,7 +23,7 @@ from trackbed.cluster.resources.railnode import (
     RailNodeStatus,
 )
 from trackbed.doctor.diagnosis import Diagnosis
-from trackbed.doctor.finding import Finding as Found
+from trackbed.doctor.finding import Finding
 from trackbed.fabric.documents import DocumentError
 from trackbed.fabric.model.problems import SpecError
 from trackbed.fabric.plan.plan import NodePlan
@@ -35,78 +32,83 @@ from trackbed.kernel.netlink.codec import NetlinkError
 
 MANAGER = "trackbed-findings"
 SECONDS = 600.0
-_SHOWN = 20
-_LONGEST = 512
+_MAX_FINDINGS = 20
+_MAX_CHARACTERS = 512
 
-Seen = Callable[[], tuple[RailNodeSpec, RailNodeStatus] | None]
-"""The RailNode of this node as it was seen last."""
+GetRailNode = Callable[[], tuple[RailNodeSpec, RailNodeStatus] | None]
+"""Returns the RailNode of this node as last watched."""
 Examine = Callable[[NodePlan], Awaitable[Diagnosis]]
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def compute_first_delay(name: str) -> float:
-    """When a node is examined first: thousands of agents that start at once do not all look at once."""
+    """Return the seconds until a node's first examination, spread so that agents started together do not coincide."""
     return crc32(name.encode()) % int(SECONDS)
 
 
-async def publish(client: Client, name: str, seen: Seen, examine: Examine, tell: Tell) -> None:
-    """Do it for ever; what could not be written is tried again the next time."""
+async def publish(client: Client, name: str, get_rail_node: GetRailNode, examine: Examine, report: Report) -> None:
+    """Publish findings until cancelled. A failed write is retried at the next examination."""
     await asyncio.sleep(compute_first_delay(name))
     while True:
-        rail = seen()
-        if rail is not None and rail[0].plan and not rail[0].may_change:
+        rail_node = get_rail_node()
+        if rail_node is not None and rail_node[0].plan and not rail_node[0].may_change:
             try:
-                await _renew(client, name, rail, examine)
+                await _update_status(client, name, rail_node, examine)
             except KubeError as error:
-                tell(f"findings are not told: {error}")
+                report(f"findings are not published: {error}")
         await asyncio.sleep(SECONDS)
 
 
-async def _renew(client: Client, name: str, rail: tuple[RailNodeSpec, RailNodeStatus], examine: Examine) -> None:
-    """Examine the host, and write what is another than before."""
-    spec, status = rail
-    condition, findings = await _found(spec, examine)
+async def _update_status(
+    client: Client, name: str, rail_node: tuple[RailNodeSpec, RailNodeStatus], examine: Examine
+) -> None:
+    """Examine the host, and write the status if it changed."""
+    spec, status = rail_node
+    judged, findings = await _examine(spec, examine)
     old = find(status.conditions, HEALTHY)
-    (told,) = put([old] if old.last_transition_time else [], condition, now())
-    if (told, findings) == (old, status.findings):
+    (condition,) = put([old] if old.last_transition_time else [], judged, now())
+    if (condition, findings) == (old, status.findings):
         return
-    one: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
-    fresh = RailNodeStatus(conditions=(told,), findings=findings)
-    await client.apply(f"{PATH}/{name}/status", {**one, "status": msgspec.to_builtins(fresh)}, MANAGER)
+    new_status = msgspec.to_builtins(RailNodeStatus(conditions=(condition,), findings=findings))
+    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "status": new_status}
+    await client.apply(f"{PATH}/{name}/status", body, MANAGER)
 
 
-async def _found(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[RailNodeFinding, ...]]:
+async def _examine(spec: RailNodeSpec, examine: Examine) -> tuple[Condition, tuple[RailNodeFinding, ...]]:
     try:
-        found = await examine(parse_node(spec.plan))
+        diagnosis = await examine(parse_node(spec.plan))
     except (OSError, NetlinkError, SpecError, DocumentError) as error:
-        return Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_LONGEST]), ()
-    return judge_health(found), list_findings(found)
+        return Condition(HEALTHY, "Unknown", "NotExamined", str(error)[:_MAX_CHARACTERS]), ()
+    return judge_health(diagnosis), list_findings(diagnosis)
 
 
-def judge_health(found: Diagnosis) -> Condition:
-    """Whether nothing fails; what nobody could look at is no failure, and no proof either."""
-    failed = list(_failed(found))
+def judge_health(diagnosis: Diagnosis) -> Condition:
+    """Return the condition: False if a check fails. Checks with an unknown result count neither way."""
+    failed = list(_iter_failed(diagnosis))
     if not failed:
         return Condition(HEALTHY, "True", "NothingFails")
     first = failed[0]
-    told = f"{len(failed)} failed: {first.id}: {_subject(first)}: {_message(first)}"
-    return Condition(HEALTHY, "False", "Broken", told[:_LONGEST])
+    message = f"{len(failed)} failed: {first.id}: {_format_subject(first)}: {_format_message(first)}"
+    return Condition(HEALTHY, "False", "Broken", message[:_MAX_CHARACTERS])
 
 
-def list_findings(found: Diagnosis) -> tuple[RailNodeFinding, ...]:
-    """The first few that fail."""
-    return tuple(RailNodeFinding(one.id, _subject(one), _message(one)) for one in _failed(found))[:_SHOWN]
+def list_findings(diagnosis: Diagnosis) -> tuple[RailNodeFinding, ...]:
+    """Return the first failing findings."""
+    return tuple(
+        RailNodeFinding(finding.id, _format_subject(finding), _format_message(finding))
+        for finding in _iter_failed(diagnosis)
+    )[:_MAX_FINDINGS]
 
 
-def _failed(found: Diagnosis) -> Iterator[Found]:
-    """What fails and nothing earlier explains, in the order of the chain; then the rest."""
-    failed = [one for one in found.findings if one.verdict == "fail"]
-    yield from sorted(failed, key=lambda one: one.because is not None)
+def _iter_failed(diagnosis: Diagnosis) -> Iterator[Finding]:
+    """Yield the failing findings in the order of checks, first those that no other finding explains."""
+    failed = [finding for finding in diagnosis.findings if finding.verdict == "fail"]
+    yield from sorted(failed, key=lambda finding: finding.because is not None)
 
 
-def _subject(one: Found) -> str:
-    return "host" if one.rail is None else f"rail {one.rail}"
+def _format_subject(finding: Finding) -> str:
+    return "host" if finding.rail is None else f"rail {finding.rail}"
 
 
-def _message(one: Found) -> str:
-    return "; ".join(filter(None, (one.title, one.evidence, one.fix)))[:_LONGEST]
+def _format_message(finding: Finding) -> str:
+    return "; ".join(filter(None, (finding.title, finding.evidence, finding.fix)))[:_MAX_CHARACTERS]

@@ -1,6 +1,4 @@
-"""What a host's answer means for its RailNode, and what to do next: functions of values."""
-
-from __future__ import annotations
+"""Conditions of a RailNode and next actions for the outcomes of its host: pure functions."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -10,67 +8,67 @@ from trackbed.cluster.resources.railnode import FAILED, PREPARED, Difference, Ra
 from trackbed.fleet.outcome import Outcome
 from trackbed.host.steps.firmware import STEP as FIRMWARE
 
-_SHOWN = 20
-"""Differences listed; the message says how many there are."""
+_MAX_DIFFERENCES = 20
+"""Maximum number of listed differences; the message has their total."""
 TRIES = 3
-"""Times an apply is tried before a person must look."""
-_LONGEST = 512
+"""Number of applies before a person must intervene."""
+_MAX_CHARACTERS = 512
 
-NextAction = Literal["rest", "apply", "reboot", "again"]
-"""Nothing until something changes; change the host; reboot it; try again after a while."""
+NextAction = Literal["wait", "apply", "reboot", "retry"]
+"""Wait for a change; apply the plan; reboot the host; retry after a delay."""
 
 
-def judge_comparison(found: Outcome, spec: RailNodeSpec, tries: int) -> tuple[Condition, NextAction]:
-    """What a comparison means. `tries`: how often this plan was applied in vain while the node may be changed."""
-    if found.kind == "same":
-        return Condition(PREPARED, "True", "AsPlanned"), "rest"
-    if found.kind != "differs":
-        return Condition(PREPARED, "Unknown", "NotCompared", found.told[:_LONGEST]), "again"
+def judge_comparison(outcome: Outcome, spec: RailNodeSpec, tries: int) -> tuple[Condition, NextAction]:
+    """Return condition and next action for a comparison. `tries`: failed applies of this plan under this permission."""
+    if outcome.kind == "same":
+        return Condition(PREPARED, "True", "AsPlanned"), "wait"
+    if outcome.kind != "differs":
+        return Condition(PREPARED, "Unknown", "NotCompared", outcome.told[:_MAX_CHARACTERS]), "retry"
+    differences = list(_iter_differences(outcome))
+    message = "it differs"
+    if differences:
+        message = f"{len(differences)} differ: {_format_difference(differences[0])}"[:_MAX_CHARACTERS]
     if not spec.may_change:
-        return Condition(PREPARED, "False", "Differs", _differing(found)), "rest"
+        return Condition(PREPARED, "False", "Differs", message), "wait"
     if tries >= TRIES:
-        return Condition(PREPARED, "False", FAILED, _differing(found)), "rest"
-    return Condition(PREPARED, "False", "Applying", _differing(found)), "apply"
+        return Condition(PREPARED, "False", FAILED, message), "wait"
+    return Condition(PREPARED, "False", "Applying", message), "apply"
 
 
-def judge_apply(found: Outcome, spec: RailNodeSpec, boot: str, tries: int) -> tuple[Condition, NextAction]:
-    """What an apply means; `boot` is the one it was done in, `tries` counts it too."""
-    if found.good and not found.reboots:
-        return Condition(PREPARED, "True", "AsPlanned"), "rest"
-    if found.good:
-        why = "; ".join(_told(one) for one in list_differences(found))[:_LONGEST]
-        allowed = spec.may_reboot == boot
-        reason = "Rebooting" if allowed else "NeedsReboot"
-        return Condition(PREPARED, "False", reason, why), "reboot" if allowed else "rest"
+def judge_apply(outcome: Outcome, spec: RailNodeSpec, boot: str, tries: int) -> tuple[Condition, NextAction]:
+    """Return condition and next action for an apply. `boot` is the current boot; `tries` includes this apply."""
+    if outcome.good and not outcome.reboots:
+        return Condition(PREPARED, "True", "AsPlanned"), "wait"
+    if outcome.good:
+        message = "; ".join(map(_format_difference, list_differences(outcome)))[:_MAX_CHARACTERS]
+        if spec.may_reboot == boot:
+            return Condition(PREPARED, "False", "Rebooting", message), "reboot"
+        return Condition(PREPARED, "False", "NeedsReboot", message), "wait"
     if tries >= TRIES:
-        return Condition(PREPARED, "False", FAILED, found.told[:_LONGEST]), "rest"
-    return Condition(PREPARED, "False", "Retrying", found.told[:_LONGEST]), "again"
+        return Condition(PREPARED, "False", FAILED, outcome.told[:_MAX_CHARACTERS]), "wait"
+    return Condition(PREPARED, "False", "Retrying", outcome.told[:_MAX_CHARACTERS]), "retry"
 
 
-def list_differences(found: Outcome) -> tuple[Difference, ...]:
-    """The first few things that are not as planned."""
-    return tuple(_differences(found))[:_SHOWN]
+def list_differences(outcome: Outcome) -> tuple[Difference, ...]:
+    """Return the first differences from the plan."""
+    return tuple(_iter_differences(outcome))[:_MAX_DIFFERENCES]
 
 
-def is_firmware_pending(found: Outcome, before: bool) -> bool:  # noqa: FBT001 - a fact among facts
-    """Whether the NICs' firmware is among all that differs; as before, where the host did not say what differs."""
-    changes = found.answer.get("changes")
+def is_firmware_pending(outcome: Outcome, before: bool) -> bool:  # noqa: FBT001 - a fact among facts
+    """Return whether the NICs' firmware differs, or `before` where the outcome has no list of changes."""
+    changes = outcome.answer.get("changes")
     return before if changes is None else any(change["step"] == FIRMWARE for change in changes)
 
 
-def _differences(found: Outcome) -> Iterator[Difference]:
-    for change in found.answer.get("changes", ()):
+def _iter_differences(outcome: Outcome) -> Iterator[Difference]:
+    for change in outcome.answer.get("changes", ()):
         advice = f"; {change['advice']}" if change.get("advice") else ""
-        yield Difference(change["step"], f"{change['what']}: {change['have']} -> {change['want']}{advice}"[:_LONGEST])
-    if found.kind == "differs":
-        for path in found.answer.get("files", ()):
+        text = f"{change['what']}: {change['have']} -> {change['want']}{advice}"
+        yield Difference(change["step"], text[:_MAX_CHARACTERS])
+    if outcome.kind == "differs":
+        for path in outcome.answer.get("files", ()):
             yield Difference("files", f"{path} is to be written")
 
 
-def _told(one: Difference) -> str:
-    return f"{one.step}: {one.what}"
-
-
-def _differing(found: Outcome) -> str:
-    all_ = list(_differences(found))
-    return f"{len(all_)} differ: {_told(all_[0])}"[:_LONGEST] if all_ else "it differs"
+def _format_difference(difference: Difference) -> str:
+    return f"{difference.step}: {difference.what}"

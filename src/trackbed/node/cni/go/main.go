@@ -24,7 +24,7 @@ var versions = []string{"1.0.0", "1.1.0"}
 
 type hungUp struct{}
 
-func (hungUp) Error() string { return "it hung up half way" }
+func (hungUp) Error() string { return "it closed the connection half way" }
 
 func main() {
 	config := standardInput()

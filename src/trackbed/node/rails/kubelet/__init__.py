@@ -1,7 +1,7 @@
-"""What the agent and the kubelet say to each other: devices offered (device plugin API), devices given (pod-resources).
+"""The agent's side of two kubelet APIs: it offers devices (device plugin) and reads allocations (pod-resources).
 
 wire        protocol buffers, as bytes
-messages    the few messages of both APIs
+messages    the messages of both APIs that the agent needs
 plugin      the device plugins: one resource for each rail
-pods        which rails the kubelet gave to a pod
+pods        the devices that the kubelet allocated to a pod
 """

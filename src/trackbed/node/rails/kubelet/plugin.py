@@ -1,20 +1,17 @@
 """The device plugins of one node: a resource for each rail, served to the kubelet (device plugin API v1beta1).
 
-    kubelet.sock removed and made anew    the kubelet has restarted: it threw all plugins' sockets away and knows none
-    every WATCH_SECONDS                    devices are looked at; a list that differs is sent to the kubelet at once
+    kubelet.sock replaced    the kubelet has restarted and removed the sockets of all plugins: register again
+    every WATCH_SECONDS      read the devices; a changed list is sent to the kubelet at once
 
-One socket for each rail lies in the kubelet's folder. While the kubelet is away nothing is lost: registering is tried
-again until it answers.
+There is one socket for each rail in the kubelet's folder. Registration is retried until the kubelet responds.
 """
-
-from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -24,9 +21,6 @@ from trackbed.node.rails import cdi
 from trackbed.node.rails.kubelet import messages
 from trackbed.node.rails.kubelet.messages import Device, Offer
 
-if TYPE_CHECKING:
-    _Context = grpc.aio.ServicerContext[bytes, bytes]
-
 _log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 2.0
@@ -35,12 +29,12 @@ _SERVICE = "v1beta1.DevicePlugin"
 
 
 class Plugins:
-    """Offers what `look` says, to the kubelet whose folder it is."""
+    """Offers the devices that `read_offer` returns to the kubelet that owns `folder`."""
 
-    def __init__(self, folder: Path, look: Callable[[], Offer]) -> None:
+    def __init__(self, folder: Path, read_offer: Callable[[], Offer]) -> None:
         self._folder = folder
-        self._look = look
-        self._offer: Offer = look()
+        self._read_offer = read_offer
+        self._offer: Offer = read_offer()
         self._changed = asyncio.Condition()
         self._servers: list[grpc.aio.Server] = []
         self._registered: tuple[int, int] | None = None
@@ -49,77 +43,77 @@ class Plugins:
         """Offer until `stop`."""
         try:
             while not stop.is_set():
-                await self._turn()
+                await self._update()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), WATCH_SECONDS)
         finally:
-            await self._end()
+            await self._stop_servers()
 
-    async def _turn(self) -> None:
-        """Register with a kubelet that does not know us; tell it what has changed."""
-        kubelet = _identity(self._folder / "kubelet.sock")
+    async def _update(self) -> None:
+        """Register with a new kubelet, and publish changed devices."""
+        kubelet = _identify_file(self._folder / "kubelet.sock")
         if kubelet is None:
             return
         if kubelet != self._registered:
-            await self._begin(kubelet)
+            await self._register(kubelet)
         try:
-            found = await asyncio.to_thread(self._look)
+            offer = await asyncio.to_thread(self._read_offer)
         except (OSError, NetlinkError) as error:
-            _log.warning("the ports cannot be looked at, their devices stay as they were: %s", error)
+            _log.warning("the ports cannot be read, their devices are kept: %s", error)
             return
-        if found != self._offer:
+        if offer != self._offer:
             async with self._changed:
-                self._offer = found
+                self._offer = offer
                 self._changed.notify_all()
 
-    async def _begin(self, kubelet: tuple[int, int]) -> None:
-        """Serve all rails on new sockets, then register each; what the kubelet refuses is tried at the next turn."""
-        await self._end()
+    async def _register(self, kubelet: tuple[int, int]) -> None:
+        """Serve all rails on new sockets, then register each. A refused registration is retried at the next update."""
+        await self._stop_servers()
         for rail in self._offer:
-            self._servers.append(await self._served(rail))
+            self._servers.append(await self._start_server(rail))
         try:
             async with grpc.aio.insecure_channel(f"unix:{self._folder}/kubelet.sock") as channel:
                 call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
                     f"/{messages.VERSION}.Registration/Register"
                 )
                 for rail in self._offer:
-                    await call(messages.build_register_request(_socket(rail), rail), timeout=_CALL_SECONDS)
+                    request = messages.build_register_request(_name_socket(rail), rail)
+                    await call(request, timeout=_CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
-            _log.warning("the kubelet does not take our devices yet: %s", error.details())
+            _log.warning("the kubelet does not accept the devices yet: %s", error.details())
             return
         self._registered = kubelet
-        _log.info("the kubelet has our %d rails", len(self._offer))
+        _log.info("registered %d rails with the kubelet", len(self._offer))
 
-    async def _served(self, rail: int) -> grpc.aio.Server:
-        path = self._folder / _socket(rail)
+    async def _start_server(self, rail: int) -> grpc.aio.Server:
+        path = self._folder / _name_socket(rail)
         await asyncio.to_thread(path.unlink, missing_ok=True)
         server = grpc.aio.server()
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, self._methods(rail)),))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, self._build_methods(rail)),))
         server.add_insecure_port(f"unix:{path}")
         await server.start()
         return server
 
-    def _methods(self, rail: int) -> dict[str, Any]:
-        async def options(_: bytes, __: _Context) -> bytes:
+    def _build_methods(self, rail: int) -> dict[str, Any]:
+        async def get_options(_: bytes, __: object) -> bytes:
             return b""
 
-        async def watch(_: bytes, __: _Context) -> AsyncIterator[bytes]:
-            async for devices in self._lists(rail):
+        async def list_and_watch(_: bytes, __: object) -> AsyncIterator[bytes]:
+            async for devices in self._watch_devices(rail):
                 yield messages.build_device_list(devices)
 
-        async def allocate(request: bytes, _: _Context) -> bytes:
-            return messages.build_allocate_response(
-                [map(cdi.qualify_name, ids) for ids in messages.parse_allocate_request(request)]
-            )
+        async def allocate(request: bytes, _: object) -> bytes:
+            containers = messages.parse_allocate_request(request)
+            return messages.build_allocate_response([map(cdi.qualify_name, ids) for ids in containers])
 
         return {
-            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(options),
-            "ListAndWatch": grpc.unary_stream_rpc_method_handler(watch),
+            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(get_options),
+            "ListAndWatch": grpc.unary_stream_rpc_method_handler(list_and_watch),
             "Allocate": grpc.unary_unary_rpc_method_handler(allocate),
         }
 
-    async def _lists(self, rail: int) -> AsyncIterator[tuple[Device, ...]]:
-        """What there is of a rail, now and whenever it changes."""
+    async def _watch_devices(self, rail: int) -> AsyncIterator[tuple[Device, ...]]:
+        """Yield the devices of a rail, now and after each change."""
         sent: tuple[Device, ...] | None = None
         while True:
             async with self._changed:
@@ -128,21 +122,21 @@ class Plugins:
                 sent = self._offer.get(rail, ())
             yield sent
 
-    async def _end(self) -> None:
+    async def _stop_servers(self) -> None:
         self._registered = None
         for server in self._servers:
             await server.stop(None)
         self._servers.clear()
 
 
-def _socket(rail: int) -> str:
+def _name_socket(rail: int) -> str:
     return f"trackbed-rail{rail}.sock"
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file this is; None if there is none. A kubelet makes its socket anew at each start."""
+def _identify_file(path: Path) -> tuple[int, int] | None:
+    """Return inode and change time of a file, or None if there is none. A kubelet replaces its socket at each start."""
     try:
-        seen = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return seen.st_ino, seen.st_ctime_ns
+    return status.st_ino, status.st_ctime_ns

@@ -24,9 +24,9 @@ from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.fleet.outcome import Outcome
 from trackbed.fleet.task import Verb
-from trackbed.node.sync import run
+from trackbed.node.sync import preparer
 from trackbed.node.sync.host import NodeHost
-from trackbed.node.sync.run import Preparer
+from trackbed.node.sync.preparer import Preparer
 
 FABRIC = Path(__file__).parents[3] / "examples" / "shared-subnet.yaml"
 SECONDS = 30.0
@@ -146,12 +146,12 @@ def test_a_drained_node_is_changed_and_reboots_only_when_told_of_this_boot(kubec
 def test_what_came_of_an_apply_is_told_although_the_server_was_away(
     kubeconfig: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(preparer, "AGAIN_SECONDS", 0.0)
     told = iter([True, False])
     real = Client.apply
 
     async def apply(live: Client, path: str, one: Any, manager: str, *, force: bool = True) -> Any:
-        done = manager == run.MANAGER and one["status"]["conditions"][0]["status"] == "True"
+        done = manager == preparer.MANAGER and one["status"]["conditions"][0]["status"] == "True"
         if done and next(told, False):
             await said(live, "blinks", "Applying")  # our own word has come back
             raise UnreachableError("links go down for a moment")
