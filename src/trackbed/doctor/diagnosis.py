@@ -4,8 +4,6 @@ The first failing finding on a rail is the one to mend. Later findings on that r
 are findings that follow a failure of the whole host in the same step. Findings without enough data stay unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import msgspec

@@ -6,8 +6,6 @@ fail      broken
 unknown   it could not be checked: a missing tool, an unreadable file, or an earlier step that is broken. Never pass.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

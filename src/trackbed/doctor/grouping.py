@@ -1,7 +1,5 @@
 """Findings grouped for output: one line for findings of one kind on several rails."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@
 function). Following these links avoids parsing the device paths of sysfs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Reads of a host besides its network state: files, links, program outputs, and netlink data of VFs and DCB."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Inspection of one node: its kernel and files, its agent and pods, and the results of its probes, as a NodeView."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Every probe has a deadline. The rails are probed in parallel, so a node takes about as long as its slowest rail.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A hardware device is a child of the port's PCI function. A software device (soft
 its interface in a file (Documentation/ABI/stable/sysfs-class-infiniband).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted

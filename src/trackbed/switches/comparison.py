@@ -4,8 +4,6 @@ A single mismatch can lose packets under load, and its symptoms on the host rare
 in causal order: missing port, address or VLAN, MTU, class, PFC, ECN, then congestion notifications.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """A network operating system: port names, rendering of a leaf, and reading of a configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

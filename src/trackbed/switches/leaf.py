@@ -8,8 +8,6 @@ planned, is the address of the VLAN interface on the rail's first leaf (lowest u
 leaves reach it through their uplinks, which carry all VLANs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """The settings of a switch's port, in the same form for every network operating system."""
 
-from __future__ import annotations
-
 import msgspec
 
 from trackbed.fabric.model.ranges import format_address, parse_address

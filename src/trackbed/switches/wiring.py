@@ -9,8 +9,6 @@ removing a host leaves all others on their ports. Uplink k of leaf n has the /31
 leaf has the even address and the spine the odd one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

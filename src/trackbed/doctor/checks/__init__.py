@@ -3,8 +3,6 @@
 `READS` of a module lists what its checks read of the host besides its network state; it must be in `view.host`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import reduce
 from importlib import import_module

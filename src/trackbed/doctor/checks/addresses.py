@@ -1,7 +1,5 @@
 """Step addresses: each port is up, with carrier, its planned address and MTU, and no address conflict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from trackbed.doctor.catalogue import judge

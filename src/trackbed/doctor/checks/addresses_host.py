@@ -1,7 +1,5 @@
 """Step addresses, checks of the host's files: link speed, neighbour tables, Service ranges that overlap a rail."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network

@@ -3,8 +3,6 @@
 The IOMMU is judged by its effect, because kernels differ in their defaults without an argument.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

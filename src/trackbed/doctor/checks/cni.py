@@ -1,7 +1,5 @@
 """Step cni: attachments that the agent refused, and interface sysctls that were reset by a move into a pod."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

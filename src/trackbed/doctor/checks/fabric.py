@@ -1,7 +1,5 @@
 """Steps fabric and switch: connectivity between nodes and leaves, from the results of probes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

@@ -4,8 +4,6 @@ The checks read kubelet's configuration with its drop-ins (kubelet.config.k8s.io
 files in its folder. A host without that configuration has no kubelet and is skipped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

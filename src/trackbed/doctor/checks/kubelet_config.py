@@ -1,7 +1,5 @@
 """The configuration of kubelet, from its files and arguments."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

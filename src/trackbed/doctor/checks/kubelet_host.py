@@ -1,7 +1,5 @@
 """What kubelet reports to the cluster about its host: address, name, huge pages, plugin sockets, clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 

@@ -1,7 +1,5 @@
 """Conditions that keep kubelet from starting: state of another policy, no reserved CPUs, swap, cgroup v1."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Hosts that run jobs outside containers are recognised by the daemons that start 
 such a daemon the checks of such jobs are skipped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

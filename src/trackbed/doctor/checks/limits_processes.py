@@ -1,7 +1,5 @@
 """Resource limits of processes, from /proc, for the checks of the steps limits, routing and runtime."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

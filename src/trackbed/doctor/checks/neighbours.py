@@ -1,7 +1,5 @@
 """Step addresses, last part: the gateway answers; if not, LLDP and the leaf's addresses show why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

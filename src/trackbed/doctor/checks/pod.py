@@ -1,7 +1,5 @@
 """Step pod: every attached pod has the rules and routes of its rails (`trackbed.fabric.plan.routes`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

@@ -5,8 +5,6 @@ marking    files of NVIDIA's driver (trust, DCQCN, traffic class) and of rdma_cm
 counters   ethtool -S of mlx5: drops and pauses since the driver was loaded
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.checks import qos_bridging, qos_counters, qos_marking

@@ -1,7 +1,5 @@
 """Data center bridging of a port: trust, PFC, DSCP to priority, traffic classes, and DCBX."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A port's QoS counters since its driver was loaded (ethtool -S; names of mlx5, en_stats.c of Linux)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

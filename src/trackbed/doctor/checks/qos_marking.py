@@ -1,7 +1,5 @@
 """Marking and pacing of RDMA packets: DCQCN, CNPs, the traffic class of queue pairs, rdma_cm, and the next boot."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Step routing, foreign state: entries of others in the rails' tables, in table main, and in the firewall."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

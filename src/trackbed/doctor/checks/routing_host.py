@@ -1,7 +1,5 @@
 """Step routing, checks of the host's files: sysctl files that reset rp_filter, and networkd, which removes rules."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase

@@ -4,8 +4,6 @@ The checks read /etc/containerd/config.toml and the files that it imports from c
 containerd is skipped.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Step routing, the rails' own part: source rules and tables as planned (`trackbed.fabric.plan.routes`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

@@ -1,7 +1,5 @@
 """Results of an importer, and problems that are reported once for many hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -18,8 +18,6 @@ All of them divide a supernet into one range for each rail; the scheme defines t
     addressing: {scheme: none}
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator

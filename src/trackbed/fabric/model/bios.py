@@ -1,7 +1,5 @@
 """Settings of a server's firmware setup, in vendor-neutral terms. Credentials are never stored here."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Checks that need the arithmetic of the plan (capacity, overlap) are in `plan.capacity`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.fabric.model.fabric import FabricSpec

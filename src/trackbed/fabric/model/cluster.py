@@ -1,7 +1,5 @@
 """Ranges that the fabric must not overlap, and how pods get rails."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator

@@ -9,8 +9,6 @@ spec:
   addressing: {scheme: shared-subnet, ipv4: 10.0.0.0/13}
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Settings of hosts other than addresses: routing, QoS, VFs, RDMA, names, with expert defaults."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

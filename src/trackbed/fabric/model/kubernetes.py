@@ -7,8 +7,6 @@ kubernetes:
   versions: {nvidia-network-operator: v26.4.1}
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

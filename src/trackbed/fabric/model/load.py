@@ -1,7 +1,5 @@
 """Loading of a Fabric and its lock from text, with all problems of the text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Translation of pydantic's errors into problems, with their place and suggestions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, get_args

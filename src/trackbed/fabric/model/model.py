@@ -3,8 +3,6 @@
 Errors have a stable code (the pydantic error type); `messages` translates those of pydantic itself.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any
 

@@ -9,8 +9,6 @@ or, if a rail has its own range:
       - {ipv4: 10.2.0.0/16, gateway: 10.2.255.254}
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator

@@ -6,8 +6,6 @@ rollout:
   maxFailures: 1%
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

@@ -4,8 +4,6 @@ Every scalar stays text (`0000:16:00.0` is not a number, `on` not a boolean); pl
 Input is untrusted: its size, depth and size after alias expansion are limited, duplicate keys are errors.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

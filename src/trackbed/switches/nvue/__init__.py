@@ -4,8 +4,6 @@ render   leaf -> configuration
 read     configuration -> settings of its ports
 """
 
-from __future__ import annotations
-
 from trackbed.switches.dialect import Dialect
 from trackbed.switches.nvue import read, render
 

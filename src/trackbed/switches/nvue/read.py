@@ -6,8 +6,6 @@ without trust all traffic has switch priority 0; with trust a DSCP has priority 
 assigns priority 3 to class 3, priority 6 to class 6, and all others to class 0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any

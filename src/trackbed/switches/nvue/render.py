@@ -10,8 +10,6 @@ https://docs.nvidia.com/networking-ethernet-software/cumulus-linux/ (RDMA over C
 On/off values are written as `state enabled`; releases that only know `enable on` reject it with a message.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.fabric.plan.plan import QosPlan

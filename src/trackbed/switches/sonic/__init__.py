@@ -5,8 +5,6 @@ read     configuration -> settings of its ports
 qos      stock maps, and those of Trackbed
 """
 
-from __future__ import annotations
-
 from trackbed.switches.dialect import Dialect
 from trackbed.switches.sonic import read, render
 

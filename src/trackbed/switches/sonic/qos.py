@@ -8,8 +8,6 @@ Trackbed's maps are all named TRACKBED. RDMA's DSCP has the class, queue and pri
 have a class of their own with strict priority. Every other DSCP has its stock class, unless that is one of these two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from trackbed.fabric.plan.plan import QosPlan

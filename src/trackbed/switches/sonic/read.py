@@ -5,8 +5,6 @@ number is in pause frames, TC_TO_QUEUE_MAP the queue, and MAP_PFC_PRIORITY_TO_QU
 back. A port without a map puts everything into class 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -7,8 +7,6 @@ daemon needs one `config save -y && config reload -y`. Buffers are not rendered,
 `config load` cannot remove PFC from a port that has it; `trackbed render switch --check` reports such a leftover.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

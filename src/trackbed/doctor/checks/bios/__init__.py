@@ -8,8 +8,6 @@
 Checks of the physical PCI tree are skipped in a virtual machine, whose PCI tree is emulated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor import hardware

@@ -1,7 +1,5 @@
 """PCIe links of the ports: lanes, speed, errors, slot power."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

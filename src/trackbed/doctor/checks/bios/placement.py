@@ -1,7 +1,5 @@
 """Placement of the ports: their NUMA node, their distance to the GPU, and ACS on the path between the two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

@@ -1,7 +1,5 @@
 """Settings of the firmware setup besides PCI: CPU power saving, and kernel lockdown by Secure Boot."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Presence of ports and GPUs on the bus, and of the ACPI tables and memory windows that they need."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ gpu      the NVIDIA driver: its library, its fabric manager, and the path from N
 faults   events since boot: a reloaded driver, accesses that the IOMMU refused
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor import hardware

@@ -1,7 +1,5 @@
 """Events that happened to a port after its setup: its driver was reloaded, or the IOMMU refused its accesses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

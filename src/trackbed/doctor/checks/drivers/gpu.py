@@ -4,8 +4,6 @@ A NIC reaches GPU memory through nvidia-peermem (/sys/module/nvidia_peermem, or 
 DMA-BUF, which needs the open kernel modules and Linux 5.12.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

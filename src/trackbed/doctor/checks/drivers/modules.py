@@ -1,7 +1,5 @@
 """Kernel modules of the ports: bound, present for the running kernel, of one tree, accepted by Secure Boot."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

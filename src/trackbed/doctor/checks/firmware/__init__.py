@@ -5,8 +5,6 @@ registers  PCIe settings that the firmware leaves to the host (read requests, or
 health     reports of driver and sensors: crashes, commands without a response, heat
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor import hardware

@@ -3,8 +3,6 @@
 The messages are those of drivers/net/ethernet/mellanox/mlx5/core (health.c, cmd.c, main.c, events.c).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

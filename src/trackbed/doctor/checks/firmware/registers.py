@@ -1,7 +1,5 @@
 """PCIe settings of the ports that limit bandwidth, and the firmware versions of the rails."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ There are two sources: sysfs and devlink, and mlxconfig (or mstconfig), which ex
 be installed. Without it the checks use sysfs alone.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 

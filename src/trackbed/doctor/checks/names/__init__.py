@@ -6,8 +6,6 @@ sources     a single program names the port
 managers    no other program configures the port by its name (cloud-init, NetworkManager)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.checks.names import managers, ports, rdma, sources

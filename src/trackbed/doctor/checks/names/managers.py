@@ -1,7 +1,5 @@
 """Programs that configure interfaces by themselves and must leave the rails alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

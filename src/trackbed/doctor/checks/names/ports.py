@@ -4,8 +4,6 @@ The `holder` is the interface that has the planned name, the `owner` the interfa
 host they are the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

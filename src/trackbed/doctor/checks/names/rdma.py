@@ -4,8 +4,6 @@ NCCL sorts devices by their PCI address but is configured with their names. Both
 node.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple

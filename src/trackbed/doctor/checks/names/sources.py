@@ -1,7 +1,5 @@
 """Sources of a port's name: rules of udev(7), files of systemd.link(5), set-name of netplan(5)."""
 
-from __future__ import annotations
-
 import configparser
 import re
 from collections.abc import Iterator

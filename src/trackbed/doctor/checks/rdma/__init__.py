@@ -7,8 +7,6 @@
 The checks in `ports` depend on the port's addresses and cable, so the catalogue lists their faults after those.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.checks.rdma import devices, ports, stack

@@ -1,7 +1,5 @@
 """One RDMA device for each port, with the device nodes that programs open, and no lost device."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """State of a port's RDMA device: link, rate, path MTU, GIDs (Documentation/ABI/stable/sysfs-class-infiniband)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

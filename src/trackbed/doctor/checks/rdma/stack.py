@@ -1,7 +1,5 @@
 """The kernel's RDMA stack: loaded, with its device nodes, in the planned namespace mode now and after a reboot."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

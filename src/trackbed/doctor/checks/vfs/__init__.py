@@ -10,8 +10,6 @@ Sources: sysfs (Documentation/PCI/pci-iov-howto.rst, Documentation/ABI/testing/s
 (IFLA_VFINFO_LIST). A port whose function offers no VFs is a fault of step firmware and is skipped here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.checks.vfs import binding, count, functions, identity, limits, owners

@@ -1,7 +1,5 @@
 """Drivers of the virtual functions, and settings of their port that cut them off the network."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

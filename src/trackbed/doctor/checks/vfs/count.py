@@ -1,7 +1,5 @@
 """The number of virtual functions of a port, and what creates them at boot."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Virtual functions of a port, from sysfs, for all checks of this step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, takewhile

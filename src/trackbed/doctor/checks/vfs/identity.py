@@ -4,8 +4,6 @@ A leaf learns a MAC address on one port only (IEEE 802.1Q), a subnet manager a G
 derived from the MAC address that the port had assigned when the VF's driver was bound.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Settings that a port imposes on its virtual functions: link, MTU, VLAN, trust, rates (ip-link(8), IFLA_VF_*)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from trackbed.doctor.catalogue import judge

@@ -7,8 +7,6 @@
 kubelet's socket (pod-resources) has the same data but is not a file, so it is missing from an archive.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ files -> files.merge_network         one merged `network` for each host
 Everything that does not fit is reported as a problem with its place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Slots derived from addresses, and the plan of the imported Fabric compared with the files."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

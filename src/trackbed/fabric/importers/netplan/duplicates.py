@@ -1,7 +1,5 @@
 """Addresses and MACs that two ports have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from trackbed.fabric.importers.netplan.interfaces import Interface

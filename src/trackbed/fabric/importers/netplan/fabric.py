@@ -1,7 +1,5 @@
 """The Fabric document of a site: the sections of `spec` other than addressing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ the same name, one in run/ hides one in etc/, which hides one in lib/. Later sca
 concatenated, mappings are merged key by key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any

@@ -5,8 +5,6 @@ subnet if several hosts have ports in it; else the destination of its narrowest 
 any host. Without such routes (/31s), it is the widest prefix that separates the ports of every host.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -10,8 +10,6 @@
 Keys that do not concern addresses (nameservers, optional, renderer ...) are ignored.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

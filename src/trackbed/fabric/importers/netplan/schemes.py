@@ -3,8 +3,6 @@
 Every candidate is planned; the one whose plan differs least from the files is used.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import gcd

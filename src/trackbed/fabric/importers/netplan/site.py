@@ -1,7 +1,5 @@
 """The site in the files: its rails, and the interface of each host that is the port on each rail."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

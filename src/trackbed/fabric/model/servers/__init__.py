@@ -5,8 +5,6 @@ nodes:
   server: dgx-h100      # its ports, their NIC and its GPUs are known in advance
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 from typing import Literal
