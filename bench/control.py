@@ -73,7 +73,7 @@ class _Watch:
             while True:
                 await changed.wait()
                 changed.clear()
-                self.most = max(self.most, sum(node.begun for node in nodes.objects.values()))
+                self.most = max(self.most, sum(node.tainted for node in nodes.objects.values()))
 
         await until_one_ends(nodes.run(_quiet), look())
 

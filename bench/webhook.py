@@ -22,10 +22,10 @@ from typing import Any, Final, Self
 from bench.figures import Figure, percentile
 from tests.cluster.webhook.live import Fixed, Webhook
 from tests.cluster.webhook.values import fabric
-from trackbed.cluster.webhook.certificates import Held, renewed
+from trackbed.cluster.webhook.certificates import CertificateSet, renew_certificates
+from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
 from trackbed.cluster.webhook.configuration import PODS
-from trackbed.cluster.webhook.known import Known, Namespace
-from trackbed.cluster.webhook.server import spare_reviews_the_collector
+from trackbed.cluster.webhook.server import tune_garbage_collector
 
 RATE: Final = 1000
 _CONNECTIONS: Final = 8
@@ -36,7 +36,7 @@ _RAILS: Final = 8
 
 def webhook() -> Iterator[Figure]:
     """Reviews a second, and milliseconds of each at a steady thousand a second."""
-    held = renewed(None, ("127.0.0.1",), datetime.now(UTC))
+    held = renew_certificates(None, ("127.0.0.1",), datetime.now(UTC))
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, held), daemon=True)
     process.start()
@@ -68,11 +68,11 @@ def _cpu_s(server: Connection) -> float:
     return found
 
 
-def _serve(parent: Connection, held: Held) -> None:
+def _serve(parent: Connection, held: CertificateSet) -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    known = Known({"train": fabric("train", "spiderpool", _RAILS)}, namespaces={"ml": Namespace()})
-    spare_reviews_the_collector()
-    server = Webhook(Fixed(known=known), held)
+    known = ClusterState({"train": fabric("train", "spiderpool", _RAILS)}, namespaces={"ml": Namespace()})
+    tune_garbage_collector()
+    server = Webhook(Fixed(state=known), held)
     parent.send(server.port)
     while parent.recv() is not None:
         parent.send(time.process_time())
@@ -102,7 +102,7 @@ class _Paced:
 class _Load:
     """Connections that send reviews for some seconds; `waited_s` of each."""
 
-    def __init__(self, port: int, held: Held, seconds: float, rate: float | None = None) -> None:
+    def __init__(self, port: int, held: CertificateSet, seconds: float, rate: float | None = None) -> None:
         self._port, self._request = port, _request()
         self._trust = ssl.create_default_context(cadata=held.bundle.decode())
         self._seconds, self._rate = seconds, rate

@@ -28,12 +28,12 @@ from trackbed_lab.processes import stop_processes
 
 from tests.cli.test_controller_command import asked
 from tests.cluster.webhook.live import make_namespace, refusal
+from tests.cluster.webhook.test_cluster_watch import SPEC, own
 from tests.cluster.webhook.test_server import review
-from tests.cluster.webhook.test_watching import SPEC, own
 from tests.cluster.webhook.values import pod
 from tests.kinds import installed
 from trackbed.cli.main import cli
-from trackbed.cluster.webhook.certificates import renewed
+from trackbed.cluster.webhook.certificates import renew_certificates
 
 API = "admissionregistration.k8s.io/v1"
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -112,7 +112,7 @@ def test_pods_get_rails_until_it_is_told_to_end(api_server: Path, client: Blocki
 def test_a_certificate_of_others_is_shown_and_their_bundle_left_alone(
     api_server: Path, client: BlockingClient, tmp_path: Path
 ) -> None:
-    held = renewed(None, ("127.0.0.1",), datetime.now(UTC))
+    held = renew_certificates(None, ("127.0.0.1",), datetime.now(UTC))
     (tmp_path / "tls.crt").write_bytes(held.certificate)
     (tmp_path / "tls.key").write_bytes(held.key)
     with served(api_server, "--certificates", str(tmp_path)):

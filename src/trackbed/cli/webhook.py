@@ -59,14 +59,14 @@ def command(
     from trackbed.cluster.api.dynamic import connect
     from trackbed.cluster.api.errors import ConfigurationError, KubeError
     from trackbed.cluster.daemon.listening import ListenError
-    from trackbed.cluster.webhook.configuration import Where
+    from trackbed.cluster.webhook.configuration import WebhookEndpoint
     from trackbed.cluster.webhook.run import WebhookSettings, run
     from trackbed.cluster.webhook.server import CertificateError
 
     if url is not None and not url.startswith("https://"):
         refuse(f"--url {url}: the API server calls webhooks by https only")
     settings = WebhookSettings(
-        listen, Where(namespace, service, url.rstrip("/") if url else None), certificates, metrics
+        listen, WebhookEndpoint(namespace, service, url.rstrip("/") if url else None), certificates, metrics
     )
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("httpx2").setLevel(logging.WARNING)

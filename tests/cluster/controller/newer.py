@@ -17,14 +17,14 @@ from trackbed.cluster.controller.stage import Slice
 from trackbed.fabric.plan.plan import NodePlan
 
 WORDS = "newer-"
-"""What its digests of plans begin with."""
+"""Prefix of its digests of plans."""
 _CONDITION = {"type": "Further", "status": "True", "reason": "Newer", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-_slice, _request = slices._slice, Client.request  # noqa: SLF001 - to play another version is to be another one within
+_build_slice, _request = slices._build_slice, Client.request  # noqa: SLF001 - to play another version is to be another one within
 
 
-def _worded(node: NodePlan) -> Slice:
-    one = _slice(node)
-    return one._replace(digest=WORDS + one.digest)
+def _prefix_digest(node: NodePlan) -> Slice:
+    node_slice = _build_slice(node)
+    return node_slice._replace(digest=WORDS + node_slice.digest)
 
 
 async def _send_more(  # noqa: PLR0913, PLR0917 - as Client.request has it
@@ -41,6 +41,6 @@ async def _send_more(  # noqa: PLR0913, PLR0917 - as Client.request has it
 
 
 if __name__ == "__main__":
-    slices._slice = _worded  # noqa: SLF001 - as above
+    slices._build_slice = _prefix_digest  # noqa: SLF001 - as above
     Client.request = _send_more  # type: ignore[method-assign,assignment] # as above
     main()

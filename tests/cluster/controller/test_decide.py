@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trackbed.cluster.controller.decide import Decision, decide
-from trackbed.cluster.controller.objects import CORDONED, SINCE, NodeObject, RailNode
-from trackbed.cluster.controller.stage import IN_PROGRESS, Rules, Slice, Stage, Standing, Wave, stage
+from trackbed.cluster.controller.objects import CORDONED, PREPARING_SINCE, NodeObject, RailNode
+from trackbed.cluster.controller.stage import IN_PROGRESS, Rules, Slice, Stage, Standing, WaveRules, find_stage
 from trackbed.cluster.resources.railnode import PAUSED, RETRY, TAINT
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-RULES = Rules("train", 1, 2, 1, 1, 2, 3600, 3600, 7200, Wave(2, 1))
+RULES = Rules("train", 1, 2, 1, 1, 2, 3600, 3600, 7200, WaveRules(2, 1))
 
 
 def rail(**given: object) -> RailNode:
@@ -73,9 +73,10 @@ WANTED = Slice(0, 0, "new")
         (WANTED, rail(), node(PAUSED), START, Stage.HELD, "somebody has paused it; m"),
         (WANTED, rail(annotations={PAUSED: ""}), node(), START, Stage.HELD, "somebody has paused it; m"),
         (WANTED, rail(), node(begun=True), START, Stage.DRAINING, ""),
-        (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START + HOUR,
+        (WANTED, rail(), node(f"{PREPARING_SINCE}={STAMP}", begun=True), START + HOUR,
          Stage.FAILED, "pods did not leave within 60 minutes (rollout.drainMinutes); see to them"),
-        (WANTED, rail(annotations={RETRY: ""}), node(f"{SINCE}={STAMP}", begun=True), START + HOUR, Stage.RETRYING, ""),
+        (WANTED, rail(annotations={RETRY: ""}), node(f"{PREPARING_SINCE}={STAMP}", begun=True), START + HOUR,
+         Stage.RETRYING, ""),
         (WANTED, rail(mayChange=True), node(begun=True), START, Stage.CHANGING, "m"),
         (WANTED, rail(mayChange=True, prepared="Failed"), node(begun=True), START, Stage.FAILED,
          "m; mend it, then kubectl annotate railnode n0 trackbed.dev/retry="),
@@ -101,14 +102,14 @@ WANTED = Slice(0, 0, "new")
 def test_where_a_node_stands(  # noqa: PLR0913, PLR0917 - a row has these cells
     wanted: Slice | None, rail_: RailNode | None, node_: NodeObject | None, at: datetime, expected: Stage, why: str
 ) -> None:
-    found, told = stage(Standing("n0", wanted, rail_, node_), RULES, at)
+    found, told = find_stage(Standing("n0", wanted, rail_, node_), RULES, at)
     assert found is expected
     assert told.startswith(why)
 
 
 def test_a_node_that_was_cordoned_by_the_controller_is_not_held() -> None:
     held = node(CORDONED, cordoned=True, begun=True)
-    assert stage(Standing("n0", WANTED, rail(), held), RULES, START)[0] is Stage.DRAINING
+    assert find_stage(Standing("n0", WANTED, rail(), held), RULES, START)[0] is Stage.DRAINING
 
 
 OTHERS = "NodeMaintenance disk has it in maintenance (broken)"
@@ -119,9 +120,9 @@ OTHERS = "NodeMaintenance disk has it in maintenance (broken)"
     [
         (WANTED, rail(), node(), START, Stage.HELD, f"{OTHERS}; m"),
         (WANTED, rail(prepared="AsPlanned"), node(), START, Stage.SOUND, ""),
-        (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START, Stage.HELD, OTHERS),
-        (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START + HOUR, Stage.EXTENDED, OTHERS),
-        (WANTED, rail(), node(f"{SINCE}={STAMP}", begun=True), START + HALF, Stage.EXTENDED, OTHERS),
+        (WANTED, rail(), node(f"{PREPARING_SINCE}={STAMP}", begun=True), START, Stage.HELD, OTHERS),
+        (WANTED, rail(), node(f"{PREPARING_SINCE}={STAMP}", begun=True), START + HOUR, Stage.EXTENDED, OTHERS),
+        (WANTED, rail(), node(f"{PREPARING_SINCE}={STAMP}", begun=True), START + HALF, Stage.EXTENDED, OTHERS),
         (WANTED, rail(mayChange=True), node(begun=True), START, Stage.CHANGING, "m"),
         (WANTED, rail(mayChange=True, needsReboot=True), node(begun=True), START, Stage.HELD, f"{OTHERS}; m"),
         (WANTED, rail(mayChange=True, needsReboot=True, changingSince=STAMP), node(begun=True), START + HOUR,
@@ -137,13 +138,13 @@ OTHERS = "NodeMaintenance disk has it in maintenance (broken)"
 def test_a_node_that_others_have_in_maintenance_ends_its_step_and_goes_no_further(  # noqa: PLR0913, PLR0917 - a row
     wanted: Slice | None, rail_: RailNode, node_: NodeObject, at: datetime, expected: Stage, why: str
 ) -> None:
-    found, told = stage(Standing("n0", wanted, rail_, node_, maintenance=OTHERS), RULES, at)
+    found, told = find_stage(Standing("n0", wanted, rail_, node_, maintenance=OTHERS), RULES, at)
     assert found is expected
     assert told.startswith(why)
 
 
 def test_a_node_that_drains_when_others_are_done_has_its_full_time_again() -> None:
-    late = node(f"{SINCE}={STAMP}", begun=True)
+    late = node(f"{PREPARING_SINCE}={STAMP}", begun=True)
     one = Standing("n0", WANTED, rail(), late, maintenance=OTHERS)
     assert decide([one], RULES, START + HOUR).moves == (("begin", "n0"),), "which stamps it anew"
 
@@ -260,8 +261,8 @@ def test_whatever_happens_no_more_than_allowed_are_begun_and_all_come_to_their_e
         for i in range(count)
     ]
     most = draw(st.integers(1, 4))
-    wave = Wave(draw(st.integers(1, most)), draw(st.integers(0, 2)))
-    rules = replace_rules(unavailable=most, canary=draw(st.integers(0, 2)), firmware=wave)
+    wave = WaveRules(draw(st.integers(1, most)), draw(st.integers(0, 2)))
+    rules = replace_rules(max_unavailable=most, canary=draw(st.integers(0, 2)), firmware=wave)
     for _ in range(draw(st.integers(0, 60))):
         chosen = nodes[draw(st.integers(0, count - 1))]
         event = data.draw(st.sampled_from(["agent", "controller", "controller", "ready", "others", "part"]))
@@ -293,7 +294,7 @@ def turn(nodes: list[Simulated], rules: Rules, only: str | None = None) -> Decis
     for verb, name in decision.moves:
         if only in {None, name}:
             named[name].move(verb, rules)
-    assert unavailable(nodes) <= max(before, rules.unavailable)
+    assert unavailable(nodes) <= max(before, rules.max_unavailable)
     _check_waves(decision, [named[name] for name in begun(decision)], rules, before)
     return decision
 
@@ -304,20 +305,20 @@ def _check_waves(decision: Decision, fresh: list[Simulated], rules: Rules, befor
         return
     wave = fresh[0].flash
     assert {one.flash for one in fresh} == {wave}
-    assert not any(one.stage in IN_PROGRESS and one.firmware is not wave for one in decision.placed)
+    assert not any(one.stage in IN_PROGRESS and one.firmware is not wave for one in decision.nodes)
     if wave:
-        assert before + len(fresh) <= rules.firmware.unavailable
-        assert not any(one.stage is Stage.WAITING and not one.firmware for one in decision.placed)
+        assert before + len(fresh) <= rules.firmware.max_unavailable
+        assert not any(one.stage is Stage.WAITING and not one.firmware for one in decision.nodes)
 
 
-def replace_rules(**given: object) -> Rules:
-    return msgspec.structs.replace(RULES, **given)
+def replace_rules(**changes: object) -> Rules:
+    return msgspec.structs.replace(RULES, **changes)
 
 
-def world(count: int, **given: object) -> tuple[list[Simulated], Rules]:
+def world(count: int, **changes: object) -> tuple[list[Simulated], Rules]:
     """Nodes that wait for their turn."""
     nodes = [Simulated(f"n{i}", Slice(i, i // 4, "p1"), exists=True, sent="p1", observed="p1") for i in range(count)]
-    return nodes, replace_rules(**given)
+    return nodes, replace_rules(**changes)
 
 
 def begun(decision: Decision) -> list[str]:
@@ -325,7 +326,7 @@ def begun(decision: Decision) -> list[str]:
 
 
 def test_canaries_come_first_and_alone() -> None:
-    nodes, rules = world(8, unavailable=4, canary=1)
+    nodes, rules = world(8, max_unavailable=4, canary=1)
     assert begun(turn(nodes, rules)) == ["n0"]
     assert begun(turn(nodes, rules)) == []
     nodes[0].agent()
@@ -334,7 +335,7 @@ def test_canaries_come_first_and_alone() -> None:
 
 
 def test_a_unit_comes_to_its_end_before_the_next_begins() -> None:
-    nodes, rules = world(8, unavailable=8, canary=0)
+    nodes, rules = world(8, max_unavailable=8, canary=0)
     assert begun(turn(nodes, rules)) == ["n0", "n1", "n2", "n3"]
     turn(nodes, rules)
     for one in nodes[:3]:
@@ -346,41 +347,41 @@ def test_a_unit_comes_to_its_end_before_the_next_begins() -> None:
 
 
 def test_nodes_that_are_down_anyway_count() -> None:
-    nodes, rules = world(8, unavailable=3, canary=0)
+    nodes, rules = world(8, max_unavailable=3, canary=0)
     nodes[6].ready = nodes[7].ready = False
     assert begun(turn(nodes, rules)) == ["n0"]
 
 
 def test_nodes_that_others_have_in_maintenance_count() -> None:
-    nodes, rules = world(8, unavailable=3, canary=0)
+    nodes, rules = world(8, max_unavailable=3, canary=0)
     nodes[0].others = nodes[7].others = True
     assert begun(turn(nodes, rules)) == ["n1"]
 
 
 def test_no_room_for_anybody_is_told_with_who_takes_it() -> None:
-    nodes, rules = world(4, unavailable=1, canary=0, failures=4)
+    nodes, rules = world(4, max_unavailable=1, canary=0, max_failures=4)
     nodes[2].ready = False
-    told = turn(nodes, rules).halted
+    told = turn(nodes, rules).halt_reason
     assert told == "1 node unavailable, 1 may be (rollout.maxUnavailable): n2 is Held: its kubelet is not ready; m"
     nodes[2].ready = True
     assert begun(turn(nodes, rules)) == ["n0"]
-    assert turn(nodes, rules).halted == "", "what has begun makes room by itself"
-    assert turn(*world(1, unavailable=0)).halted == "0 nodes unavailable, 0 may be (rollout.maxUnavailable)"
+    assert turn(nodes, rules).halt_reason == "", "what has begun makes room by itself"
+    assert turn(*world(1, max_unavailable=0)).halt_reason == "0 nodes unavailable, 0 may be (rollout.maxUnavailable)"
 
 
 def test_a_failed_canary_stops_everything_and_says_why() -> None:
-    nodes, rules = world(8, unavailable=4, canary=1, failures=5)
+    nodes, rules = world(8, max_unavailable=4, canary=1, max_failures=5)
     nodes[0].fails = True
     turn(nodes, rules)
     turn(nodes, rules)
     nodes[0].agent()
     decision = turn(nodes, rules)
     assert begun(decision) == []
-    assert decision.halted.startswith("a canary failed: n0: m; mend it, then kubectl annotate railnode n0")
+    assert decision.halt_reason.startswith("a canary failed: n0: m; mend it, then kubectl annotate railnode n0")
 
 
 def test_one_failure_too_many_stops_what_has_not_begun() -> None:
-    nodes, rules = world(8, unavailable=3, canary=0, failures=1)
+    nodes, rules = world(8, max_unavailable=3, canary=0, max_failures=1)
     for one in nodes[:2]:
         one.fails = True
     for _ in range(3):
@@ -388,25 +389,25 @@ def test_one_failure_too_many_stops_what_has_not_begun() -> None:
         for one in nodes:
             one.agent()
     decision = turn(nodes, rules)
-    assert decision.halted.startswith("2 nodes failed, 1 may (rollout.maxFailures): n0: ")
+    assert decision.halt_reason.startswith("2 nodes failed, 1 may (rollout.maxFailures): n0: ")
     assert [one.applied for one in nodes[2:4]] == ["p1", "old"], "n2 had begun"
 
 
 def test_a_pause_lets_what_has_begun_come_to_its_end() -> None:
-    nodes, rules = world(4, unavailable=2, canary=0)
+    nodes, rules = world(4, max_unavailable=2, canary=0)
     turn(nodes, rules)
     paused = msgspec.structs.replace(rules, paused=True)
     for _ in range(4):
         decision = turn(nodes, paused)
         for one in nodes:
             one.agent()
-    assert decision.halted == "paused: rollout.paused, or annotation trackbed.dev/paused"
+    assert decision.halt_reason == "paused: rollout.paused, or annotation trackbed.dev/paused"
     assert [one.applied for one in nodes] == ["p1", "p1", "old", "old"]
 
 
 def test_a_node_that_may_have_begun_counts_and_is_not_begun_again() -> None:
-    nodes, rules = world(4, unavailable=2, canary=0)
-    standings = [one.standing()._replace(unsure=one.name == "n0") for one in nodes]
+    nodes, rules = world(4, max_unavailable=2, canary=0)
+    standings = [one.standing()._replace(uncertain=one.name == "n0") for one in nodes]
     assert begun(decide(standings, rules, START)) == ["n1"]
 
 
@@ -421,67 +422,67 @@ def through(nodes: list[Simulated], rules: Rules, turns: int) -> list[list[str]]
 
 
 def test_nodes_whose_firmware_differs_come_last_and_with_canaries_of_their_own() -> None:
-    nodes, rules = world(6, unavailable=2, canary=0)
+    nodes, rules = world(6, max_unavailable=2, canary=0)
     for one in nodes[:3]:
         one.flash = True
     assert through(nodes, rules, 20) == [["n3"], ["n4", "n5"], ["n0"], ["n1", "n2"]]
 
 
 def test_how_far_the_firmware_wave_is_is_told_while_it_is_on() -> None:
-    nodes, rules = world(4, unavailable=2, canary=0)
+    nodes, rules = world(4, max_unavailable=2, canary=0)
     for one in nodes[1:]:
         one.flash = True
-    assert turn(nodes, rules).wave == "", "n0 comes first"
+    assert turn(nodes, rules).wave_progress == "", "n0 comes first"
     through(nodes, rules, 3)
-    assert turn(nodes, rules).wave == "firmware wave: 0 of 3 nodes"
+    assert turn(nodes, rules).wave_progress == "firmware wave: 0 of 3 nodes"
     through(nodes, rules, 3)
-    assert turn(nodes, rules).wave == "firmware wave: 1 of 3 nodes"
+    assert turn(nodes, rules).wave_progress == "firmware wave: 1 of 3 nodes"
     through(nodes, rules, 9)
-    assert turn(nodes, rules).wave == ""
+    assert turn(nodes, rules).wave_progress == ""
 
 
 def test_a_node_that_joins_during_the_firmware_wave_waits_for_what_has_begun() -> None:
-    nodes, rules = world(4, unavailable=3, canary=0, firmware=Wave(1, 0))
+    nodes, rules = world(4, max_unavailable=3, canary=0, firmware=WaveRules(1, 0))
     for one in nodes[1:]:
         one.flash = True
     nodes[0].applied = "p1"
     assert begun(turn(nodes, rules)) == ["n1"]
     nodes[0].applied = "old"
     decision = turn(nodes, rules)
-    assert (begun(decision), decision.wave) == ([], "firmware wave: 0 of 3 nodes")
+    assert (begun(decision), decision.wave_progress) == ([], "firmware wave: 0 of 3 nodes")
     assert through(nodes, rules, 12) == [["n0"], ["n2"], ["n3"]]
 
 
 def test_the_first_failure_of_the_firmware_wave_halts_it_and_nothing_else() -> None:
-    nodes, rules = world(4, unavailable=3, canary=0, failures=3, firmware=Wave(2, 0))
+    nodes, rules = world(4, max_unavailable=3, canary=0, max_failures=3, firmware=WaveRules(2, 0))
     for one in nodes[1:]:
         one.flash = True
     nodes[0].applied, nodes[1].fails = "p1", True
     assert through(nodes, rules, 6) == [["n1", "n2"]]
     decision = turn(nodes, rules)
-    assert decision.halted.startswith("the firmware wave halts at its first failure: n1: m; mend it, then kubectl")
+    assert decision.halt_reason.startswith("the firmware wave halts at its first failure: n1: m; mend it, then kubectl")
     assert not decision.paused
     nodes[0].applied = "old"
     assert through(nodes, rules, 3) == [["n0"]], "others go on"
 
 
 def test_a_paused_firmware_wave_waits_and_others_go_on() -> None:
-    nodes, rules = world(4, unavailable=3, canary=0, firmware=Wave(2, 0, paused=True))
+    nodes, rules = world(4, max_unavailable=3, canary=0, firmware=WaveRules(2, 0, paused=True))
     nodes[0].flash = nodes[1].flash = True
     assert through(nodes, rules, 9) == [["n2", "n3"]]
     decision = turn(nodes, rules)
-    assert (decision.halted, decision.paused) == (
+    assert (decision.halt_reason, decision.paused) == (
         "firmware wave paused: 2 nodes to go (rollout.firmware.paused)",
         True,
     )
 
 
 def test_no_firmware_is_changed_before_every_agent_that_should_has_compared() -> None:
-    nodes, rules = world(3, unavailable=3, canary=0, firmware=Wave(2, 0))
+    nodes, rules = world(3, max_unavailable=3, canary=0, firmware=WaveRules(2, 0))
     nodes[0].flash = nodes[1].flash = True
     nodes[2].observed = ""
     decision = turn(nodes, rules)
-    assert (begun(decision), decision.wave) == (
+    assert (begun(decision), decision.wave_progress) == (
         [],
         "firmware wave: 0 of 2 nodes; n2 comes first: its agent has not compared it with the plan yet",
     )
@@ -490,10 +491,10 @@ def test_no_firmware_is_changed_before_every_agent_that_should_has_compared() ->
 
 
 def test_the_firmware_wave_says_whose_limit_it_is() -> None:
-    nodes, rules = world(3, unavailable=2, canary=0, firmware=Wave(1, 0))
+    nodes, rules = world(3, max_unavailable=2, canary=0, firmware=WaveRules(1, 0))
     nodes[0].flash = nodes[1].flash = True
     nodes[2].ready = False
-    told = turn(nodes, rules).halted
+    told = turn(nodes, rules).halt_reason
     assert told.startswith("1 node unavailable, 1 may be (rollout.firmware.maxUnavailable): n2 is Held")
 
 

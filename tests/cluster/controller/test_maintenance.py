@@ -51,7 +51,7 @@ def told(**spec: str) -> str:
     """What is said of an object, as its JSON would be read."""
     metadata = {"name": "disk", "uid": "1-2", "resourceVersion": "7"}
     one = {"metadata": metadata, "spec": {"nodeName": "n0", **spec}}
-    return decode(msgspec.json.encode(one), NodeMaintenance, "x").why
+    return decode(msgspec.json.encode(one), NodeMaintenance, "x").description
 
 
 def test_the_object_and_what_it_is_for_are_named() -> None:
@@ -66,8 +66,8 @@ def test_an_object_that_names_no_node_holds_none() -> None:
     seen = [decode(msgspec.json.encode(one), NodeMaintenance, "x").spec.node for one in odd]
     assert seen == ["", ""]
     known = Maintenance(cast("Client", None), lambda: None)
-    known.kinds[0].objects = {"1-3": decode(msgspec.json.encode(odd[0]), NodeMaintenance, "x")}
-    assert known.nodes() == {}
+    known.reflectors[0].objects = {"1-3": decode(msgspec.json.encode(odd[0]), NodeMaintenance, "x")}
+    assert known.list_nodes() == {}
 
 
 async def _until(holds: Callable[[], bool]) -> None:
@@ -102,9 +102,9 @@ def test_operators_may_be_installed_at_any_time(kubeconfig: str, monkeypatch: py
         said: list[str] = []
         async with kube.connect(kubeconfig) as live, asyncio.TaskGroup() as group:
             found = Maintenance(live, lambda: None)
-            work = [group.create_task(one.run(said.append)) for one in found.kinds]
+            work = [group.create_task(one.run(said.append)) for one in found.reflectors]
             async with asyncio.timeout(SECONDS):
-                for one in found.kinds:
+                for one in found.reflectors:
                     await one.synced.wait()
             await asyncio.to_thread(_install, kubeconfig)
             await _both(live, found)
@@ -123,12 +123,12 @@ async def _both(live: Client, found: Maintenance) -> None:
         path = NVIDIA.replace("nodemaintenances", f"namespaces/ns-{node}/nodemaintenances")
         await live.create(path, _nvidia(node, f"ns-{node}"))
         await _reason(live, path, reason)
-    await _until(lambda: set(found.nodes()) == {"m0", "b"})
-    assert found.nodes()["m0"] == "NodeMaintenance m0 has it in maintenance (NIC replacement)"
+    await _until(lambda: set(found.list_nodes()) == {"m0", "b"})
+    assert found.list_nodes()["m0"] == "NodeMaintenance m0 has it in maintenance (NIC replacement)"
     for node in ("a", "b"):
         await live.delete(NVIDIA.replace("nodemaintenances", f"namespaces/ns-{node}/nodemaintenances/same"))
     await live.delete(f"{MEDIK8S}/m0")
-    await _until(lambda: not found.nodes())
+    await _until(lambda: not found.list_nodes())
 
 
 def _install(kubeconfig: str) -> None:

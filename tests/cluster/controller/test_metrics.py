@@ -36,7 +36,7 @@ def look(*, paused: bool = False) -> None:
         Standing("n2", WANTED, rail(), node()),
     ]
     rules = msgspec.structs.replace(RULES, paused=paused)
-    metrics.saw(FABRIC, decide(standings, rules, NOW), rules)
+    metrics.record_decision(FABRIC, decide(standings, rules, NOW), rules)
 
 
 def test_nodes_are_counted_by_stage_and_those_that_take_no_pods() -> None:
@@ -46,14 +46,14 @@ def test_nodes_are_counted_by_stage_and_those_that_take_no_pods() -> None:
     assert (told("unavailable_nodes"), told("unavailable_nodes_allowed")) == (1, 2)
     assert (told("fabric_generation"), told("fabric_good_generation")) == (1, 7)
     assert (told("fabric_accepted"), told("fabric_halted")) == (1, 0)
-    metrics.refused(FABRIC)
+    metrics.record_refusal(FABRIC)
     assert told("fabric_accepted") == 0
     look(paused=True)
     assert (told("fabric_accepted"), told("fabric_halted")) == (1, 1)
 
 
 def test_nothing_is_told_of_a_fabric_that_is_gone_or_by_a_follower() -> None:
-    for end in (partial(metrics.forget, "train"), metrics.follow):
+    for end in (partial(metrics.forget_fabric, "train"), metrics.clear_fabrics):
         look()
         metrics.LEADER.set(1)
         end()

@@ -8,22 +8,22 @@ import msgspec
 import pytest
 
 from tests.cluster.controller.test_decide import RULES, START, WANTED, node, rail
-from trackbed.cluster.controller.decide import Placed, decide
+from trackbed.cluster.controller.decide import StagedNode, decide
 from trackbed.cluster.controller.objects import FabricObject, NodeObject
-from trackbed.cluster.controller.report import fabric_status, refused
-from trackbed.cluster.controller.report import told as written
-from trackbed.cluster.controller.stage import Stage, Standing, Wave
+from trackbed.cluster.controller.report import build_fabric_status, build_refused_status
+from trackbed.cluster.controller.report import build_railnode_status as written
+from trackbed.cluster.controller.stage import Stage, Standing, WaveRules
 from trackbed.cluster.resources.conditions import Condition, find
 from trackbed.cluster.resources.fabric import FabricStatus
 
 NOW = "2026-01-01T00:00:00Z"
 
 
-def placed(stage: Stage, why: str = "", **status: Any) -> Placed:
-    return Placed(Standing("n0", WANTED, rail(**status), node()), stage, why)
+def placed(stage: Stage, why: str = "", **status: Any) -> StagedNode:
+    return StagedNode(Standing("n0", WANTED, rail(**status), node()), stage, why)
 
 
-def told(one: Placed, *left: str) -> Condition | None:
+def told(one: StagedNode, *left: str) -> Condition | None:
     found = written(one, left, (), NOW)
     return None if found is None else msgspec.convert(found["status"]["conditions"][0], Condition)
 
@@ -49,9 +49,11 @@ def test_what_was_told_is_not_told_again_whatever_the_generation() -> None:
     first = told(placed(Stage.SOUND))
     assert first is not None
     one = placed(Stage.SOUND)
-    status = msgspec.structs.replace(one.standing.rail.status, conditions=(first,)) if one.standing.rail else None
-    again = msgspec.structs.replace(one.standing.rail, status=status) if one.standing.rail else None
-    assert written(one._replace(standing=one.standing._replace(rail=again)), (), (), "later") is None
+    status = (
+        msgspec.structs.replace(one.standing.railnode.status, conditions=(first,)) if one.standing.railnode else None
+    )
+    again = msgspec.structs.replace(one.standing.railnode, status=status) if one.standing.railnode else None
+    assert written(one._replace(standing=one.standing._replace(railnode=again)), (), (), "later") is None
 
 
 @pytest.mark.parametrize("stage", [Stage.CHECKING, Stage.OUTDATED, Stage.FINISHING])
@@ -70,13 +72,13 @@ def offering(*rails: int, none_of: int | None = None) -> NodeObject:
 
 
 def conditions(
-    one: Placed, before: tuple[Condition, ...], resources: tuple[str, ...] = RAILS
+    one: StagedNode, before: tuple[Condition, ...], resources: tuple[str, ...] = RAILS
 ) -> list[Condition] | None:
     """What is written of a node, given what its RailNode says so far."""
-    held = one.standing.rail
+    held = one.standing.railnode
     assert held is not None
     said = msgspec.structs.replace(held, status=msgspec.structs.replace(held.status, conditions=before))
-    found = written(one._replace(standing=one.standing._replace(rail=said)), (), resources, NOW)
+    found = written(one._replace(standing=one.standing._replace(railnode=said)), (), resources, NOW)
     return None if found is None else msgspec.convert(found["status"]["conditions"], list[Condition])
 
 
@@ -93,7 +95,7 @@ def conditions(
     ],
 )
 def test_a_node_offers_its_rails_or_the_first_that_it_lacks_is_named(there: NodeObject, said: str) -> None:
-    one = Placed(Standing("n0", WANTED, rail(), there), Stage.SOUND, "")
+    one = StagedNode(Standing("n0", WANTED, rail(), there), Stage.SOUND, "")
     found = conditions(one, ())
     assert found is not None
     assert [f"{c.status} {c.reason} {c.message}" for c in found] == ["True Sound ", said]
@@ -103,21 +105,21 @@ def test_a_node_offers_its_rails_or_the_first_that_it_lacks_is_named(there: Node
 
 def test_rails_are_told_while_an_agent_is_silent_and_what_was_told_of_the_roll_out_stays() -> None:
     whole, lacks = (Standing("n0", WANTED, rail(), offering(*rails)) for rails in ((0, 1, 2), (0, 1)))
-    before = conditions(Placed(whole, Stage.SOUND, ""), ())
+    before = conditions(StagedNode(whole, Stage.SOUND, ""), ())
     assert before is not None
-    after = conditions(Placed(lacks, Stage.CHECKING, "its agent has not compared it"), tuple(before))
+    after = conditions(StagedNode(lacks, Stage.CHECKING, "its agent has not compared it"), tuple(before))
     assert after is not None
     assert [(c.type, c.status) for c in after] == [("Rolled", "True"), ("RailsOffered", "False")]
-    assert conditions(Placed(lacks, Stage.CHECKING, ""), ()) is None
-    assert conditions(Placed(lacks, Stage.FINISHING, ""), tuple(before)) is None
+    assert conditions(StagedNode(lacks, Stage.CHECKING, ""), ()) is None
+    assert conditions(StagedNode(lacks, Stage.FINISHING, ""), tuple(before)) is None
 
 
 def test_nothing_is_told_of_rails_without_a_node_or_resources() -> None:
     whole = Standing("n0", WANTED, rail(), offering(0, 1, 2))
-    before = conditions(Placed(whole, Stage.SOUND, ""), ())
+    before = conditions(StagedNode(whole, Stage.SOUND, ""), ())
     assert before is not None
-    absent = conditions(Placed(whole._replace(node=None), Stage.ABSENT, ""), tuple(before))
-    without = conditions(Placed(whole, Stage.SOUND, ""), tuple(before), ())
+    absent = conditions(StagedNode(whole._replace(node=None), Stage.ABSENT, ""), tuple(before))
+    without = conditions(StagedNode(whole, Stage.SOUND, ""), tuple(before), ())
     for found in (absent, without):
         assert found is not None
         assert [c.type for c in found] == ["Rolled"]
@@ -129,15 +131,15 @@ def test_a_fabric_counts_the_nodes_that_offer_all_their_rails() -> None:
         for name, there in {"n0": offering(0, 1, 2), "n1": offering(1), "n2": None}.items()
     ]
     decision = decide(standings, RULES, START)
-    counted = fabric_status(fabric(), decision, RULES, dict.fromkeys(("n0", "n1", "n2"), RAILS), NOW)
+    counted = build_fabric_status(fabric(), decision, RULES, dict.fromkeys(("n0", "n1", "n2"), RAILS), NOW)
     assert counted.offered == 1
-    assert "offered" not in msgspec.to_builtins(fabric_status(fabric(), decision, RULES, {}, NOW))
+    assert "offered" not in msgspec.to_builtins(build_fabric_status(fabric(), decision, RULES, {}, NOW))
     assert msgspec.to_builtins(counted)["failed"] == 0
 
 
 def test_nodes_that_offer_alike_share_what_is_kept_of_it() -> None:
-    assert offering(0, 1).offers is offering(0, 1).offers
-    assert set(offering(0, 1, none_of=1).offers) == {RAILS[0]}
+    assert offering(0, 1).resources is offering(0, 1).resources
+    assert set(offering(0, 1, none_of=1).resources) == {RAILS[0]}
 
 
 def fabric(**status: Any) -> FabricObject:
@@ -149,7 +151,7 @@ def fabric(**status: Any) -> FabricObject:
 
 def progress(*standings: Standing, **rules: Any) -> tuple[FabricStatus, str]:
     own = msgspec.structs.replace(RULES, generation=3, **rules)
-    status = fabric_status(fabric(), decide(standings, own, START), own, {}, NOW)
+    status = build_fabric_status(fabric(), decide(standings, own, START), own, {}, NOW)
     found = find(status.conditions, "Progressing")
     return status, f"{found.status} {found.reason} {found.message}"
 
@@ -166,24 +168,26 @@ def test_a_fabric_counts_its_nodes_and_says_how_it_goes_on() -> None:
     assert said == "True Rolling "
     status, said = progress(SOUND, ABSENT)
     assert (status.sound, status.absent, status.good_generation, said) == (1, 1, 3, "False Complete ")
-    status, said = progress(SOUND, FAILED, failures=1, canary=0)
+    status, said = progress(SOUND, FAILED, max_failures=1, canary=0)
     assert (status.failed, said) == (
         1,
         "False Failed 1 node failed: n2: m; mend it, then kubectl annotate railnode n0 trackbed.dev/retry=",
     )
     taken = Standing("n4", WANTED, rail(fabric="other"), node())
     assert progress(SOUND, taken)[1].startswith("False Failed 1 node failed: n4: fabric other has this node")
-    assert written(Placed(taken, Stage.TAKEN, ""), (), RAILS, NOW) is None
-    assert progress(WAITING, FAILED, failures=0, canary=0)[1].startswith("False Halted 1 node failed, 0 may")
+    assert written(StagedNode(taken, Stage.TAKEN, ""), (), RAILS, NOW) is None
+    assert progress(WAITING, FAILED, max_failures=0, canary=0)[1].startswith("False Halted 1 node failed, 0 may")
     flash = Standing("n1", WANTED, rail(differsInFirmware=True), node())
     assert progress(flash)[1] == "True Rolling firmware wave: 0 of 1 node"
-    assert progress(flash, firmware=Wave(1, 1, paused=True))[1].startswith("False Paused firmware wave paused: 1 node")
+    assert progress(flash, firmware=WaveRules(1, 1, paused=True))[1].startswith(
+        "False Paused firmware wave paused: 1 node"
+    )
     assert progress(WAITING, paused=True)[1].startswith("False Paused paused: rollout.paused")
 
 
 def test_a_fabric_that_cannot_be_planned_keeps_what_was_said_before() -> None:
     before = fabric(nodes=4, sound=4)
-    status = refused(before, "too small", NOW)
+    status = build_refused_status(before, "too small", NOW)
     accepted = find(status.conditions, "Accepted")
     assert (status.sound, accepted.status, accepted.message, accepted.observed_generation) == (
         4,

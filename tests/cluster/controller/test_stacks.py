@@ -64,7 +64,7 @@ def client(api_server: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocki
     vars(module)["STACK"] = PLAYED
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(stacks.MODULES, "played", "played")
-    for name, seconds in (("AGAIN", 0.5), ("GATE", 0.5), ("DRIFT", 0.5), ("PACE", 0.0)):
+    for name, seconds in (("RETRY", 0.5), ("GATE", 0.5), ("DRIFT", 0.5), ("PACE", 0.0)):
         monkeypatch.setattr(stack_pass, f"{name}_SECONDS", seconds)
     with connect(str(api_server)) as found:
         installed(found)
@@ -186,7 +186,7 @@ def test_a_paused_fabric_has_its_stack_left_alone(client: BlockingClient, api_se
             await _said(here, "Paused")
             stacks = Stacks(here.live, ("played",), lambda: None)
             fabric = await here.live.get(f"{FABRICS}/{here.name}", FabricObject)
-            assert await stacks.look(fabric, _wanted()._replace(paused=True)) > 1  # nobody looks again at once
+            assert await stacks.reconcile(fabric, _wanted()._replace(paused=True)) > 1  # nobody looks again at once
             await here.fabric("nobody", {"paused": False}, kubernetes={"stack": "played", "namespace": SPACE})
             await _said(here, "KindMissing")
 
@@ -199,7 +199,7 @@ def _wanted() -> StackOrder:
     addressing = {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"}
     head = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "rights"}}
     planned = compute_plan(build_fabric({**head, "spec": {**spec, "rails": "2", "addressing": addressing}}), {})
-    return StackOrder("", "played", planned, back=False, paused=False)
+    return StackOrder("", "played", planned, rolled_back=False, paused=False)
 
 
 def test_the_rights_that_are_told_are_those_that_a_pass_needs(

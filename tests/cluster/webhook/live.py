@@ -18,11 +18,11 @@ from tests.cluster.webhook.values import pod
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.daemon.listening import ListenAddress
-from trackbed.cluster.webhook.certificates import Held, renewed
-from trackbed.cluster.webhook.configuration import Where
-from trackbed.cluster.webhook.keeping import publish
-from trackbed.cluster.webhook.known import Known, Namespace, namespace_of
-from trackbed.cluster.webhook.server import serving, show, tls_context
+from trackbed.cluster.webhook.certificate_store import publish
+from trackbed.cluster.webhook.certificates import CertificateSet, renew_certificates
+from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace, parse_namespace
+from trackbed.cluster.webhook.configuration import WebhookEndpoint
+from trackbed.cluster.webhook.server import create_tls_context, load_certificate, serve_reviews
 
 SECONDS = 30.0
 """How long the API server may take to know a webhook; it takes less than one."""
@@ -33,26 +33,26 @@ class Fixed:
     """A `server.Source` whose value the test sets; namespaces are asked of the API server."""
 
     client: BlockingClient | None = None
-    known: Known | None = field(default_factory=Known)
+    state: ClusterState | None = field(default_factory=ClusterState)
     error: Exception | None = None
 
-    async def namespace(self, name: str) -> Namespace:
+    async def fetch_namespace(self, name: str) -> Namespace:
         """As `server.Source` has it."""
         if self.error is not None:
             raise self.error
         if self.client is None:
             return Namespace()
         found = await asyncio.to_thread(self.client.find, "v1", "Namespace", name)
-        return namespace_of(found or {})
+        return parse_namespace(found or {})
 
 
 class Webhook:
     """One that serves in a thread of its own, until `stop`."""
 
-    def __init__(self, source: Fixed, held: Held | None = None) -> None:
-        self.held = held or renewed(None, ("127.0.0.1",), datetime.now(UTC))
-        self.tls = tls_context()
-        show(self.tls, self.held.certificate + self.held.key)
+    def __init__(self, source: Fixed, held: CertificateSet | None = None) -> None:
+        self.held = held or renew_certificates(None, ("127.0.0.1",), datetime.now(UTC))
+        self.tls = create_tls_context()
+        load_certificate(self.tls, self.held.certificate + self.held.key)
         self._source, self._loop = source, asyncio.new_event_loop()
         self._ready, self._end = threading.Event(), asyncio.Event()
         self.port, self._stopped = 0, False
@@ -61,14 +61,14 @@ class Webhook:
         assert self._ready.wait(SECONDS)
 
     async def _serve(self) -> None:
-        async with serving(self._source, self.tls, ListenAddress("127.0.0.1", self.port)) as self.port:
+        async with serve_reviews(self._source, self.tls, ListenAddress("127.0.0.1", self.port)) as self.port:
             self._ready.set()
             await self._end.wait()
 
     @property
-    def where(self) -> Where:
+    def where(self) -> WebhookEndpoint:
         """How the API server reaches it."""
-        return Where(url=f"https://127.0.0.1:{self.port}")
+        return WebhookEndpoint(url=f"https://127.0.0.1:{self.port}")
 
     def stop(self) -> None:
         """Serve no more; the port answers nobody. Doing it twice is fine."""
@@ -86,7 +86,7 @@ class Webhook:
 
 
 @contextmanager
-def registered(client: BlockingClient, known: Known) -> Iterator[Webhook]:
+def registered(client: BlockingClient, known: ClusterState) -> Iterator[Webhook]:
     """A webhook that the API server calls; neither is left afterwards."""
     webhook = Webhook(Fixed(client, known))
     try:

@@ -14,7 +14,7 @@ from tests.cluster.webhook.live import make_namespace, registered
 from tests.cluster.webhook.rows import FABRIC, read
 from tests.cluster.webhook.values import fabric, pod
 from trackbed.cluster.stacks.native.annotation import policies
-from trackbed.cluster.webhook.known import Known
+from trackbed.cluster.webhook.cluster_state import ClusterState
 
 COUNT = 4
 RAILS = "trackbed.dev/rails"
@@ -28,7 +28,7 @@ def both(client: BlockingClient) -> Iterator[BlockingClient]:
     install(client, COUNT)
     other = fabric("other", "spiderpool", COUNT, names={"network": "other{rail}", "resource": "other{rail}"})
     try:
-        with registered(client, Known({"train": fabric("train", "native", COUNT), "other": other})):
+        with registered(client, ClusterState({"train": fabric("train", "native", COUNT), "other": other})):
             make_namespace(client, "by-default-train", {RAILS: "all", FABRIC: "train"})
             make_namespace(client, "by-default-other", {RAILS: "2", FABRIC: "other"})
             yield client

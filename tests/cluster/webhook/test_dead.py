@@ -10,10 +10,10 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 from tests.cluster.webhook.live import make_namespace, refusal, registered
 from tests.cluster.webhook.values import fabric, pod
 from trackbed.cluster.api.errors import ApiRefusedError
-from trackbed.cluster.webhook.known import Known
+from trackbed.cluster.webhook.cluster_state import ClusterState
 
 RAILS = {"trackbed.dev/rails": "all"}
-KNOWN = Known({"train": fabric("train", "spiderpool", 4)})
+KNOWN = ClusterState({"train": fabric("train", "spiderpool", 4)})
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ ALIVE = {
     "a namespace that asks": {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": "another", "annotations": RAILS},
+        "metadata": {"name": "newcomer", "annotations": RAILS},
     },
 }
 

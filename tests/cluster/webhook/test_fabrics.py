@@ -9,8 +9,8 @@ import pytest
 from tests.cluster.stacks.sites import HEAD, alike
 from tests.cluster.webhook.requests import request
 from tests.cluster.webhook.values import fabric
+from trackbed.cluster.webhook.cluster_state import ClusterRanges, ClusterState
 from trackbed.cluster.webhook.fabrics import RENUMBER, decide
-from trackbed.cluster.webhook.known import Known, Ranges
 from trackbed.fabric.model.ranges import parse_range
 
 SLOTS = {"gpu-0": 0, "gpu-1": 1, "gpu-3": 2}
@@ -30,11 +30,11 @@ def document(name: str = "train", annotations: dict[str, str] | None = None, **s
 
 
 def refusal(one: dict[str, Any], before: dict[str, Any] | None = None, **known: Any) -> str | None:
-    return decide(request(one, before), Known(**known)).refusal
+    return decide(request(one, before), ClusterState(**known)).refusal
 
 
 def test_a_sound_fabric_is_let_in() -> None:
-    assert decide(request(document()), Known()).refusal is None
+    assert decide(request(document()), ClusterState()).refusal is None
 
 
 def addressed(ipv4: str, **more: Any) -> dict[str, Any]:
@@ -72,20 +72,20 @@ CLUSTER = {
 
 @pytest.mark.parametrize(("field", "told"), CLUSTER.items(), ids=CLUSTER)
 def test_what_overlaps_with_this_very_cluster_is_refused(field: str, told: str) -> None:
-    found = refusal(document(), ranges=Ranges(**{field: (parse_range("10.64.0.0/20"),)}))
+    found = refusal(document(), ranges=ClusterRanges(**{field: (parse_range("10.64.0.0/20"),)}))
     assert found == f"spec.otherRanges.{field}.0: {told}"
 
 
 def test_a_range_that_the_fabric_names_itself_is_told_of_once() -> None:
     one = document(otherRanges={"services": ["10.64.0.0/20"]})
-    found = refusal(one, ranges=Ranges(services=(parse_range("10.64.0.0/20"),)))
+    found = refusal(one, ranges=ClusterRanges(services=(parse_range("10.64.0.0/20"),)))
     assert found is not None
     assert found.count("overlaps") == 1
 
 
 def test_what_only_surprises_later_is_a_warning() -> None:
     one = document(addressing={"scheme": "node-subnet", "ipv4": "10.64.0.0/16", "ipv4NodePrefix": 26})
-    told = decide(request(one), Known(ranges=Ranges(pods=(parse_range("10.64.64.0/20"),))))
+    told = decide(request(one), ClusterState(ranges=ClusterRanges(pods=(parse_range("10.64.64.0/20"),))))
     assert (told.refusal, len(told.warnings)) == (None, 1)
     assert "no planned address does so far" in told.warnings[0]
 
@@ -122,7 +122,9 @@ def test_what_renumbers_nodes_in_use_is_refused_unless_the_fabric_says_so(spec: 
     assert "this renumbers nodes in use: gpu-0" in found
     assert told in found
     assert f"and 2 more nodes; if you mean it, annotate the Fabric {RENUMBER}: yes" in found
-    meant = decide(request(document(annotations={RENUMBER: "yes"}, **spec), document()), Known(slots={"train": SLOTS}))
+    meant = decide(
+        request(document(annotations={RENUMBER: "yes"}, **spec), document()), ClusterState(slots={"train": SLOTS})
+    )
     assert (meant.refusal, meant.warnings[-1:]) == (None, (f"annotation {RENUMBER} is on: take it away afterwards",))
 
 

@@ -9,11 +9,11 @@ import pytest
 from tests.cluster.webhook.requests import request
 from tests.cluster.webhook.values import fabric
 from trackbed.cluster.stacks.native.choice import ANNOTATION
-from trackbed.cluster.webhook.asked import FABRIC, SPIDERPOOL, SPIDERPOOL_NETWORK
-from trackbed.cluster.webhook.known import Known
+from trackbed.cluster.webhook.cluster_state import ClusterState
 from trackbed.cluster.webhook.namespaces import decide
+from trackbed.cluster.webhook.rail_requests import FABRIC, SPIDERPOOL, SPIDERPOOL_NETWORK
 
-KNOWN = Known({"train": fabric("train", "spiderpool", 4)})
+KNOWN = ClusterState({"train": fabric("train", "spiderpool", 4)})
 LABELS = {"path": "/metadata/labels", "op": "add", "value": {ANNOTATION: "default"}}
 
 
@@ -55,4 +55,4 @@ def test_a_wrong_wish_is_refused_when_it_is_made_and_never_again() -> None:
 
 
 def test_a_namespace_may_come_before_its_fabric() -> None:
-    assert decide(request(namespace({ANNOTATION: "9"})), Known()).refusal is None
+    assert decide(request(namespace({ANNOTATION: "9"})), ClusterState()).refusal is None

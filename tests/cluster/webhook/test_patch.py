@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.cluster.webhook.patch import difference
+from trackbed.cluster.webhook.patch import build_patch
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(min_value=2) | st.text(),
@@ -37,13 +37,13 @@ CASES: dict[str, tuple[Any, Any, list[dict[str, Any]]]] = {
 def test_a_difference_is_as_small_as_a_person_would_write_it(
     before: Any, after: Any, patch: list[dict[str, Any]]
 ) -> None:
-    assert list(difference(before, after)) == patch
+    assert list(build_patch(before, after)) == patch
 
 
 @given(JSON, JSON)
 def test_the_operations_make_one_value_of_the_other(before: Any, after: Any) -> None:
     held = {"top": copy.deepcopy(before)}
-    for one in difference({"top": before}, {"top": after}):
+    for one in build_patch({"top": before}, {"top": after}):
         do(held, one)
     assert repr(sorted_deep(held)) == repr(sorted_deep({"top": after}))
 

@@ -15,7 +15,7 @@ from tests.cluster.webhook.values import NO_RAILS, RAILS, every_stack, pod
 from trackbed.cluster.api.errors import ApiRefusedError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks import MODULES
-from trackbed.cluster.webhook.known import Known
+from trackbed.cluster.webhook.cluster_state import ClusterState
 
 FABRICS = every_stack()
 
@@ -24,7 +24,7 @@ FABRICS = every_stack()
 def server(client: BlockingClient) -> Iterator[BlockingClient]:
     """The API server with a webhook that knows a Fabric of every stack."""
     make_namespace(client, *BEFORE)
-    with registered(client, Known(FABRICS)):
+    with registered(client, ClusterState(FABRICS)):
         for name, (said, labels) in NAMESPACES.items():
             make_namespace(client, name, said, labels)
         yield client
@@ -53,7 +53,7 @@ def test_a_pod_has_its_rails_on_every_stack(server: BlockingClient, name: str, a
     one["spec"]["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
     answer = server.create(one, dry_run=True)
     rails = tuple(range(RAILS)) if asked == "all" else (1, 2)
-    carries(answer.body, FABRICS[name].wanted(rails))
+    carries(answer.body, FABRICS[name].get_requirements(rails))
     unchanged(server, answer.body)
 
 

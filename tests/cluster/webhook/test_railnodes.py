@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.cluster.webhook.requests import request
-from trackbed.cluster.webhook.known import Known
+from trackbed.cluster.webhook.cluster_state import ClusterState
 from trackbed.cluster.webhook.railnodes import decide
 
-KNOWN = Known(slots={"train": {"gpu-0": 0, "gpu-1": 1}})
+KNOWN = ClusterState(slots={"train": {"gpu-0": 0, "gpu-1": 1}})
 
 
 def node(name: str, **spec: Any) -> dict[str, Any]:

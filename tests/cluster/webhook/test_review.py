@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.cluster.webhook.requests import request
-from trackbed.cluster.webhook.review import AUDIT_CHARACTERS, WARNING_CHARACTERS, Verdict, answer
+from trackbed.cluster.webhook.review import AUDIT_CHARACTERS, WARNING_CHARACTERS, Verdict, render_response
 
 ASKED = request({"metadata": {}})
 
 
 def told(verdict: Verdict) -> Any:
-    return json.loads(answer(ASKED, verdict))["response"]
+    return json.loads(render_response(ASKED, verdict))["response"]
 
 
 WARNINGS = {

@@ -18,9 +18,9 @@ from tests.cluster.webhook.live import make_namespace
 from trackbed.cluster.api.dynamic import connect
 from trackbed.cluster.daemon.listening import ListenAddress
 from trackbed.cluster.webhook import run as program
-from trackbed.cluster.webhook.certificates import Held, renewed
-from trackbed.cluster.webhook.configuration import Where
-from trackbed.cluster.webhook.keeping import SECRET
+from trackbed.cluster.webhook.certificate_store import SECRET
+from trackbed.cluster.webhook.certificates import CertificateSet, renew_certificates
+from trackbed.cluster.webhook.configuration import WebhookEndpoint
 from trackbed.cluster.webhook.run import WebhookSettings, run
 
 API = "admissionregistration.k8s.io/v1"
@@ -41,7 +41,7 @@ def space(client: BlockingClient) -> Iterator[BlockingClient]:
 
 def write(folder: Path) -> str:
     """A certificate of others in a folder; as PEM."""
-    held: Held = renewed(None, ("127.0.0.1",), datetime.now(UTC))
+    held: CertificateSet = renew_certificates(None, ("127.0.0.1",), datetime.now(UTC))
     (folder / "tls.key").write_bytes(held.key)
     (folder / "tls.crt").write_bytes(held.certificate)
     return held.certificate.decode()
@@ -80,7 +80,7 @@ def test_a_certificate_that_is_replaced_is_shown_and_a_broken_one_is_not(
 
     while_it_runs(
         api_server,
-        WebhookSettings(ListenAddress("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1"), tmp_path),
+        WebhookSettings(ListenAddress("127.0.0.1", 0), WebhookEndpoint(SPACE, url="https://127.0.0.1:1"), tmp_path),
         check,
     )
 
@@ -96,7 +96,9 @@ def test_configurations_that_somebody_deletes_are_written_again(
         assert any(space.find(API, KINDS[0], "trackbed") for _ in range(2000))
 
     while_it_runs(
-        api_server, WebhookSettings(ListenAddress("127.0.0.1", 0), Where(SPACE, url="https://127.0.0.1:1")), check
+        api_server,
+        WebhookSettings(ListenAddress("127.0.0.1", 0), WebhookEndpoint(SPACE, url="https://127.0.0.1:1")),
+        check,
     )
 
 
@@ -106,4 +108,4 @@ def test_it_shows_what_its_secret_holds(api_server: Path, space: BlockingClient)
         shown = ssl.get_server_certificate(("127.0.0.1", port))
         assert base64.b64decode(secret["data"]["tls.crt"]).decode() == shown
 
-    while_it_runs(api_server, WebhookSettings(ListenAddress("127.0.0.1", 0), Where(SPACE)), check)
+    while_it_runs(api_server, WebhookSettings(ListenAddress("127.0.0.1", 0), WebhookEndpoint(SPACE)), check)

@@ -16,16 +16,16 @@ import pytest
 from tests.cluster.webhook.live import Fixed, Webhook
 from tests.cluster.webhook.values import fabric, pod
 from trackbed.cluster.api.errors import UnreachableError
-from trackbed.cluster.webhook.certificates import renewed
-from trackbed.cluster.webhook.known import Known, Namespace
-from trackbed.cluster.webhook.server import BODY_BYTES, CertificateError, show
+from trackbed.cluster.webhook.certificates import renew_certificates
+from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
+from trackbed.cluster.webhook.server import BODY_BYTES, CertificateError, load_certificate
 
-KNOWN = Known({"train": fabric("train", "spiderpool", 4)}, namespaces={"default": Namespace()})
+KNOWN = ClusterState({"train": fabric("train", "spiderpool", 4)}, namespaces={"default": Namespace()})
 
 
 @pytest.fixture
 def source() -> Fixed:
-    return Fixed(known=KNOWN)
+    return Fixed(state=KNOWN)
 
 
 @pytest.fixture
@@ -135,10 +135,10 @@ def test_a_body_beyond_the_limit_is_refused_unread(webhook: Webhook) -> None:
 
 
 def test_nothing_is_reviewed_until_the_cluster_has_been_read(webhook: Webhook, source: Fixed) -> None:
-    source.known = None
+    source.state = None
     assert [asked(webhook, path)[0] for path in ("/healthz", "/readyz")] == [200, 503]
     assert asked(webhook, "/pods", review(pod()))[0] == 503
-    source.known = KNOWN
+    source.state = KNOWN
     assert [asked(webhook, path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
 
 
@@ -170,8 +170,8 @@ def test_a_new_certificate_is_shown_to_new_connections_and_drops_no_old_one(webh
     old.request("GET", "/healthz")
     old.getresponse().read()
     kept = old.sock
-    fresh = renewed(None, ("127.0.0.1",), datetime.now(UTC))
-    show(webhook.tls, fresh.certificate + fresh.key)
+    fresh = renew_certificates(None, ("127.0.0.1",), datetime.now(UTC))
+    load_certificate(webhook.tls, fresh.certificate + fresh.key)
     old.request("GET", "/healthz")
     assert (old.getresponse().read(), old.sock is kept) == (b"ok\n", True)
     old.close()
@@ -182,10 +182,10 @@ def test_a_new_certificate_is_shown_to_new_connections_and_drops_no_old_one(webh
 
 
 def test_a_certificate_that_is_none_leaves_the_one_that_is_shown(webhook: Webhook) -> None:
-    other = renewed(None, ("127.0.0.1",), datetime.now(UTC))
+    other = renew_certificates(None, ("127.0.0.1",), datetime.now(UTC))
     for wrong in (b"", b"no PEM", other.certificate, other.certificate + webhook.held.key):
         with pytest.raises(CertificateError, match="certificate and key cannot be used"):
-            show(webhook.tls, wrong)
+            load_certificate(webhook.tls, wrong)
     assert asked(webhook, "/healthz") == (200, b"ok\n")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.cluster.stacks.sites import CX7, HEAD, SITES, alike, ports
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks import stack
-from trackbed.cluster.webhook.known import Planned
+from trackbed.cluster.webhook.cluster_state import PlannedFabric
 from trackbed.fabric.model.fabric import Fabric
 from trackbed.fabric.plan.compute import compute_plan
 
@@ -15,7 +15,9 @@ RAILS = 4
 NO_RAILS = {"bare-metal", "kvm", "nic-configuration"}
 
 
-def fabric(name: str, of: str, rails: int = RAILS, nodes: list[dict[str, Any]] | None = None, **spec: Any) -> Planned:
+def fabric(
+    name: str, of: str, rails: int = RAILS, nodes: list[dict[str, Any]] | None = None, **spec: Any
+) -> PlannedFabric:
     """A Fabric of that name on a stack, with the site that the stack's own tests have."""
     site = SITES[of]
     document = {
@@ -26,12 +28,12 @@ def fabric(name: str, of: str, rails: int = RAILS, nodes: list[dict[str, Any]] |
         "kubernetes": {**site.get("kubernetes", {}), "stack": of},
         **spec,
     }
-    return Planned(
+    return PlannedFabric(
         stack(of), compute_plan(Fabric.model_validate(HEAD | {"metadata": {"name": name}, "spec": document}), {})
     )
 
 
-def every_stack() -> dict[str, Planned]:
+def every_stack() -> dict[str, PlannedFabric]:
     """A Fabric for each stack, of its name; and one whose nodes have two of its four rails each."""
     addresses: list[str | None] = [*ports(RAILS)]
     halves = [

@@ -1,9 +1,7 @@
-"""One thing done to one node, and only if nobody has written the object since it was looked at (409 otherwise).
+"""Moves for one node, each refused with 409 if the object has changed since it was read.
 
-Each is a write or two; between two the node stands at a stage from which the same verb goes on.
+A move is one or two writes. After a crash between two writes the node is at a stage that repeats the move.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,141 +12,145 @@ from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller.drain import evict_pods
-from trackbed.cluster.controller.objects import CORDONED, NODES, RAILNODES, SINCE, NodeObject, RailNode
+from trackbed.cluster.controller.objects import CORDONED, NODES, PREPARING_SINCE, RAILNODES, NodeObject, RailNode
 from trackbed.cluster.controller.slices import Slices
 from trackbed.cluster.controller.stage import Standing
 from trackbed.cluster.resources.railnode import API_VERSION, FABRIC_LABEL, KIND, RETRY, TAINT
 
 UNIT_LABEL = "trackbed.dev/unit"
+_NO_CHANGE = {"mayChange": None, "mayReboot": None, "changingSince": None, "reboots": None}
 
 
 class Actor:
-    """What can be done to a node of one Fabric, at one generation of it."""
+    """Moves for the nodes of one Fabric at one generation; each method is a verb of `decide.Verb`."""
 
     def __init__(
         self,
         client: Client,
         railnodes: Reflector[RailNode],
         nodes: Reflector[NodeObject],
-        wanted: Slices,
+        slices: Slices,
         generation: int,
     ) -> None:
         self._client, self._railnodes, self._nodes = client, railnodes, nodes
-        self._wanted, self._generation = wanted, generation
+        self._slices, self._generation = slices, generation
 
-    async def create(self, one: Standing) -> None:
-        """Make the RailNode of a node, with its plan."""
-        assert one.wanted is not None  # noqa: S101 - by its stage
-        labels = {FABRIC_LABEL: self._wanted.plan.common.fabric, UNIT_LABEL: str(one.wanted.unit)}
-        metadata = {"name": one.name, "labels": labels}
-        fixed = {"fabric": self._wanted.plan.common.fabric, "slot": one.wanted.slot}
-        made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {**fixed, **self._sent(one)}}
-        self._railnodes.record_write(await self._client.create(RAILNODES, made))
+    async def create(self, standing: Standing) -> None:
+        """Create the RailNode of a node, with its plan."""
+        assert standing.wanted is not None  # noqa: S101 - by its stage
+        fabric = self._slices.plan.common.fabric
+        labels = {FABRIC_LABEL: fabric, UNIT_LABEL: str(standing.wanted.unit)}
+        metadata = {"name": standing.name, "labels": labels}
+        spec = {"fabric": fabric, "slot": standing.wanted.slot, **self._render_plan(standing)}
+        railnode = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+        self._railnodes.record_write(await self._client.create(RAILNODES, railnode))
 
-    async def send(self, one: Standing) -> None:
-        """Tell the node its newest plan; its agent compares, and changes nothing unless it may already."""
-        await self._railnode(one, {**self._sent(one), "leftAt": None})
+    async def send(self, standing: Standing) -> None:
+        """Write the newest plan; the agent compares, and changes nothing without permission."""
+        await self._patch_railnode(standing, {**self._render_plan(standing), "leftAt": None})
 
-    async def begin(self, one: Standing) -> None:
+    async def begin(self, standing: Standing) -> None:
         """Taint and cordon the node."""
-        node = _node(one)
+        node = standing.node
+        assert node is not None  # noqa: S101 - by its stage
         taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != TAINT]
         taints.append({"key": TAINT, "effect": "NoSchedule"})
-        marks: dict[str, str | None] = {SINCE: now()}
+        annotations: dict[str, str | None] = {PREPARING_SINCE: now()}
         if not node.spec.unschedulable:
-            marks[CORDONED] = ""
-        await _write(self._client, self._nodes, node, marks, {"taints": taints, "unschedulable": True})
+            annotations[CORDONED] = ""
+        await _patch_node(self._client, self._nodes, node, annotations, {"taints": taints, "unschedulable": True})
 
     guard = begin
-    """Somebody took the taint from a node that is being changed: it gets it back."""
+    """Restores the taint of a node that is being changed."""
 
-    async def drain(self, one: Standing) -> tuple[str, ...]:
-        """Ask the pods to leave; once none is left the agent may change the node. Who is still there, and why."""
-        left = await evict_pods(self._client, one.name)
-        if not left:
-            fresh = {"mayReboot": None, "reboots": None, "changingSince": now(), "mayChange": True}
-            await self._railnode(one, {**fresh, "firmware": _rail(one).status.firmware or None})
-        return left
+    async def drain(self, standing: Standing) -> tuple[str, ...]:
+        """Evict the pods, and let the agent change the node once none is left; return the remaining pods."""
+        pods = await evict_pods(self._client, standing.name)
+        if not pods:
+            firmware = _get_railnode(standing).status.firmware or None
+            await self._patch_railnode(standing, {**_restart_change(), "mayChange": True, "firmware": firmware})
+        return pods
 
-    async def reboot(self, one: Standing) -> None:
-        """Let the agent end the boot that it reports; its time begins anew."""
-        rail = _rail(one)
-        allowed = {"mayReboot": rail.status.boot, "reboots": rail.spec.reboots + 1, "changingSince": now()}
-        await self._railnode(one, allowed)
+    async def reboot(self, standing: Standing) -> None:
+        """Let the agent end the boot that it reports, and restart the deadline of the change."""
+        railnode = _get_railnode(standing)
+        permission = {"mayReboot": railnode.status.boot, "reboots": railnode.spec.reboots + 1, "changingSince": now()}
+        await self._patch_railnode(standing, permission)
 
-    async def retry(self, one: Standing) -> None:
-        """Let a failed node try anew: its agent, or its pods to leave."""
-        if not _rail(one).spec.may_change:
-            await self.begin(one)
-            await self._railnode(one, {}, {RETRY: None})
-            return
-        fresh = {"mayReboot": None, "reboots": None, "changingSince": now()}
-        await self._railnode(one, fresh, {RETRY: None})
+    async def retry(self, standing: Standing) -> None:
+        """Restart the change of a failed node, or its drain if the agent has no permission yet."""
+        if _get_railnode(standing).spec.may_change:
+            spec = _restart_change()
+        else:
+            await self.begin(standing)
+            spec = {}
+        await self._patch_railnode(standing, spec, {RETRY: None})
 
-    async def finish(self, one: Standing) -> None:
-        """Take back the permission to change it, then the taint and the cordon, if that was ours."""
-        if _rail(one).spec.may_change:
-            done = {"mayChange": None, "mayReboot": None, "changingSince": None, "reboots": None}
-            await self._railnode(one, {**done, "changedGeneration": self._generation})
-        await free(self._client, self._nodes, one.node)
+    async def finish(self, standing: Standing) -> None:
+        """Withdraw the permission to change the node, then its taint and our cordon."""
+        if _get_railnode(standing).spec.may_change:
+            await self._patch_railnode(standing, {**_NO_CHANGE, "changedGeneration": self._generation})
+        await release_node(self._client, self._nodes, standing.node)
 
-    async def leave(self, one: Standing) -> None:
-        """Note since when the Fabric names the node no longer, and let go of it; the host stays as it is."""
-        done = {"mayChange": None, "mayReboot": None, "changingSince": None, "reboots": None}
-        await self._railnode(one, {**done, "leftAt": _rail(one).spec.left_at or now()})
-        await free(self._client, self._nodes, one.node)
+    async def leave(self, standing: Standing) -> None:
+        """Record when the Fabric stopped listing the node, and release it; the host is left as it is."""
+        left_at = _get_railnode(standing).spec.left_at or now()
+        await self._patch_railnode(standing, {**_NO_CHANGE, "leftAt": left_at})
+        await release_node(self._client, self._nodes, standing.node)
 
-    async def forget(self, one: Standing) -> None:
+    async def forget(self, standing: Standing) -> None:
         """Delete the RailNode of a node whose slot is free again."""
-        await self._client.delete(f"{RAILNODES}/{one.name}")
+        await self._client.delete(f"{RAILNODES}/{standing.name}")
 
-    def _sent(self, one: Standing) -> dict[str, Any]:
-        assert one.wanted is not None  # noqa: S101 - by its stage
-        plan = self._wanted.document(one.name)
-        return {"generation": self._generation, "plan": plan, "planHash": one.wanted.digest}
+    def _render_plan(self, standing: Standing) -> dict[str, Any]:
+        assert standing.wanted is not None  # noqa: S101 - by its stage
+        plan = self._slices.render_document(standing.name)
+        return {"generation": self._generation, "plan": plan, "planHash": standing.wanted.digest}
 
-    async def _railnode(
-        self, one: Standing, spec: Mapping[str, Any], marks: Mapping[str, str | None] | None = None
+    async def _patch_railnode(
+        self, standing: Standing, spec: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
     ) -> None:
-        metadata = {"resourceVersion": _rail(one).metadata.resource_version, "annotations": dict(marks or {})}
+        version = _get_railnode(standing).metadata.resource_version
+        metadata = {"resourceVersion": version, "annotations": dict(annotations or {})}
         change = {"metadata": metadata, "spec": dict(spec)}
-        self._railnodes.record_write(await self._client.merge(f"{RAILNODES}/{one.name}", change))
+        self._railnodes.record_write(await self._client.merge(f"{RAILNODES}/{standing.name}", change))
 
 
-async def free(client: Client, nodes: Reflector[NodeObject], node: NodeObject | None) -> None:
-    """Take taint and cordon from a node, as far as they are ours."""
-    if node is None or not (node.begun or node.metadata.annotations.cordoned is not None):
+async def release_node(client: Client, nodes: Reflector[NodeObject], node: NodeObject | None) -> None:
+    """Remove our taint from a node, and the cordon if this controller set it."""
+    if node is None or not (node.tainted or node.metadata.annotations.cordoned is not None):
         return
     taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != TAINT]
     spec: dict[str, Any] = {"taints": taints or None}
     if node.metadata.annotations.cordoned is not None:
         spec["unschedulable"] = None
-    await _write(client, nodes, node, {SINCE: None, CORDONED: None}, spec)
+    await _patch_node(client, nodes, node, {PREPARING_SINCE: None, CORDONED: None}, spec)
 
 
-async def let_go(client: Client, nodes: Reflector[NodeObject], rail: RailNode, node: NodeObject | None) -> bool:
-    """Delete the RailNode of a Fabric that is no more, and free its node. Raises KubeError."""
-    await free(client, nodes, node)
-    await client.delete(f"{RAILNODES}/{rail.metadata.name}")
+async def delete_orphan(
+    client: Client, nodes: Reflector[NodeObject], railnode: RailNode, node: NodeObject | None
+) -> bool:
+    """Release the node of a deleted Fabric, and delete its RailNode. Raises KubeError."""
+    await release_node(client, nodes, node)
+    await client.delete(f"{RAILNODES}/{railnode.metadata.name}")
     return True
 
 
-async def _write(
+async def _patch_node(
     client: Client,
     nodes: Reflector[NodeObject],
     node: NodeObject,
-    marks: Mapping[str, str | None],
+    annotations: Mapping[str, str | None],
     spec: Mapping[str, Any],
 ) -> None:
-    metadata = {"resourceVersion": node.metadata.resource_version, "annotations": dict(marks)}
+    metadata = {"resourceVersion": node.metadata.resource_version, "annotations": dict(annotations)}
     nodes.record_write(await client.merge(f"{NODES}/{node.metadata.name}", {"metadata": metadata, "spec": dict(spec)}))
 
 
-def _rail(one: Standing) -> RailNode:
-    assert one.rail is not None  # noqa: S101 - by its stage
-    return one.rail
+def _restart_change() -> dict[str, Any]:
+    return {"mayReboot": None, "reboots": None, "changingSince": now()}
 
 
-def _node(one: Standing) -> NodeObject:
-    assert one.node is not None  # noqa: S101 - by its stage
-    return one.node
+def _get_railnode(standing: Standing) -> RailNode:
+    assert standing.railnode is not None  # noqa: S101 - by its stage
+    return standing.railnode

@@ -1,11 +1,9 @@
-"""Pods asked to leave a node, by eviction (policy/v1), so that every PodDisruptionBudget is respected.
+"""Eviction (policy/v1) of the pods of a node, so that every PodDisruptionBudget is respected.
 
-Pods of a DaemonSet and mirrors of static pods stay, as with `kubectl drain`: they would come back at once, or cannot
-go. So does a pod that tolerates our taint by name: it says that it may be there while the node is prepared, as this
-controller itself must where all nodes are prepared at once. Finished pods are no hindrance.
+As with `kubectl drain`, pods of a DaemonSet and mirrors of static pods are left: they would be recreated at once, or
+cannot be evicted. Pods that tolerate our taint by name are left too, such as this controller itself, which must run
+while all nodes are prepared at once. Finished pods are ignored.
 """
-
-from __future__ import annotations
 
 from http import HTTPStatus
 

@@ -1,10 +1,8 @@
-"""One Fabric carried out: look at everything, decide, act, report; again whenever something changes.
+"""Reconciliation of one Fabric: read the cluster, decide, act, report; again after each change.
 
-What is remembered between two looks only saves work (the plan of this generation, when pods were asked to leave last);
-a controller that knows none of it does the same.
+The state kept between two passes only saves work: the plan of this generation, and the times of the last evictions. A
+controller without it does the same.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
@@ -19,139 +17,140 @@ from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
 from trackbed.cluster.controller.act import Actor
 from trackbed.cluster.controller.decide import Decision, Verb, decide
-from trackbed.cluster.controller.events import DEEDS
-from trackbed.cluster.controller.events import tell as tell_event
-from trackbed.cluster.controller.lock import KeptLock
+from trackbed.cluster.controller.events import EVENTS, record_railnode_event
+from trackbed.cluster.controller.lock import LockConfigMap
 from trackbed.cluster.controller.objects import FabricObject, NodeObject, RailNode
-from trackbed.cluster.controller.pace import AGAIN_SECONDS, MOVED_ON, QUIET_SECONDS, Tell, together
+from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, STALE_STATUSES, Log, run_all
 from trackbed.cluster.controller.reporter import FabricPass, Reporter
 from trackbed.cluster.controller.revisions import Revisions
-from trackbed.cluster.controller.slices import Slices, model_of, rules, slices
+from trackbed.cluster.controller.slices import Slices, build_rules, build_slices, load_model
 from trackbed.cluster.controller.stack_pass import StackOrder
 from trackbed.cluster.controller.stage import Standing
 from trackbed.fabric.model.fabric import Fabric as Model
 from trackbed.fabric.model.problems import SpecError
 
 DRAIN_SECONDS = 5.0
-"""Pods of a node are asked to leave no more often."""
-UNSURE_SECONDS = 60.0
-"""A server ends a request after so long at the latest (kube-apiserver --request-timeout)."""
+"""Shortest interval between two evictions of one node's pods."""
+UNCERTAIN_SECONDS = 60.0
+"""Longest time that a server works on a request (kube-apiserver --request-timeout)."""
 
 
 class FabricReconciler:
-    """One Fabric and what is known of carrying it out."""
+    """Reconciles one Fabric."""
 
     def __init__(
         self, client: Client, railnodes: Reflector[RailNode], nodes: Reflector[NodeObject], namespace: str, name: str
     ) -> None:
         self._client, self._railnodes, self._nodes, self._name = client, railnodes, nodes, name
-        self._lock = KeptLock(client, namespace, name)
+        self._lock = LockConfigMap(client, namespace, name)
         self._revisions = Revisions(client, namespace, name)
-        self._lock_read = False
-        self._planned: tuple[object, Model, Slices] | None = None
+        self._is_lock_read = False
+        self._cache: tuple[object, Model, Slices] | None = None
         self._drains: dict[str, tuple[float, tuple[str, ...]]] = {}
-        self._unsure: dict[str, float] = {}
+        self._uncertain: dict[str, float] = {}
         self._reporter = Reporter(client, railnodes, self._revisions)
 
-    def stack(self, fabric: FabricObject) -> StackOrder | None:
-        """What is wanted of the Fabric's stack; None before anything was planned."""
-        if self._planned is None:
+    def build_stack_order(self, fabric: FabricObject) -> StackOrder | None:
+        """Return the order for the Fabric's stack; None before the first plan."""
+        if self._cache is None:
             return None
-        key, model, found = self._planned
+        key, model, slices = self._cache
         paused = model.spec.rollout.paused or fabric.metadata.annotations.paused is not None
-        return StackOrder(key, model.spec.kubernetes.stack, found.plan, fabric.rolled_back, paused)
+        return StackOrder(key, model.spec.kubernetes.stack, slices.plan, fabric.rolled_back, paused)
 
-    async def look(self, fabric: FabricObject, maintenance: Mapping[str, str], tell: Tell) -> float:
-        """Look at everything and do what is next; seconds after which to look again if nothing changes.
+    async def reconcile(self, fabric: FabricObject, maintenance: Mapping[str, str], log: Log) -> float:
+        """Make the next moves; return the seconds until the next pass if nothing changes before.
 
-        `maintenance` has the nodes that others have in maintenance, and why.
+        `maintenance` has the nodes under maintenance by other operators, with descriptions.
         """
         try:
-            model, wanted = await self._plan(fabric)
+            model, slices = await self._load_plan(fabric)
         except SpecError as error:
-            why = "; ".join(problem.message for problem in error.problems)
-            await self._reporter.refused(fabric, why)
-            return QUIET_SECONDS
-        told = rules(fabric, model, len(wanted.nodes))
-        decision = decide(self._standings(wanted, maintenance), told, datetime.now(UTC))
-        metrics.saw(fabric, decision, told)
-        actor = Actor(self._client, self._railnodes, self._nodes, wanted, told.generation)
-        again = await self._act(decision, actor, tell)
-        left = {name: who for name, (_, who) in self._drains.items()}
-        seen = FabricPass(decision, told, wanted.resources, left)
-        return min(again, await self._reporter.carried(fabric, seen, tell))
+            await self._reporter.report_refusal(fabric, "; ".join(problem.message for problem in error.problems))
+            return IDLE_SECONDS
+        rules = build_rules(fabric, model, len(slices.nodes))
+        decision = decide(self._iter_standings(slices, maintenance), rules, datetime.now(UTC))
+        metrics.record_decision(fabric, decision, rules)
+        actor = Actor(self._client, self._railnodes, self._nodes, slices, rules.generation)
+        wait_seconds = await self._make_moves(decision, actor, log)
+        pods = {name: pods for name, (_, pods) in self._drains.items()}
+        fabric_pass = FabricPass(decision, rules, slices.resources, pods)
+        return min(wait_seconds, await self._reporter.report_pass(fabric, fabric_pass, log))
 
-    async def _plan(self, fabric: FabricObject) -> tuple[Model, Slices]:
-        """The Fabric's model and plan, made anew for a new generation or lock. Raises SpecError, KubeError."""
-        if not self._lock_read:
+    async def _load_plan(self, fabric: FabricObject) -> tuple[Model, Slices]:
+        """Return the model and the plan, planned again for a new generation or lock. Raises SpecError, KubeError."""
+        if not self._is_lock_read:
             await self._lock.read()
-            self._lock_read = True
-        of = (fabric.metadata.generation, fabric.metadata.annotations.rollback)
-        if self._planned is None or self._planned[0] != (*of, self._lock.version):
-            model = model_of(await self._wanted(fabric))
-            found = slices(model, self._lock.nodes)
-            await self._keep(found.lock)
-            self._planned = ((*of, self._lock.version), model, found)
-        return self._planned[1], self._planned[2]
+            self._is_lock_read = True
+        generation = (fabric.metadata.generation, fabric.metadata.annotations.rollback)
+        if self._cache is None or self._cache[0] != (*generation, self._lock.version):
+            model = load_model(await self._select_generation(fabric))
+            slices = build_slices(model, self._lock.nodes)
+            await self._save_lock(slices.lock)
+            self._cache = ((*generation, self._lock.version), model, slices)
+        return self._cache[1], self._cache[2]
 
-    async def _wanted(self, fabric: FabricObject) -> FabricObject:
-        """The Fabric as it is to be carried out: as it stands, or as it was when all was well."""
+    async def _select_generation(self, fabric: FabricObject) -> FabricObject:
+        """Return the Fabric, with the spec of the last good generation if it is rolled back."""
         if not fabric.rolled_back:
             return fabric
-        spec = await self._revisions.before(fabric.metadata.generation)
+        spec = await self._revisions.read_before(fabric.metadata.generation)
         return fabric if spec is None else msgspec.structs.replace(fabric, spec=spec)
 
-    async def _keep(self, lock: Mapping[str, int]) -> None:
-        """Have the cluster keep this lock. Raises KubeError."""
+    async def _save_lock(self, lock: Mapping[str, int]) -> None:
+        """Write the lock to the cluster if it differs. Raises KubeError."""
         if lock == self._lock.nodes:
             return
         try:
             await self._lock.write(lock)
         except ApiRefusedError:
-            self._lock_read = False  # somebody else wrote it: read it anew
+            self._is_lock_read = False  # another client wrote it: read it again
             raise
 
-    def _standings(self, wanted: Slices, maintenance: Mapping[str, str]) -> Iterator[Standing]:
-        """All nodes that the Fabric or a RailNode of it names."""
-        rails, nodes = self._railnodes.objects, self._nodes.objects
-        soon = time.monotonic()
-        self._unsure = {name: until for name, until in self._unsure.items() if until > soon}
-        for name, own in wanted.nodes.items():
-            yield Standing(name, own, rails.get(name), nodes.get(name), name in self._unsure, maintenance.get(name, ""))
-        for name, rail in rails.items():
-            if rail.spec.fabric == self._name and name not in wanted.nodes:
-                yield Standing(name, None, rail, nodes.get(name), maintenance=maintenance.get(name, ""))
+    def _iter_standings(self, slices: Slices, maintenance: Mapping[str, str]) -> Iterator[Standing]:
+        """Yield the standings of all nodes that the Fabric or one of its RailNodes names."""
+        railnodes, nodes = self._railnodes.objects, self._nodes.objects
+        now = time.monotonic()
+        self._uncertain = {name: until for name, until in self._uncertain.items() if until > now}
+        for name, wanted in slices.nodes.items():
+            is_uncertain, description = name in self._uncertain, maintenance.get(name, "")
+            yield Standing(name, wanted, railnodes.get(name), nodes.get(name), is_uncertain, description)
+        for name, railnode in railnodes.items():
+            if railnode.spec.fabric == self._name and name not in slices.nodes:
+                yield Standing(name, None, railnode, nodes.get(name), maintenance=maintenance.get(name, ""))
 
-    async def _act(self, decision: Decision, actor: Actor, tell: Tell) -> float:
-        """Do what was decided; seconds after which there may be more to do."""
-        standings = {one.standing.name: one.standing for one in decision.placed}
+    async def _make_moves(self, decision: Decision, actor: Actor, log: Log) -> float:
+        """Make the moves; return the seconds until there may be more."""
+        standings = {node.standing.name: node.standing for node in decision.nodes}
         draining = {name for verb, name in decision.moves if verb == "drain"}
-        self._drains = {name: told for name, told in self._drains.items() if name in draining}
+        self._drains = {name: drain for name, drain in self._drains.items() if name in draining}
         due = time.monotonic() - DRAIN_SECONDS
-        moves = [(v, n) for v, n in decision.moves if v != "drain" or self._drains.get(n, (0.0,))[0] < due]
-        if gone := {name for verb, name in moves if verb == "forget"}:
-            await self._keep({name: slot for name, slot in self._lock.nodes.items() if name not in gone})
-        done = await together([partial(self._do, verb, standings[name], actor, tell) for verb, name in moves])
-        if not all(done):
-            return AGAIN_SECONDS
-        return 0.0 if moves else DRAIN_SECONDS if self._drains else QUIET_SECONDS
+        moves = [
+            (verb, name) for verb, name in decision.moves if verb != "drain" or self._drains.get(name, (0.0,))[0] < due
+        ]
+        if forgotten := {name for verb, name in moves if verb == "forget"}:
+            await self._save_lock({name: slot for name, slot in self._lock.nodes.items() if name not in forgotten})
+        results = await run_all([partial(self._make_move, verb, standings[name], actor, log) for verb, name in moves])
+        if not all(results):
+            return RETRY_SECONDS
+        return 0.0 if moves else DRAIN_SECONDS if self._drains else IDLE_SECONDS
 
-    async def _do(self, verb: Verb, one: Standing, actor: Actor, tell: Tell) -> bool:
-        """Do one thing to one node; False where that went wrong and is to be tried again after a while."""
+    async def _make_move(self, verb: Verb, standing: Standing, actor: Actor, log: Log) -> bool:
+        """Make a move; return False where it failed and is to be retried."""
         try:
             if verb == "drain":
-                self._drains[one.name] = (time.monotonic(), await actor.drain(one))
+                self._drains[standing.name] = (time.monotonic(), await actor.drain(standing))
             else:
-                await getattr(actor, verb)(one)
+                await getattr(actor, verb)(standing)
             if verb == "reboot":
                 metrics.REBOOTS.labels(self._name).inc()
-            if verb in DEEDS and one.rail is not None:
-                await tell_event(self._client, one.rail, *DEEDS[verb])
+            if verb in EVENTS and standing.railnode is not None:
+                await record_railnode_event(self._client, standing.railnode, *EVENTS[verb])
         except KubeError as error:
-            if isinstance(error, ApiRefusedError) and error.status in MOVED_ON:
+            if isinstance(error, ApiRefusedError) and error.status in STALE_STATUSES:
                 return True
             if isinstance(error, UnreachableError) and verb == "begin":
-                self._unsure[one.name] = time.monotonic() + UNSURE_SECONDS
-            tell(f"{verb} {one.name}: {error}")
+                self._uncertain[standing.name] = time.monotonic() + UNCERTAIN_SECONDS
+            log(f"{verb} {standing.name}: {error}")
             return False
         return True

@@ -1,14 +1,12 @@
-"""Maintenance that others do on nodes, as two operators tell it: one hand at a time.
+"""Node maintenance by other operators, so that only one of them works on a node.
 
-    NodeMaintenance of            a node is in maintenance
-    nodemaintenance.medik8s.io    as long as the object is there
-    maintenance.nvidia.com        once its turn has come: until then (Pending) nobody has touched the node
+    NodeMaintenance of            a node is under maintenance
+    nodemaintenance.medik8s.io    as long as the object exists
+    maintenance.nvidia.com        unless the object is queued (Pending)
 
-Nothing begins on such a node; one that has begun ends the step that it is in, and keeps taint and cordon until the
-maintenance is over. Either operator may be installed at any time, or never.
+Nothing begins on such a node. A node that has begun completes its step, and keeps taint and cordon until the
+maintenance is over. Each operator may be installed at any time, or not at all.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
@@ -22,7 +20,7 @@ from trackbed.cluster.resources.conditions import Condition, find
 MEDIK8S = "/apis/nodemaintenance.medik8s.io/v1beta1/nodemaintenances"
 NVIDIA = "/apis/maintenance.nvidia.com/v1alpha1/nodemaintenances"
 _QUEUED = frozenset({"", "Pending"})
-"""Reasons of condition Ready of an object of NVIDIA's that only waits."""
+"""Reasons of condition Ready of an NVIDIA object whose maintenance has not started."""
 
 
 class _MaintenanceSpec(msgspec.Struct, frozen=True):
@@ -36,15 +34,15 @@ class _MaintenanceStatus(msgspec.Struct, frozen=True):
 
 
 class NodeMaintenance(msgspec.Struct, frozen=True):
-    """An object of either operator; `reason` is for people with the one, `requestorID` is who asked with the other."""
+    """An object of either operator; `reason` is free text of medik8s, `requestorID` the requesting operator's name."""
 
     metadata: ObjectMetadata
     spec: _MaintenanceSpec = _MaintenanceSpec()
     status: _MaintenanceStatus = _MaintenanceStatus()
 
     @property
-    def why(self) -> str:
-        """The object and what it is for, in words."""
+    def description(self) -> str:
+        """The object's name and purpose."""
         purpose = self.spec.reason or self.spec.requestor
         return f"NodeMaintenance {self.metadata.name} has it in maintenance{f' ({purpose})' if purpose else ''}"
 
@@ -55,14 +53,15 @@ class Maintenance:
     def __init__(self, client: Client, changed: Callable[[], None]) -> None:
         self._medik8s = Reflector(client, MEDIK8S, NodeMaintenance, changed, optional=True)
         self._nvidia = Reflector(client, NVIDIA, NodeMaintenance, changed, optional=True)
-        self.kinds = (self._medik8s, self._nvidia)
+        self.reflectors = (self._medik8s, self._nvidia)
 
-    def nodes(self) -> Mapping[str, str]:
-        """Nodes in maintenance, and why."""
-        queued = {name for name, one in self._nvidia.objects.items() if _is_queued(one)}
-        all_ = {**self._nvidia.objects, **self._medik8s.objects}
-        return {one.spec.node: one.why for name, one in all_.items() if one.spec.node and name not in queued}
+    def list_nodes(self) -> Mapping[str, str]:
+        """Return the nodes under maintenance, each with the description of its maintenance."""
+        queued = {name for name, maintenance in self._nvidia.objects.items() if _is_queued(maintenance)}
+        objects = {**self._nvidia.objects, **self._medik8s.objects}
+        started = [maintenance for name, maintenance in objects.items() if name not in queued]
+        return {maintenance.spec.node: maintenance.description for maintenance in started if maintenance.spec.node}
 
 
-def _is_queued(one: NodeMaintenance) -> bool:
-    return find(one.status.conditions, "Ready").reason in _QUEUED
+def _is_queued(maintenance: NodeMaintenance) -> bool:
+    return find(maintenance.status.conditions, "Ready").reason in _QUEUED

@@ -1,11 +1,9 @@
-"""What is counted of roll-outs. Labels are a Fabric's name and a stage, never a node: 10,000 of them are no labels.
+"""Metrics of roll-outs. Labels are a Fabric's name and a stage; node names would be 10,000 label values.
 
-The numbers of a Fabric are those of whoever leads: a follower tells none of them.
+Only the leader exports the gauges of Fabrics.
 """
 
-from __future__ import annotations
-
-from collections import Counter as Count
+import collections
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -35,36 +33,36 @@ LOOK = Histogram(
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60),
 )
 
-_OF_FABRICS = (NODES, UNAVAILABLE, BUDGET, GENERATION, GOOD, ACCEPTED, HALTED)
+_FABRIC_GAUGES = (NODES, UNAVAILABLE, BUDGET, GENERATION, GOOD, ACCEPTED, HALTED)
 
 
-def saw(fabric: FabricObject, decision: Decision, rules: Rules) -> None:
-    """Tell how a Fabric stands that is carried out."""
-    name, at = rules.fabric, Count(one.stage for one in decision.placed)
+def record_decision(fabric: FabricObject, decision: Decision, rules: Rules) -> None:
+    """Set the gauges of a Fabric that is rolled out."""
+    name, counts = rules.fabric, collections.Counter(node.stage for node in decision.nodes)
     for stage in Stage:
-        NODES.labels(name, stage).set(at[stage])
-    UNAVAILABLE.labels(name).set(sum(one.standing.unavailable for one in decision.placed))
-    BUDGET.labels(name).set(rules.unavailable)
+        NODES.labels(name, stage).set(counts[stage])
+    UNAVAILABLE.labels(name).set(sum(node.standing.unavailable for node in decision.nodes))
+    BUDGET.labels(name).set(rules.max_unavailable)
     GENERATION.labels(name).set(rules.generation)
     GOOD.labels(name).set(fabric.status.good_generation)
     ACCEPTED.labels(name).set(1)
-    HALTED.labels(name).set(bool(decision.halted))
+    HALTED.labels(name).set(bool(decision.halt_reason))
 
 
-def refused(fabric: FabricObject) -> None:
-    """Tell that a Fabric cannot be planned; its nodes stay as they were."""
+def record_refusal(fabric: FabricObject) -> None:
+    """Set the gauge of a Fabric that cannot be planned; its nodes stay as they were."""
     ACCEPTED.labels(fabric.metadata.name).set(0)
 
 
-def forget(fabric: str) -> None:
-    """Tell nothing of a Fabric any more: it is gone."""
-    for gauge in _OF_FABRICS:
+def forget_fabric(fabric: str) -> None:
+    """Remove the gauges of a deleted Fabric."""
+    for gauge in _FABRIC_GAUGES:
         gauge.remove_by_labels({"fabric": fabric})
 
 
-def follow() -> None:
-    """Tell nothing of any Fabric: another one leads."""
+def clear_fabrics() -> None:
+    """Remove the gauges of all Fabrics when another controller leads."""
     LEADER.set(0)
     WATCH_HEARD.clear()
-    for gauge in _OF_FABRICS:
+    for gauge in _FABRIC_GAUGES:
         gauge.clear()

@@ -1,29 +1,27 @@
-"""How much is done at a time, and how soon again."""
-
-from __future__ import annotations
+"""Limits on concurrent requests, and intervals between passes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
-AT_ONCE = 32
-"""Requests under way at a time."""
-AGAIN_SECONDS = 5.0
-"""What went wrong is tried again no earlier."""
-QUIET_SECONDS = 60.0
-"""A look that nothing has caused: some time may be over."""
-MOVED_ON = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
-"""Statuses of a refusal: somebody else wrote or deleted it, and the next look sees what."""
+MAX_REQUESTS = 32
+"""Concurrent requests."""
+RETRY_SECONDS = 5.0
+"""Shortest time until a failed request is retried."""
+IDLE_SECONDS = 60.0
+"""Interval between passes while nothing changes; a deadline may have passed."""
+STALE_STATUSES = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
+"""Statuses of a refused write to an object that was changed or deleted; the next pass reads it again."""
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
-async def together(work: Sequence[Callable[[], Awaitable[bool]]]) -> list[bool]:
-    """Do it all, a bounded number at a time, in order of beginning; what each said."""
-    gate = asyncio.Semaphore(AT_ONCE)
+async def run_all(calls: Sequence[Callable[[], Awaitable[bool]]]) -> list[bool]:
+    """Run the calls with bounded concurrency, started in order; return their results."""
+    gate = asyncio.Semaphore(MAX_REQUESTS)
 
-    async def one(do: Callable[[], Awaitable[bool]]) -> bool:
+    async def run(call: Callable[[], Awaitable[bool]]) -> bool:
         async with gate:
-            return await do()
+            return await call()
 
-    return await asyncio.gather(*(one(do) for do in work))
+    return await asyncio.gather(*(run(call) for call in calls))

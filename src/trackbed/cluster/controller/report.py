@@ -1,13 +1,11 @@
-"""What objects are told: conditions Rolled and RailsOffered of each RailNode, the status of the Fabric. Pure."""
-
-from __future__ import annotations
+"""Status of objects: conditions Rolled and RailsOffered of each RailNode, the status of the Fabric. Pure functions."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from trackbed.cluster.controller.decide import Decision, Placed, counted
+from trackbed.cluster.controller.decide import Decision, StagedNode, format_count
 from trackbed.cluster.controller.objects import FabricObject
 from trackbed.cluster.controller.stage import IN_PROGRESS, Rules, Stage, Standing
 from trackbed.cluster.resources.conditions import Condition, Status, find, put
@@ -15,81 +13,88 @@ from trackbed.cluster.resources.fabric import FabricStatus
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, OFFERED, ROLLED
 
 ACCEPTED, PROGRESSING, READY = "Accepted", "Progressing", "Ready"
-_UNTOLD = frozenset(
+_UNREPORTED = frozenset(
     {Stage.NEW, Stage.OUTDATED, Stage.CHECKING, Stage.FINISHING, Stage.RETRYING, Stage.LEAVING, Stage.GONE, Stage.TAKEN}
 )
-"""Stages that last for a moment, so nobody could read of them in time; and one of a RailNode that is another's."""
+"""Stages too short to be reported, and the stage of a RailNode of another Fabric."""
 _LASTING = frozenset({Stage.CHECKING, Stage.OUTDATED})
-"""Those of them that last while an agent does not answer; what was said of rails before may be wrong by then."""
-_OURS = frozenset({ROLLED, OFFERED})
+"""Stages of `_UNREPORTED` that last while an agent does not respond; condition RailsOffered is kept up to date."""
+_CONDITIONS = frozenset({ROLLED, OFFERED})
 _TITLES: Mapping[Stage, str] = {Stage.NEEDS_REBOOT: Stage.REBOOTING}
 _LONGEST_MESSAGE = 1024
 
 
-def told(one: Placed, left: tuple[str, ...], resources: tuple[str, ...], now: str) -> dict[str, Any] | None:
-    """The RailNode's status to apply; None where it says so already, or the stage lasts for a moment only.
+def build_railnode_status(
+    node: StagedNode, pods: tuple[str, ...], resources: tuple[str, ...], now: str
+) -> dict[str, Any] | None:
+    """Return the RailNode's status to apply; None where it is up to date, or the stage is too short to be reported.
 
-    `left` are pods that must leave, `resources` those of the node's rails.
+    `pods` are those that must still leave, `resources` those of the node's rails.
     """
-    rail = one.standing.rail
-    if rail is None:
+    railnode = node.standing.railnode
+    if railnode is None:
         return None
-    old = tuple(c for c in rail.status.conditions if c.type in _OURS)
-    if one.stage in _UNTOLD and (one.stage not in _LASTING or len(old) < len(_OURS)):
+    old = tuple(condition for condition in railnode.status.conditions if condition.type in _CONDITIONS)
+    if node.stage in _UNREPORTED and (node.stage not in _LASTING or len(old) < len(_CONDITIONS)):
         return None
-    rails = offered(one.standing, resources)
-    rolled = find(old, ROLLED) if one.stage in _UNTOLD else _rolled(one, left)
-    new = tuple(_since(find(old, c.type), c, now) for c in (rolled, rails) if c is not None)
-    if sorted(new, key=_type) == sorted(old, key=_type):
+    offered = check_offered(node.standing, resources)
+    rolled = find(old, ROLLED) if node.stage in _UNREPORTED else _build_rolled(node, pods)
+    new = tuple(
+        _keep_transition(find(old, condition.type), condition, now)
+        for condition in (rolled, offered)
+        if condition is not None
+    )
+    if sorted(new, key=_get_type) == sorted(old, key=_get_type):
         return None
-    kind = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": one.standing.name}}
+    kind = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": node.standing.name}}
     return {**kind, "status": {"conditions": msgspec.to_builtins(new)}}
 
 
-def offered(one: Standing, resources: tuple[str, ...]) -> Condition | None:
-    """Whether a node offers the resources of its rails; None where there is no node, or no resource for each rail."""
-    if one.node is None or not resources:
+def check_offered(standing: Standing, resources: tuple[str, ...]) -> Condition | None:
+    """Return condition RailsOffered of a node; None where it has no Node, or no resource for each rail."""
+    if standing.node is None or not resources:
         return None
-    offers, count = one.node.offers, len(resources)
-    lacking = [name for name in resources if name not in offers]
+    offered, count = standing.node.resources, len(resources)
+    lacking = [name for name in resources if name not in offered]
     if not lacking:
         return Condition(OFFERED, "True", "Offered", f"{count} of {count} rails")
-    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-    said = f"{count - len(lacking)} of {count} rails: the node's allocatable has no {lacking[0]}{more}"
-    return Condition(OFFERED, "False", "NotOffered", said)
+    others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    message = f"{count - len(lacking)} of {count} rails: the node's allocatable has no {lacking[0]}{others}"
+    return Condition(OFFERED, "False", "NotOffered", message)
 
 
-def _rolled(one: Placed, left: tuple[str, ...]) -> Condition:
-    status: Status = "True" if one.stage is Stage.SOUND else "False"
-    why = _left(left) if one.stage is Stage.DRAINING and left else one.why
-    return Condition(ROLLED, status, _TITLES.get(one.stage, one.stage), why[:_LONGEST_MESSAGE])
+def _build_rolled(node: StagedNode, pods: tuple[str, ...]) -> Condition:
+    status: Status = "True" if node.stage is Stage.SOUND else "False"
+    message = node.message
+    if node.stage is Stage.DRAINING and pods:
+        message = f"{len(pods)} pod{'s' if len(pods) > 1 else ''} left: {pods[0]}"
+    return Condition(ROLLED, status, _TITLES.get(node.stage, node.stage), message[:_LONGEST_MESSAGE])
 
 
-def _since(old: Condition, new: Condition, now: str) -> Condition:
+def _keep_transition(old: Condition, new: Condition, now: str) -> Condition:
+    """Return the new condition, with the transition time of the old if its status is unchanged."""
     return put([old] if old.last_transition_time else [], new, now)[-1]
 
 
-def _type(one: Condition) -> str:
-    return one.type
+def _get_type(condition: Condition) -> str:
+    return condition.type
 
 
-def is_news(one: Placed) -> bool:
-    """Whether a RailNode does not say yet at which stage it is."""
-    rail = one.standing.rail
-    return rail is not None and find(rail.status.conditions, ROLLED).reason != _TITLES.get(one.stage, one.stage)
+def has_new_stage(node: StagedNode) -> bool:
+    """Return whether a RailNode does not report its stage yet."""
+    railnode = node.standing.railnode
+    return railnode is not None and find(railnode.status.conditions, ROLLED).reason != _TITLES.get(
+        node.stage, node.stage
+    )
 
 
-def _left(pods: tuple[str, ...]) -> str:
-    return f"{len(pods)} pod{'s' if len(pods) > 1 else ''} left: {pods[0]}"
-
-
-def fabric_status(
+def build_fabric_status(
     fabric: FabricObject, decision: Decision, rules: Rules, resources: Mapping[str, tuple[str, ...]], now: str
 ) -> FabricStatus:
-    """The status of a Fabric that is carried out; `resources` are those of each node's rails."""
+    """Return the status of a Fabric that is rolled out; `resources` are those of each node's rails."""
     counts = decision.counts
     total = sum(counts.values())
-    sound, absent, failed = counts.get(Stage.SOUND, 0), counts.get(Stage.ABSENT, 0), len(_failures(decision))
+    sound, absent, failed = counts.get(Stage.SOUND, 0), counts.get(Stage.ABSENT, 0), len(_select_failed(decision))
     changing = sum(counts.get(stage, 0) for stage in IN_PROGRESS)
     done = sound + absent == total
     good = rules.generation if done and sound and not fabric.rolled_back else fabric.status.good_generation
@@ -101,49 +106,49 @@ def fabric_status(
         total - sound - absent - failed - changing,
         failed,
         absent,
-        _offering(decision, resources) if resources else msgspec.UNSET,
+        _count_offering(decision, resources) if resources else msgspec.UNSET,
         good,
-        _conditions(fabric, _progress(decision, done=done), done=done, now=now),
+        _build_conditions(fabric, _build_progress(decision, done=done), done=done, now=now),
     )
 
 
-def refused(fabric: FabricObject, why: str, now: str) -> FabricStatus:
-    """The status of a Fabric that cannot be carried out; what was carried out before stays."""
-    new = Condition(ACCEPTED, "False", "Invalid", why[:_LONGEST_MESSAGE], "", fabric.metadata.generation)
-    conditions = put(fabric.status.conditions, new, now)
+def build_refused_status(fabric: FabricObject, reason: str, now: str) -> FabricStatus:
+    """Return the status of a Fabric that cannot be planned; its earlier progress is kept."""
+    refused = Condition(ACCEPTED, "False", "Invalid", reason[:_LONGEST_MESSAGE], "", fabric.metadata.generation)
+    conditions = put(fabric.status.conditions, refused, now)
     return msgspec.structs.replace(fabric.status, conditions=conditions)
 
 
-def _offering(decision: Decision, resources: Mapping[str, tuple[str, ...]]) -> int:
-    rails = (offered(one.standing, resources.get(one.standing.name, ())) for one in decision.placed)
-    return sum(one is not None and one.status == "True" for one in rails)
+def _count_offering(decision: Decision, resources: Mapping[str, tuple[str, ...]]) -> int:
+    conditions = (check_offered(node.standing, resources.get(node.standing.name, ())) for node in decision.nodes)
+    return sum(condition is not None and condition.status == "True" for condition in conditions)
 
 
-def _failures(decision: Decision) -> list[Placed]:
-    return [one for one in decision.placed if one.stage in {Stage.FAILED, Stage.TAKEN}]
+def _select_failed(decision: Decision) -> list[StagedNode]:
+    return [node for node in decision.nodes if node.stage in {Stage.FAILED, Stage.TAKEN}]
 
 
-def _progress(decision: Decision, *, done: bool) -> Condition:
+def _build_progress(decision: Decision, *, done: bool) -> Condition:
     if done:
         return Condition(PROGRESSING, "False", "Complete")
-    if decision.halted:
+    if decision.halt_reason:
         reason = "Paused" if decision.paused else "Halted"
-        return Condition(PROGRESSING, "False", reason, decision.halted[:_LONGEST_MESSAGE])
-    failed = _failures(decision)
-    rest = sum(decision.counts.values()) - len(failed) - decision.counts.get(Stage.SOUND, 0)
-    if failed and rest == decision.counts.get(Stage.ABSENT, 0):
-        told = f"{counted(len(failed))} failed: {failed[0].standing.name}: {failed[0].why}"
-        return Condition(PROGRESSING, "False", "Failed", told[:_LONGEST_MESSAGE])
-    return Condition(PROGRESSING, "True", "Rolling", decision.wave)
+        return Condition(PROGRESSING, "False", reason, decision.halt_reason[:_LONGEST_MESSAGE])
+    failed = _select_failed(decision)
+    unfinished = sum(decision.counts.values()) - len(failed) - decision.counts.get(Stage.SOUND, 0)
+    if failed and unfinished == decision.counts.get(Stage.ABSENT, 0):
+        message = f"{format_count(len(failed))} failed: {failed[0].standing.name}: {failed[0].message}"
+        return Condition(PROGRESSING, "False", "Failed", message[:_LONGEST_MESSAGE])
+    return Condition(PROGRESSING, "True", "Rolling", decision.wave_progress)
 
 
-def _conditions(fabric: FabricObject, progress: Condition, *, done: bool, now: str) -> tuple[Condition, ...]:
+def _build_conditions(fabric: FabricObject, progress: Condition, *, done: bool, now: str) -> tuple[Condition, ...]:
     generation = fabric.metadata.generation
     accepted = Condition(ACCEPTED, "True", "Planned", "", "", generation)
     ready = (
         Condition(READY, "True", "AllSound") if done else Condition(READY, "False", progress.reason, progress.message)
     )
-    found = fabric.status.conditions
-    for one in (accepted, progress, ready):
-        found = put(found, msgspec.structs.replace(one, observed_generation=generation), now)
-    return found
+    conditions = fabric.status.conditions
+    for condition in (accepted, progress, ready):
+        conditions = put(conditions, msgspec.structs.replace(condition, observed_generation=generation), now)
+    return conditions

@@ -1,6 +1,4 @@
-"""Tells the objects of one Fabric how its roll-out stands, no more often than once in a while."""
-
-from __future__ import annotations
+"""Status updates of the objects of one Fabric, at most one each `REPORT_SECONDS`."""
 
 import time
 from collections.abc import Mapping
@@ -14,10 +12,10 @@ from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.api.times import now
 from trackbed.cluster.controller import metrics, report
-from trackbed.cluster.controller.decide import Decision, Placed
-from trackbed.cluster.controller.events import tell as tell_event
+from trackbed.cluster.controller.decide import Decision, StagedNode
+from trackbed.cluster.controller.events import record_railnode_event
 from trackbed.cluster.controller.objects import FABRICS, RAILNODES, FabricObject, RailNode
-from trackbed.cluster.controller.pace import AGAIN_SECONDS, MOVED_ON, QUIET_SECONDS, Tell, together
+from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, STALE_STATUSES, Log, run_all
 from trackbed.cluster.controller.revisions import Revisions
 from trackbed.cluster.controller.stage import Rules, Stage
 from trackbed.cluster.resources.fabric import FabricStatus
@@ -28,79 +26,80 @@ REPORT_SECONDS = 1.0
 
 
 class FabricPass(NamedTuple):
-    """What one look found, as far as it is told."""
+    """The results of one pass that are reported."""
 
     decision: Decision
     rules: Rules
     resources: Mapping[str, tuple[str, ...]]
     """Node -> the resources of its rails."""
-    left: Mapping[str, tuple[str, ...]]
-    """Node that is drained -> the pods that are left there, and why."""
+    remaining_pods: Mapping[str, tuple[str, ...]]
+    """Node being drained -> its remaining pods, with reasons."""
 
 
 class Reporter:
-    """What was told of one Fabric last, so that only what stays so is told, and once."""
+    """Reports each stage of a node once, after it has lasted for two reports."""
 
     def __init__(self, client: Client, railnodes: Reflector[RailNode], revisions: Revisions) -> None:
         self._client, self._railnodes, self._revisions = client, railnodes, revisions
-        self._told: dict[str, tuple[Stage, str]] = {}
-        self._reported = 0.0
+        self._stages: dict[str, tuple[Stage, str]] = {}
+        self._reported_at = 0.0
 
-    async def refused(self, fabric: FabricObject, why: str) -> None:
-        """Tell why a Fabric cannot be carried out."""
-        metrics.refused(fabric)
-        await self._status(fabric, report.refused(fabric, why, now()))
+    async def report_refusal(self, fabric: FabricObject, reason: str) -> None:
+        """Report why a Fabric cannot be planned."""
+        metrics.record_refusal(fabric)
+        await self._apply_fabric_status(fabric, report.build_refused_status(fabric, reason, now()))
 
-    async def carried(self, fabric: FabricObject, seen: FabricPass, tell: Tell) -> float:
-        """Tell how it stands; seconds until there is more to tell."""
-        wait = self._reported + REPORT_SECONDS - time.monotonic()
+    async def report_pass(self, fabric: FabricObject, fabric_pass: FabricPass, log: Log) -> float:
+        """Report the results of a pass; return the seconds until the next report."""
+        wait = self._reported_at + REPORT_SECONDS - time.monotonic()
         if wait > 0:
             return wait
-        self._reported = time.monotonic()
-        at, placed = now(), seen.decision.placed
-        fresh = {one.standing.name: (one.stage, one.why) for one in placed}
-        stays = [one for one in placed if self._told.get(one.standing.name) == fresh[one.standing.name]]
-        changed = len(stays) < len(placed)
-        self._told = fresh
-        writes = [w for one in stays if (w := _told(one, seen, at))]
-        told_all = all(await together([partial(self._rolled, one, tell) for one in writes]))
-        await together(
-            [partial(self._failed, one) for one in stays if one.stage is Stage.FAILED and report.is_news(one)]
-        )
-        status = report.fabric_status(fabric, seen.decision, seen.rules, seen.resources, at)
-        if status.good_generation != fabric.status.good_generation:
-            await self._revisions.keep(fabric)
-        await self._status(fabric, status)
-        if not told_all:
-            return AGAIN_SECONDS
-        return REPORT_SECONDS if changed or writes else QUIET_SECONDS
+        self._reported_at = time.monotonic()
+        time_text, nodes = now(), fabric_pass.decision.nodes
+        stages = {node.standing.name: (node.stage, node.message) for node in nodes}
+        stable = [node for node in nodes if self._stages.get(node.standing.name) == stages[node.standing.name]]
+        is_changed = len(stable) < len(nodes)
+        self._stages = stages
+        statuses = [status for node in stable if (status := _build_status(node, fabric_pass, time_text))]
+        is_complete = all(await run_all([partial(self._apply_railnode_status, status, log) for status in statuses]))
+        failed = [node for node in stable if node.stage is Stage.FAILED and report.has_new_stage(node)]
+        await run_all([partial(self._report_failure, node) for node in failed])
+        decision, rules, resources, _ = fabric_pass
+        fabric_status = report.build_fabric_status(fabric, decision, rules, resources, time_text)
+        if fabric_status.good_generation != fabric.status.good_generation:
+            await self._revisions.save(fabric)
+        await self._apply_fabric_status(fabric, fabric_status)
+        if not is_complete:
+            return RETRY_SECONDS
+        return REPORT_SECONDS if is_changed or statuses else IDLE_SECONDS
 
-    async def _rolled(self, one: dict[str, Any], tell: Tell) -> bool:
-        name = one["metadata"]["name"]
+    async def _apply_railnode_status(self, body: dict[str, Any], log: Log) -> bool:
+        name = body["metadata"]["name"]
         try:
-            self._railnodes.record_write(await self._client.apply(f"{RAILNODES}/{name}/status", one, MANAGER))
+            self._railnodes.record_write(await self._client.apply(f"{RAILNODES}/{name}/status", body, MANAGER))
         except KubeError as error:
-            if isinstance(error, ApiRefusedError) and error.status in MOVED_ON:
+            if isinstance(error, ApiRefusedError) and error.status in STALE_STATUSES:
                 return True
-            tell(f"status of {name}: {error}")
+            log(f"status of {name}: {error}")
             return False
         return True
 
-    async def _failed(self, one: Placed) -> bool:
-        rail = one.standing.rail
-        assert rail is not None  # noqa: S101 - what failed is there
-        metrics.FAILURES.labels(rail.spec.fabric).inc()
-        await tell_event(self._client, rail, "Failed", one.why, "Warning")
+    async def _report_failure(self, node: StagedNode) -> bool:
+        railnode = node.standing.railnode
+        assert railnode is not None  # noqa: S101 - only nodes with a RailNode fail
+        metrics.FAILURES.labels(railnode.spec.fabric).inc()
+        await record_railnode_event(self._client, railnode, "Failed", node.message, "Warning")
         return True
 
-    async def _status(self, fabric: FabricObject, status: FabricStatus) -> None:
+    async def _apply_fabric_status(self, fabric: FabricObject, status: FabricStatus) -> None:
         if status == fabric.status:
             return
-        metadata = {"name": fabric.metadata.name}
-        one = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": metadata, "status": msgspec.to_builtins(status)}
-        await self._client.apply(f"{FABRICS}/{fabric.metadata.name}/status", one, MANAGER)
+        kind = {"apiVersion": API_VERSION, "kind": "Fabric", "metadata": {"name": fabric.metadata.name}}
+        body = {**kind, "status": msgspec.to_builtins(status)}
+        await self._client.apply(f"{FABRICS}/{fabric.metadata.name}/status", body, MANAGER)
 
 
-def _told(one: Placed, seen: FabricPass, at: str) -> dict[str, Any] | None:
-    name = one.standing.name
-    return report.told(one, seen.left.get(name, ()), seen.resources.get(name, ()), at)
+def _build_status(node: StagedNode, fabric_pass: FabricPass, time_text: str) -> dict[str, Any] | None:
+    name = node.standing.name
+    pods, resources = fabric_pass.remaining_pods.get(name, ()), fabric_pass.resources.get(name, ())
+    return report.build_railnode_status(node, pods, resources, time_text)

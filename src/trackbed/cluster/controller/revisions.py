@@ -1,10 +1,8 @@
-"""Good generations of a Fabric, kept so that it can go back to one: ControllerRevisions (apps/v1), as a DaemonSet does.
+"""Good generations of a Fabric, stored for rollback as ControllerRevisions (apps/v1), as those of a DaemonSet are.
 
-A generation is good once every node was sound with it. A Fabric whose annotation trackbed.dev/rollback names its own
-generation is carried out as the newest good one before; with its next generation that is over.
+A generation is good once every node was sound at it. While annotation trackbed.dev/rollback names the Fabric's current
+generation, the newest good generation before it is rolled out. The next generation ends the rollback.
 """
-
-from __future__ import annotations
 
 from http import HTTPStatus
 
@@ -16,7 +14,7 @@ from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.controller.objects import FabricObject
 from trackbed.cluster.resources.railnode import FABRIC_LABEL
 
-_KEPT = 5
+_HISTORY_LIMIT = 5
 
 
 class _Data(msgspec.Struct):
@@ -33,37 +31,36 @@ class Revisions:
     """The good generations of one Fabric."""
 
     def __init__(self, client: Client, namespace: str, fabric: str) -> None:
-        self._client, self._fabric = client, fabric
-        self._all = f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions"
-        self._namespace = namespace
+        self._client, self._namespace, self._fabric = client, namespace, fabric
+        self._path = f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions"
 
-    async def keep(self, fabric: FabricObject) -> None:
-        """Keep this generation as a good one, and forget all but the newest few. Raises KubeError."""
+    async def save(self, fabric: FabricObject) -> None:
+        """Store this generation as good, and delete all but the newest few. Raises KubeError."""
         name = f"{self._fabric}-{fabric.metadata.generation}"
         metadata = {"name": name, "namespace": self._namespace, "labels": {FABRIC_LABEL: self._fabric}}
         data = {"spec": msgspec.json.decode(fabric.spec)}
         kind = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": fabric.metadata.generation}
         try:
-            await self._client.create(self._all, {**kind, "metadata": metadata, "data": data})
+            await self._client.create(self._path, {**kind, "metadata": metadata, "data": data})
         except ApiRefusedError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
-        for old in (await self._listed())[:-_KEPT]:
-            await self._forget(old.metadata.name)
+        for revision in (await self._list())[:-_HISTORY_LIMIT]:
+            await self._delete(revision.metadata.name)
 
-    async def before(self, generation: int) -> msgspec.Raw | None:
-        """The spec of the newest good generation before this one; None where none was kept. Raises KubeError."""
-        found = [one for one in await self._listed() if one.revision < generation]
-        return found[-1].data.spec if found else None
+    async def read_before(self, generation: int) -> msgspec.Raw | None:
+        """Return the spec of the newest good generation before this one; None if there is none. Raises KubeError."""
+        earlier = [revision for revision in await self._list() if revision.revision < generation]
+        return earlier[-1].data.spec if earlier else None
 
-    async def _listed(self) -> list[_Revision]:
+    async def _list(self) -> list[_Revision]:
         selector = f"{FABRIC_LABEL}={self._fabric}"
-        revisions = [item async for item in self._client.list(self._all, _Revision, labelSelector=selector)]
+        revisions = [item async for item in self._client.list(self._path, _Revision, labelSelector=selector)]
         return sorted(revisions, key=lambda revision: revision.revision)
 
-    async def _forget(self, name: str) -> None:
+    async def _delete(self, name: str) -> None:
         try:
-            await self._client.delete(f"{self._all}/{name}")
+            await self._client.delete(f"{self._path}/{name}")
         except ApiRefusedError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

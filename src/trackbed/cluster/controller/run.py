@@ -1,10 +1,8 @@
-"""The controller: for as long as this process leads, every Fabric is carried out.
+"""The controller: reconciles every Fabric for as long as this process leads.
 
-A follower holds nothing and asks for nothing but the Lease. A new leader lists everything first, so it never acts on
-what another one has changed since; one that cannot renew its Lease ends, and the next process begins from nothing.
+A follower keeps no state and reads only the Lease. A new leader lists everything first, so it never acts on stale
+state. A leader that cannot renew its Lease gives up all its state and competes for the Lease again.
 """
-
-from __future__ import annotations
 
 import asyncio
 import logging
@@ -18,61 +16,60 @@ from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.lease import LEASE_SECONDS, Election
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller import metrics
-from trackbed.cluster.controller.act import let_go
+from trackbed.cluster.controller.act import delete_orphan
 from trackbed.cluster.controller.fabric_reconciler import FabricReconciler
 from trackbed.cluster.controller.maintenance import Maintenance
 from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, FabricObject, NodeObject, RailNode
-from trackbed.cluster.controller.pace import Tell, together
-from trackbed.cluster.controller.stacks import Stacks, without
+from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, Log, run_all
+from trackbed.cluster.controller.stacks import Stacks, drop_stack_condition
 from trackbed.cluster.daemon.listening import ListenAddress
 from trackbed.cluster.daemon.observed import observed
 from trackbed.cluster.daemon.serving import until_one_ends, until_told
 
 LEASE = "trackbed-controller"
 SETTLE_SECONDS = 0.2
-"""Changes that come within so long of each other are looked at together."""
-_AGAIN_SECONDS = 5.0
+"""Changes within this time of each other are handled in one pass."""
 
 _log = logging.getLogger(__name__)
 
 
 async def serve(
-    client: Client, namespace: str, who: str, watched_at: ListenAddress | None, stacks: Collection[str] = ()
+    client: Client, namespace: str, identity: str, metrics_address: ListenAddress | None, stacks: Collection[str] = ()
 ) -> None:
-    """Lead whenever it is this one's turn, until SIGTERM or SIGINT; `stacks` may be applied. Raises ListenError."""
-    election = Election(client, namespace, LEASE, who)
-    async with client, observed(watched_at, partial(_trouble, election)):
-        await until_told(_for_ever(client, namespace, election, stacks))
+    """Compete for the Lease and lead, until SIGTERM or SIGINT; apply only these stacks. Raises ListenError."""
+    election = Election(client, namespace, LEASE, identity)
+    async with client, observed(metrics_address, partial(_explain_unready, election)):
+        await until_told(_lead_repeatedly(client, namespace, election, stacks))
 
 
-async def _for_ever(client: Client, namespace: str, election: Election, stacks: Collection[str]) -> None:
+async def _lead_repeatedly(client: Client, namespace: str, election: Election, stacks: Collection[str]) -> None:
     while True:
-        await _control(client, namespace, election, stacks, _log.info)
+        await _lead(client, namespace, election, stacks, _log.info)
 
 
-def _trouble(election: Election) -> str:
+def _explain_unready(election: Election) -> str:
     return "" if election.in_touch else f"the API server has told nothing of Lease {LEASE} for {LEASE_SECONDS} s"
 
 
-async def _control(client: Client, namespace: str, election: Election, stacks: Collection[str], tell: Tell) -> None:
-    """Lead when it is this one's turn, until that is over."""
-    await election.win(tell)
-    tell(f"{election.who} leads")
+async def _lead(client: Client, namespace: str, election: Election, stacks: Collection[str], log: Log) -> None:
+    """Wait for the Lease, and lead until it is lost."""
+    await election.win(log)
+    log(f"{election.who} leads")
     metrics.LEADER.set(1)
     try:
-        await until_one_ends(Controller(client, namespace, tell, stacks).run(), election.hold(tell))
+        await until_one_ends(Controller(client, namespace, log, stacks).run(), election.hold(log))
     finally:
-        metrics.follow()
+        metrics.clear_fabrics()
         with suppress(KubeError):
             await election.release()
-    tell(f"{election.who} leads no more")
+    log(f"{election.who} leads no more")
 
 
 class Controller:
-    """What a leader does."""
+    """Reconciles all Fabrics while its process leads."""
 
-    def __init__(self, client: Client, namespace: str, tell: Tell, stacks: Collection[str] = ()) -> None:
-        self._client, self._namespace, self._tell = client, namespace, tell
+    def __init__(self, client: Client, namespace: str, log: Log, stacks: Collection[str] = ()) -> None:
+        self._client, self._namespace, self._log = client, namespace, log
         self._changed = asyncio.Event()
         self._stacks = Stacks(client, stacks, self._changed.set)
         self._fabrics = Reflector(client, FABRICS, FabricObject, self._changed.set)
@@ -82,59 +79,66 @@ class Controller:
         self._reconcilers: dict[str, FabricReconciler] = {}
 
     async def run(self) -> None:
-        """Keep looking, until cancelled."""
+        """Reconcile after each change, until cancelled."""
         async with self._stacks, asyncio.TaskGroup() as group:
-            kinds = (self._fabrics, self._railnodes, self._nodes, *self._maintenance.kinds)
-            for one in kinds:
-                group.create_task(one.run(self._tell))
-            for one in kinds:
-                await one.synced.wait()
-            group.create_task(self._loop())
+            reflectors = (self._fabrics, self._railnodes, self._nodes, *self._maintenance.reflectors)
+            for reflector in reflectors:
+                group.create_task(reflector.run(self._log))
+            for reflector in reflectors:
+                await reflector.synced.wait()
+            group.create_task(self._reconcile_repeatedly())
 
-    async def _loop(self) -> None:
+    async def _reconcile_repeatedly(self) -> None:
         while True:
             self._changed.clear()
-            wait = await self._look()
+            wait = await self._reconcile_all()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):  # wait_for of Python 3.11 may swallow a cancellation
                     await self._changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
 
-    async def _look(self) -> float:
-        """Look at every Fabric once; seconds until the next look that nothing need cause."""
-        waits = [60.0]
+    async def _reconcile_all(self) -> float:
+        """Reconcile every Fabric once; return the seconds until the next pass if nothing changes before."""
+        waits = [IDLE_SECONDS]
         for name, fabric in sorted(self._fabrics.objects.items()):
             reconciler = self._reconcilers.get(name) or self._reconcilers.setdefault(name, self._build_reconciler(name))
-            begun = time.monotonic()
+            start = time.monotonic()
             try:
                 with metrics.LOOK.time():
-                    waits.append(await reconciler.look(without(fabric), self._maintenance.nodes(), self._tell))
-                waits.append(await self._stacks.look(fabric, reconciler.stack(fabric)))
+                    maintenance = self._maintenance.list_nodes()
+                    waits.append(await reconciler.reconcile(drop_stack_condition(fabric), maintenance, self._log))
+                waits.append(await self._stacks.reconcile(fabric, reconciler.build_stack_order(fabric)))
             except KubeError as error:
-                self._tell(f"fabric {name}: {error}")
-                waits.append(_AGAIN_SECONDS)
-            if (took := time.monotonic() - begun) > _AGAIN_SECONDS:
-                self._tell(f"fabric {name}: one look took {took:.1f} s")
-        for gone in self._reconcilers.keys() - self._fabrics.objects.keys():
-            del self._reconcilers[gone]
-            metrics.forget(gone)
-            self._stacks.forget(gone)
-        waits.append(await self._orphans())
+                self._log(f"fabric {name}: {error}")
+                waits.append(RETRY_SECONDS)
+            if (seconds := time.monotonic() - start) > RETRY_SECONDS:
+                self._log(f"fabric {name}: one look took {seconds:.1f} s")
+        for name in self._reconcilers.keys() - self._fabrics.objects.keys():
+            del self._reconcilers[name]
+            metrics.forget_fabric(name)
+            self._stacks.forget(name)
+        waits.append(await self._delete_orphans())
         return min(waits)
 
-    async def _orphans(self) -> float:
-        """Let go of nodes whose Fabric was deleted; the lock stays, so it would get them back as they were."""
-        kept, nodes = self._maintenance.nodes(), self._nodes.objects
-        rails = (one for one in self._railnodes.objects.values() if one.metadata.name not in kept)
-        left = [one for one in rails if one.spec.fabric not in self._fabrics.objects]
+    async def _delete_orphans(self) -> float:
+        """Release the nodes of deleted Fabrics; the locks are kept, so a recreated Fabric assigns the same slots."""
+        in_maintenance, nodes = self._maintenance.list_nodes(), self._nodes.objects
+        orphans = [
+            railnode
+            for name, railnode in self._railnodes.objects.items()
+            if name not in in_maintenance and railnode.spec.fabric not in self._fabrics.objects
+        ]
         try:
-            await together(
-                [partial(let_go, self._client, self._nodes, one, nodes.get(one.metadata.name)) for one in left]
+            await run_all(
+                [
+                    partial(delete_orphan, self._client, self._nodes, railnode, nodes.get(railnode.metadata.name))
+                    for railnode in orphans
+                ]
             )
         except KubeError as error:
-            self._tell(f"nodes of no Fabric: {error}")
-            return _AGAIN_SECONDS
-        return 60.0
+            self._log(f"nodes of no Fabric: {error}")
+            return RETRY_SECONDS
+        return IDLE_SECONDS
 
     def _build_reconciler(self, name: str) -> FabricReconciler:
         return FabricReconciler(self._client, self._railnodes, self._nodes, self._namespace, name)

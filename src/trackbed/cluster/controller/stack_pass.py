@@ -1,15 +1,13 @@
-"""One pass over a Fabric's stack: the steps of `trackbed apply cluster`, without any waiting.
+"""One pass over a Fabric's stack: the steps of `trackbed apply cluster`, without waiting.
 
-    every object    server-side apply, in order; others' fields are left alone
-    a shut gate     ends the pass; the next one begins with this gate, and with all the rest only if it is open
-    at the end      what the stack wants no longer is removed
-    once applied    passes put right what somebody changed, slowly, and ask no gate: a node that is down hinders nothing
+    every object    server-side apply, in order; fields of other managers are left alone
+    closed gate     ends the pass; the next pass checks this gate first, and continues only if it is open
+    at the end      objects that the stack no longer contains are deleted
+    once applied    passes revert drift at a low rate, and skip the gates, so that a node that is down delays nothing
 
-Charts are left out: the controller runs no helm. The first kind that is not served ends the pass, and its outcome names
-the charts.
+Charts are left out: the controller does not run helm. The first kind that is not served ends the pass, and the outcome
+lists the charts.
 """
-
-from __future__ import annotations
 
 import asyncio
 import time
@@ -35,58 +33,62 @@ from trackbed.fabric.plan.plan import Plan
 
 APPLIED = "Applied"
 GATE_SECONDS = 10.0
-AGAIN_SECONDS = 60.0
+RETRY_SECONDS = 60.0
 DRIFT_SECONDS = 600.0
 PACE_SECONDS = 0.2
-"""Between two requests of a pass over what is applied: 5 a second at most, however large a stack is."""
-_REST = 4
-"""Pauses are at least so many times as long as the pass before."""
+"""Pause between two requests of a pass over an applied stack: at most 5 requests a second."""
+_REST_FACTOR = 4
+"""Shortest ratio of the pause after a pass to its duration."""
 
 
 class StackOrder(NamedTuple):
     """The stack that a Fabric names, and its plan."""
 
     key: object
-    """Another one where the plan may be another."""
+    """Changes whenever the plan may have changed."""
     name: str
     plan: Plan
-    back: bool
-    """Whether a generation before is carried out (rollback)."""
+    rolled_back: bool
+    """Whether an earlier generation applies (rollback)."""
     paused: bool
 
 
 class PassOutcome(NamedTuple):
-    """How a pass ended: a word, what a person reads, seconds until the next, and the gate that it begins with.
+    """The outcome of a pass: reason, message, seconds until the next pass, and the gate that closed this one.
 
-    0 seconds stand for AGAIN_SECONDS.
+    0 seconds stand for RETRY_SECONDS.
     """
 
     reason: str
     message: str
-    again: float = 0.0
-    shut: Until | None = None
+    retry_seconds: float = 0.0
+    shut_gate: Until | None = None
 
 
-async def run_pass(config: SingleConfig, order: StackOrder, last: PassOutcome | None) -> PassOutcome:
-    """Do a pass; `last` is the outcome of the one before for the same plan. Cancel it to end it."""
-    is_applied = last is not None and last.reason == APPLIED
-    pause = PACE_SECONDS if last and not last.shut else 0.0
+async def run_pass(config: SingleConfig, order: StackOrder, previous: PassOutcome | None) -> PassOutcome:
+    """Run a pass; `previous` is the outcome of the last pass for the same plan. It may be cancelled."""
+    is_applied = previous is not None and previous.reason == APPLIED
+    pause = PACE_SECONDS if previous and not previous.shut_gate else 0.0
     policy = replace(PATIENT, timeout_seconds=REQUEST_SECONDS, pause_seconds=pause)
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         async with DynamicClient(Client(config, policy)) as client:
-            outcome = await _check_shut(client, order.name, last.shut) if last and last.shut else None
+            outcome = (
+                await _check_gate(client, order.name, previous.shut_gate) if previous and previous.shut_gate else None
+            )
             outcome = outcome or await _apply(client, order, is_applied=is_applied)
     except ApiRefusedError as error:
         is_forbidden = error.status == HTTPStatus.FORBIDDEN
         outcome = _explain_rights(order.name, error) if is_forbidden else PassOutcome("Refused", str(error))
     except KubeError as error:
         outcome = PassOutcome("Error", str(error))
-    return outcome._replace(again=max(outcome.again or AGAIN_SECONDS, _REST * (time.monotonic() - began)))
+    return outcome._replace(
+        retry_seconds=max(outcome.retry_seconds or RETRY_SECONDS, _REST_FACTOR * (time.monotonic() - start))
+    )
 
 
 def _prepare(order: StackOrder) -> tuple[str, tuple[Step, ...]]:
-    """Return why a stack cannot carry the plan (empty where it can), and its steps."""
+    """Return the reason why a stack cannot carry the plan, or empty text and the steps."""
     unit = stack(order.name)
     for problem in refusals(unit, order.plan):
         return problem.message, ()
@@ -94,9 +96,9 @@ def _prepare(order: StackOrder) -> tuple[str, tuple[Step, ...]]:
 
 
 async def _apply(client: DynamicClient, order: StackOrder, *, is_applied: bool) -> PassOutcome:
-    why, all_steps = await asyncio.to_thread(_prepare, order)  # seconds for a large fabric
-    if why:
-        return PassOutcome("Unfit", f"stack {order.name} cannot carry this Fabric: {why}")
+    refusal, all_steps = await asyncio.to_thread(_prepare, order)  # takes seconds for a large fabric
+    if refusal:
+        return PassOutcome("Unfit", f"stack {order.name} cannot carry this Fabric: {refusal}")
     options = RunOptions(f"trackbed-{order.name}", wait_seconds=0)
     run = StackRun(client, build_applyset(order.plan, order.name), options, report=lambda _: None)
     try:
@@ -106,8 +108,8 @@ async def _apply(client: DynamicClient, order: StackOrder, *, is_applied: bool) 
     except UnservedError as error:
         return PassOutcome("KindMissing", f"{_join_lines(error)}{_list_charts(order.name, all_steps)}")
     except OwnedError as error:
-        forced = f"`trackbed apply cluster {order.name} -f FILE --force`"
-        return PassOutcome("Conflict", _join_lines(error).replace("--force takes", f"{forced} takes"))
+        command = f"`trackbed apply cluster {order.name} -f FILE --force`"
+        return PassOutcome("Conflict", _join_lines(error).replace("--force takes", f"{command} takes"))
     except StuckError as error:
         return PassOutcome("Waiting", _join_lines(error), GATE_SECONDS)
     return PassOutcome(APPLIED, f"stack {order.name}: {len(run.applied)} objects are as planned", DRIFT_SECONDS)
@@ -126,14 +128,14 @@ def _select_steps(all_steps: Iterable[Step], *, gated: bool) -> Iterator[Step]:
             yield step
 
 
-async def _check_shut(client: DynamicClient, name: str, until: Until) -> PassOutcome | None:
-    """Check the gate that ended the last pass; None where it is open now."""
+async def _check_gate(client: DynamicClient, name: str, until: Until) -> PassOutcome | None:
+    """Check the gate that ended the last pass; return None where it is open now."""
     try:
         gate = await check_gate(client, until)
     except ApiRefusedError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return _explain_rights(name, error)._replace(shut=until)
+        return _explain_rights(name, error)._replace(shut_gate=until)
     return None if gate.holds else _wait_for_gate(until, gate)
 
 
@@ -143,7 +145,7 @@ def _wait_for_gate(until: Until, gate: Gate) -> PassOutcome:
 
 
 def _list_charts(name: str, all_steps: Iterable[Step]) -> str:
-    """Return the charts that a person must install; empty where the stack has none."""
+    """Return the charts that an operator must install; empty where the stack has none."""
     charts = [step for step in all_steps if isinstance(step, Install)]
     listed = ", ".join(f"{chart.reference} {chart.version or 'of your choice'}".rstrip() for chart in charts)
     how = f"`trackbed apply cluster {name} -f FILE` installs them, `trackbed render stack {name} -f FILE -o DIR` writes"

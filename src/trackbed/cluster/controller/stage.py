@@ -1,20 +1,19 @@
-"""Where one node stands: a function of what the cluster says of it, so nothing need be remembered.
+"""The stage of one node: a function of what the cluster reports of it, so the controller keeps no state of its own.
 
-                        plan sent        agent looked        differs
+                        plan sent        agent compared      differs
     New -> Outdated -> Checking -----------------------> Waiting (or Held)
                           |                                 |  its turn: taint, cordon
                           | as planned                      v
                           |                              Draining        pods leave
                           v                                 |  none left: mayChange
                         Sound <- Finishing <- Changing <----+
-                                 untaint        ^    |  only a reboot helps: mayReboot
+                                 untaint        ^    |  reboot needed: mayReboot
                                                 |    v
                                               Rebooting
 
-Failed: too long in one place, the agent gave up, or one reboot too many. It keeps its taint until somebody looks.
+Failed: a deadline has passed, the agent gave up, or the reboot limit is reached. The node keeps its taint until an
+operator intervenes.
 """
-
-from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
@@ -28,7 +27,7 @@ from trackbed.cluster.resources.railnode import FAILED, PREPARED, RETRY
 
 
 class Stage(StrEnum):
-    """Where a node stands."""
+    """Stages of a node."""
 
     NEW = "New"
     OUTDATED = "Outdated"
@@ -38,16 +37,16 @@ class Stage(StrEnum):
     WAITING = "Waiting"
     HELD = "Held"
     EXTENDED = "Extended"
-    """Others have it, and its time to drain is over: it gets as much again."""
+    """Under maintenance by another operator and past half of its drain deadline; the deadline restarts."""
     DRAINING = "Draining"
     CHANGING = "Changing"
     NEEDS_REBOOT = "NeedsReboot"
-    """Only a reboot helps, and the boot that it is in may not end yet."""
+    """The change needs a reboot, which is not permitted yet."""
     REBOOTING = "Rebooting"
     FINISHING = "Finishing"
     FAILED = "Failed"
     TAKEN = "Taken"
-    """Another Fabric has it: nothing is done to it, and nothing told in its RailNode."""
+    """The node belongs to another Fabric; the node and its RailNode are left alone."""
     RETRYING = "Retrying"
     LEAVING = "Leaving"
     LEFT = "Left"
@@ -57,11 +56,11 @@ class Stage(StrEnum):
 IN_PROGRESS = frozenset(
     {Stage.DRAINING, Stage.CHANGING, Stage.NEEDS_REBOOT, Stage.REBOOTING, Stage.FINISHING, Stage.RETRYING}
 )
-"""Stages of a node that has begun and may still come to its end by itself."""
+"""Stages of a node that has started and may still finish without help."""
 
 
 class Slice(NamedTuple):
-    """What the newest plan has for a node."""
+    """A node's part of the newest plan."""
 
     slot: int
     unit: int
@@ -69,136 +68,136 @@ class Slice(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """All that the cluster says of one node; a wanted slice of None: the Fabric does not name it."""
+    """All that the cluster reports of one node; `wanted` is None for a node that the Fabric does not list."""
 
     name: str
     wanted: Slice | None
-    rail: RailNode | None
+    railnode: RailNode | None
     node: NodeObject | None
-    unsure: bool = False
-    """Whether a write to the Node got no answer, so that it may have begun already."""
+    uncertain: bool = False
+    """Whether a write to the Node got no response, so that the node may have started already."""
     maintenance: str = ""
-    """Why others have it in maintenance; empty where they do not."""
+    """Description of the maintenance by another operator; empty where there is none."""
 
     @property
     def unavailable(self) -> bool:
-        """Whether the node takes no pods now, or may not."""
-        return self.node is not None and (self.node.unavailable or self.unsure or bool(self.maintenance))
+        """Whether the node accepts no pods now, or may accept none."""
+        return self.node is not None and (self.node.unavailable or self.uncertain or bool(self.maintenance))
 
 
-class Wave(msgspec.Struct, frozen=True):
-    """What the Fabric says about the firmware wave, in nodes."""
+class WaveRules(msgspec.Struct, frozen=True):
+    """The Fabric's rules for the firmware wave, in nodes."""
 
-    unavailable: int
+    max_unavailable: int
     canary: int
     paused: bool = False
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What the Fabric says about roll-outs, in nodes and seconds."""
+    """The Fabric's rules for roll-outs, in nodes and seconds."""
 
     fabric: str
     generation: int
-    unavailable: int
+    max_unavailable: int
     canary: int
-    failures: int
-    reboots: int
+    max_failures: int
+    max_reboots: int
     drain_seconds: int
     node_seconds: int
     keep_seconds: int
-    firmware: Wave
+    firmware: WaveRules
     paused: bool = False
 
 
-def stage(one: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:  # noqa: PLR0911 - the drawing has as many places
-    """Where a node stands, and why in words; `now` is compared with times that this controller wrote."""
-    rail, node, wanted = one.rail, one.node, one.wanted
+def find_stage(standing: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:  # noqa: PLR0911 - one return for each arrow of the drawing
+    """Return the stage of a node, and a message; `now` is compared with times that this controller wrote."""
+    railnode, node, wanted = standing.railnode, standing.node, standing.wanted
     if wanted is None:
-        return _left(one, rules, now)
-    if rail is None:
+        return _judge_unlisted(standing, rules, now)
+    if railnode is None:
         return Stage.NEW, ""
-    if rail.spec.fabric != rules.fabric:
-        return Stage.TAKEN, f"fabric {rail.spec.fabric} has this node; take it out there, and wait or delete RailNode"
-    if rail.spec.plan_hash != wanted.digest or rail.spec.left_at:
+    if railnode.spec.fabric != rules.fabric:
+        owner = railnode.spec.fabric
+        return Stage.TAKEN, f"fabric {owner} has this node; take it out there, and wait or delete RailNode"
+    if railnode.spec.plan_hash != wanted.digest or railnode.spec.left_at:
         return Stage.OUTDATED, ""
     if node is None:
         return Stage.ABSENT, "the cluster has no such node; it is prepared as soon as it joins"
-    seen = rail.status.observed_hash == wanted.digest
-    prepared = find(rail.status.conditions, PREPARED)
-    if seen and prepared.status == "True":
-        return _as_planned(one, rail, node)
-    if rail.spec.may_change:
-        found, why = _changing(rail, rules, now, seen=seen)
-        return _alone(one, found, why) if found is Stage.NEEDS_REBOOT else (found, why)
-    if not seen:
+    is_compared = railnode.status.observed_hash == wanted.digest
+    prepared = find(railnode.status.conditions, PREPARED)
+    if is_compared and prepared.status == "True":
+        is_unfinished = node.tainted or railnode.spec.may_change
+        return _hold_for_maintenance(standing, Stage.FINISHING, "") if is_unfinished else (Stage.SOUND, "")
+    if railnode.spec.may_change:
+        stage, message = _judge_changing(railnode, rules, now, is_compared=is_compared)
+        is_held = stage is Stage.NEEDS_REBOOT
+        return _hold_for_maintenance(standing, stage, message) if is_held else (stage, message)
+    if not is_compared:
         return Stage.CHECKING, "its agent has not compared it with the plan yet"
-    if node.begun:
-        return _draining(one, rail, node, rules, now)
-    return _waiting(one, rail, node, prepared.message)
+    if node.tainted:
+        return _judge_draining(standing, railnode, node, rules, now)
+    return _judge_waiting(standing, railnode, node, prepared.message)
 
 
-def _alone(one: Standing, found: Stage, why: str) -> tuple[Stage, str]:
-    """A stage whose next step waits for those who have the node in maintenance."""
-    return (Stage.HELD, "; ".join(filter(None, (one.maintenance, why)))) if one.maintenance else (found, why)
+def _hold_for_maintenance(standing: Standing, stage: Stage, message: str) -> tuple[Stage, str]:
+    """Return the stage, or Held while another operator has the node under maintenance."""
+    if not standing.maintenance:
+        return stage, message
+    return Stage.HELD, "; ".join(filter(None, (standing.maintenance, message)))
 
 
-def _as_planned(one: Standing, rail: RailNode, node: NodeObject) -> tuple[Stage, str]:
-    if node.begun or rail.spec.may_change:
-        return _alone(one, Stage.FINISHING, "")
-    return Stage.SOUND, ""
-
-
-def _left(one: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:
-    rail = one.rail
-    assert rail is not None  # noqa: S101 - a node that neither Fabric nor RailNode names is not looked at
-    if not rail.spec.left_at or (one.node and one.node.begun):
-        return _alone(one, Stage.LEAVING, "")
-    if _age(rail.spec.left_at, now) > rules.keep_seconds:
+def _judge_unlisted(standing: Standing, rules: Rules, now: datetime) -> tuple[Stage, str]:
+    """Return the stage of a node that the Fabric no longer lists."""
+    railnode = standing.railnode
+    assert railnode is not None  # noqa: S101 - a standing has a slice or a RailNode
+    if not railnode.spec.left_at or (standing.node and standing.node.tainted):
+        return _hold_for_maintenance(standing, Stage.LEAVING, "")
+    if _measure_age(railnode.spec.left_at, now) > rules.keep_seconds:
         return Stage.GONE, ""
-    return Stage.LEFT, f"its addresses are kept for it until {rules.keep_seconds // 3600} h after {rail.spec.left_at}"
+    hours = rules.keep_seconds // 3600
+    return Stage.LEFT, f"its addresses are kept for it until {hours} h after {railnode.spec.left_at}"
 
 
-def _changing(rail: RailNode, rules: Rules, now: datetime, *, seen: bool) -> tuple[Stage, str]:
-    """A node that is drained and in its agent's hands."""
-    told = find(rail.status.conditions, PREPARED)
-    if rail.metadata.annotations.retry is not None:
+def _judge_changing(railnode: RailNode, rules: Rules, now: datetime, *, is_compared: bool) -> tuple[Stage, str]:
+    """Return the stage of a drained node that its agent may change."""
+    prepared = find(railnode.status.conditions, PREPARED)
+    if railnode.metadata.annotations.retry is not None:
         return Stage.RETRYING, ""
-    if seen and told.reason == FAILED:
-        return Stage.FAILED, f"{told.message}; mend it, then {_retry(rail)}"
-    reboots = seen and rail.status.needs_reboot
-    if reboots and rail.spec.may_reboot != rail.status.boot:
-        return _needs_reboot(rail, rules, told.message)
-    if _age(rail.spec.changing_since, now) > rules.node_seconds:
-        since = f"not prepared {rules.node_seconds // 60} minutes after it was drained or told to reboot"
-        return Stage.FAILED, f"{since}: {told.message or 'its agent says nothing'}; then {_retry(rail)}"
-    return Stage.REBOOTING if reboots else Stage.CHANGING, told.message
+    if is_compared and prepared.reason == FAILED:
+        return Stage.FAILED, f"{prepared.message}; mend it, then {_render_retry(railnode)}"
+    needs_reboot = is_compared and railnode.status.needs_reboot
+    if needs_reboot and railnode.spec.may_reboot != railnode.status.boot:
+        if railnode.spec.reboots < rules.max_reboots:
+            return Stage.NEEDS_REBOOT, prepared.message
+        limit = f"it asks for another reboot after {railnode.spec.reboots} (rollout.reboots)"
+        return Stage.FAILED, f"{limit}: {prepared.message}; mend it, then {_render_retry(railnode)}"
+    if _measure_age(railnode.spec.changing_since, now) > rules.node_seconds:
+        deadline = f"not prepared {rules.node_seconds // 60} minutes after it was drained or told to reboot"
+        state = prepared.message or "its agent says nothing"
+        return Stage.FAILED, f"{deadline}: {state}; then {_render_retry(railnode)}"
+    return Stage.REBOOTING if needs_reboot else Stage.CHANGING, prepared.message
 
 
-def _needs_reboot(rail: RailNode, rules: Rules, message: str) -> tuple[Stage, str]:
-    if rail.spec.reboots >= rules.reboots:
-        count = f"it asks for another reboot after {rail.spec.reboots} (rollout.reboots)"
-        return Stage.FAILED, f"{count}: {message}; mend it, then {_retry(rail)}"
-    return Stage.NEEDS_REBOOT, message
-
-
-def _draining(one: Standing, rail: RailNode, node: NodeObject, rules: Rules, now: datetime) -> tuple[Stage, str]:
+def _judge_draining(
+    standing: Standing, railnode: RailNode, node: NodeObject, rules: Rules, now: datetime
+) -> tuple[Stage, str]:
     since = node.metadata.annotations.since
-    drained = _age(since, now) if since else 0.0
-    if one.maintenance:  # pods that must leave afterwards are to have half of the time at least
-        return Stage.EXTENDED if drained > rules.drain_seconds / 2 else Stage.HELD, one.maintenance
-    if rail.metadata.annotations.retry is not None:
+    seconds = _measure_age(since, now) if since else 0.0
+    if standing.maintenance:  # after the maintenance, pods still get at least half of the deadline to leave
+        return Stage.EXTENDED if seconds > rules.drain_seconds / 2 else Stage.HELD, standing.maintenance
+    if railnode.metadata.annotations.retry is not None:
         return Stage.RETRYING, ""
-    if drained > rules.drain_seconds:
-        told = f"pods did not leave within {rules.drain_seconds // 60} minutes (rollout.drainMinutes)"
-        return Stage.FAILED, f"{told}; see to them, then {_retry(rail)}"
+    if seconds > rules.drain_seconds:
+        deadline = f"pods did not leave within {rules.drain_seconds // 60} minutes (rollout.drainMinutes)"
+        return Stage.FAILED, f"{deadline}; see to them, then {_render_retry(railnode)}"
     return Stage.DRAINING, ""
 
 
-def _waiting(one: Standing, rail: RailNode, node: NodeObject, message: str) -> tuple[Stage, str]:
-    if node.metadata.annotations.paused is not None or rail.metadata.annotations.paused is not None:
+def _judge_waiting(standing: Standing, railnode: RailNode, node: NodeObject, message: str) -> tuple[Stage, str]:
+    if node.metadata.annotations.paused is not None or railnode.metadata.annotations.paused is not None:
         return Stage.HELD, f"somebody has paused it; {message}"
-    if one.maintenance:
-        return Stage.HELD, f"{one.maintenance}; {message}"
+    if standing.maintenance:
+        return Stage.HELD, f"{standing.maintenance}; {message}"
     if node.cordoned_by_others:
         return Stage.HELD, f"somebody has cordoned it; {message}"
     if not node.ready:
@@ -206,12 +205,12 @@ def _waiting(one: Standing, rail: RailNode, node: NodeObject, message: str) -> t
     return Stage.WAITING, message
 
 
-def _retry(rail: RailNode) -> str:
-    return f"kubectl annotate railnode {rail.metadata.name} {RETRY}="
+def _render_retry(railnode: RailNode) -> str:
+    return f"kubectl annotate railnode {railnode.metadata.name} {RETRY}="
 
 
-def _age(since: str, now: datetime) -> float:
-    """Seconds since a time; 0 for one that cannot be read: better too late than at once."""
+def _measure_age(since: str, now: datetime) -> float:
+    """Return the seconds since a time; 0 for an unreadable time, so that no deadline passes early."""
     try:
         return (now - datetime.fromisoformat(since)).total_seconds()
     except (ValueError, TypeError):

@@ -1,12 +1,12 @@
-"""The admission webhook: pods that ask for rails are given them, and what cannot work is refused with the reason.
+"""The admission webhook: injects rails into pods that request them, and refuses impossible requests with the reason.
 
-server          HTTPS: reviews in, reviews out
-  review        the API server's question and our answer
-  pods          what becomes of a pod              asked: what it asks for
-  fabrics       whether a Fabric may be as it is   railnodes: the same of a RailNode
-  namespaces    the label by which a namespace with a default is told
-  known         what all of them go by: Fabrics with their plans, namespaces, slots, the cluster's ranges
-watching        fills `known` from the API server
-configuration   the objects by which the API server calls us
-certificates    authority and certificate, made and renewed here; keeping: in a Secret
+server               HTTPS for AdmissionReviews
+  review             AdmissionReview requests and responses
+  pods               mutation of pods                    rail_requests: the annotations that request rails
+  fabrics            validation of Fabrics               railnodes: of RailNodes
+  namespaces         the label of namespaces whose pods get rails by default
+  cluster_state      the input of all reviews: Fabrics with their plans, namespaces, slots, the cluster's ranges
+cluster_watch        keeps the cluster state up to date
+configuration        the webhook configurations of the API server
+certificates         creation and renewal of authority and certificate; certificate_store: their Secret
 """

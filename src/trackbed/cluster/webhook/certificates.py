@@ -1,13 +1,11 @@
-"""An authority and the certificate it signs, made and renewed here: functions of what is held and the time.
+"""Creation and renewal of an authority and the certificate that it signs: functions of stored values and the time.
 
-    authority   a year; renewed when 90 days are left, the old one stays trusted until it expires
-    certificate 90 days; renewed when 30 are left, or when its authority is not the newest one any more
+    authority   365 days; renewed when 90 days are left, the old authority is trusted until it expires
+    certificate 90 days; renewed when 30 days are left, or when its authority is no longer the newest
 
-A new authority signs nothing for an hour: by then every API server has the new bundle, so that no certificate is ever
-shown that somebody does not trust yet. Keys are P-256; certificates are as RFC 5280 wants them of servers.
+A new authority signs nothing for an hour. By then every API server has the new bundle, so no client receives a
+certificate of an authority that it does not trust yet. Keys are P-256; certificates follow RFC 5280 for servers.
 """
-
-from __future__ import annotations
 
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -25,16 +23,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-AUTHORITY_LIVES, AUTHORITY_LEFT = timedelta(days=365), timedelta(days=90)
-LIVES, LEFT = timedelta(days=90), timedelta(days=30)
-TOLD = timedelta(hours=1)
-"""How long a new authority is only told, before it signs."""
+AUTHORITY_LIFETIME, AUTHORITY_RENEWAL = timedelta(days=365), timedelta(days=90)
+CERTIFICATE_LIFETIME, CERTIFICATE_RENEWAL = timedelta(days=90), timedelta(days=30)
+SIGNING_DELAY = timedelta(hours=1)
+"""Time for which a new authority is published before it signs."""
 _SKEW = timedelta(minutes=5)
-"""Certificates begin earlier by this: clocks differ."""
+"""Certificates are valid from this much before their creation, since clocks differ."""
+_HASH = hashes.SHA256()
+_LONGEST_COMMON_NAME = 64
+"""Characters of a common name (X.520, ub-common-name)."""
 
 
-class Held(msgspec.Struct, frozen=True):
-    """Keys and certificates as PEM; an authority that was replaced is kept as long as something of it may be shown."""
+class CertificateSet(msgspec.Struct, frozen=True):
+    """Keys and certificates as PEM; a replaced authority is kept until it expires."""
 
     authority: bytes
     authority_key: bytes
@@ -44,57 +45,60 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def bundle(self) -> bytes:
-        """The authorities that whoever calls us must trust."""
+        """The authorities that clients must trust."""
         return self.authority + self.old_authority
 
 
-def renewed(held: Held | None, names: tuple[str, ...], now: datetime) -> Held:
-    """What must be held from now on; the same value where nothing is due. `names` are DNS names and IP addresses.
+def renew_certificates(stored: CertificateSet | None, names: tuple[str, ...], now: datetime) -> CertificateSet:
+    """Return the certificates to use; the stored value itself where nothing is due. `names` are DNS names and IPs.
 
-    What cannot be read is made anew.
+    Unreadable certificates are replaced.
     """
     try:
-        return _renewed(held, names, now) if held else _fresh(names, now)
+        return _renew(stored, names, now) if stored else _create_set(names, now)
     except ValueError:
-        return _fresh(names, now)
+        return _create_set(names, now)
 
 
-def expiry(certificate: bytes) -> datetime:
-    """When a certificate (PEM) ends, UTC. Raises ValueError where it is none."""
+def read_expiry(certificate: bytes) -> datetime:
+    """Return the end of a certificate's validity (PEM), UTC. Raises ValueError for malformed PEM."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
-def _fresh(names: tuple[str, ...], now: datetime) -> Held:
-    authority, authority_key = _authority(now)
-    return Held(authority, authority_key, *_signed(authority, authority_key, names, now))
+def _create_set(names: tuple[str, ...], now: datetime) -> CertificateSet:
+    authority, authority_key = _create_authority(now)
+    return CertificateSet(authority, authority_key, *_sign_certificate(authority, authority_key, names, now))
 
 
-def _renewed(held: Held, names: tuple[str, ...], now: datetime) -> Held:
-    authority = x509.load_pem_x509_certificate(held.authority)
+def _renew(stored: CertificateSet, names: tuple[str, ...], now: datetime) -> CertificateSet:
+    authority = x509.load_pem_x509_certificate(stored.authority)
     if authority.not_valid_after_utc <= now:
-        return _fresh(names, now)
-    if authority.not_valid_after_utc - now < AUTHORITY_LEFT:
-        fresh, key = _authority(now)
-        return msgspec.structs.replace(held, authority=fresh, authority_key=key, old_authority=held.authority)
-    if _is_due(held, authority, names, now):
-        certificate, key = _signed(held.authority, held.authority_key, names, now)
-        return msgspec.structs.replace(held, certificate=certificate, key=key)
-    if held.old_authority and expiry(held.old_authority) <= now:
-        return msgspec.structs.replace(held, old_authority=b"")
-    return held
+        return _create_set(names, now)
+    if authority.not_valid_after_utc - now < AUTHORITY_RENEWAL:
+        new_authority, key = _create_authority(now)
+        return msgspec.structs.replace(
+            stored, authority=new_authority, authority_key=key, old_authority=stored.authority
+        )
+    if _is_due(stored, authority, names, now):
+        certificate, key = _sign_certificate(stored.authority, stored.authority_key, names, now)
+        return msgspec.structs.replace(stored, certificate=certificate, key=key)
+    if stored.old_authority and read_expiry(stored.old_authority) <= now:
+        return msgspec.structs.replace(stored, old_authority=b"")
+    return stored
 
 
-def _is_due(held: Held, authority: x509.Certificate, names: tuple[str, ...], now: datetime) -> bool:
-    certificate = x509.load_pem_x509_certificate(held.certificate)
-    load_pem_private_key(held.key, None)
-    ends = certificate.not_valid_after_utc
-    if ends <= now or _names_of(certificate) != set(names):
+def _is_due(stored: CertificateSet, authority: x509.Certificate, names: tuple[str, ...], now: datetime) -> bool:
+    """Return whether the certificate must be renewed. Raises ValueError where it or its key is malformed."""
+    certificate = x509.load_pem_x509_certificate(stored.certificate)
+    load_pem_private_key(stored.key, None)
+    end = certificate.not_valid_after_utc
+    if end <= now or _read_names(certificate) != set(names):
         return True
-    told = authority.not_valid_before_utc + _SKEW + TOLD <= now
-    return told and (not _is_of(certificate, authority) or ends - now < LEFT)
+    may_sign = authority.not_valid_before_utc + _SKEW + SIGNING_DELAY <= now
+    return may_sign and (not _is_signed_by(certificate, authority) or end - now < CERTIFICATE_RENEWAL)
 
 
-def _is_of(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -102,52 +106,55 @@ def _is_of(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-def _names_of(certificate: x509.Certificate) -> set[str]:
-    held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return {str(one.value) for one in held}
+def _read_names(certificate: x509.Certificate) -> set[str]:
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(name.value) for name in names}
 
 
-def _authority(now: datetime) -> tuple[bytes, bytes]:
+def _create_authority(now: datetime) -> tuple[bytes, bytes]:
+    """Return a self-signed authority and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _name(f"trackbed webhook authority {now:%Y-%m-%dT%H:%M:%SZ}")
-    builder = _builder(name, key, now, now + AUTHORITY_LIVES).issuer_name(name)
+    name = _build_name(f"trackbed webhook authority {now:%Y-%m-%dT%H:%M:%SZ}")
+    builder = _start_builder(name, key, now, now + AUTHORITY_LIFETIME).issuer_name(name)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    return builder.add_extension(_usage(signs=True), critical=True).sign(key, _HASH).public_bytes(Encoding.PEM), _pem(
-        key
-    )
+    authority = builder.add_extension(_build_usage(is_authority=True), critical=True).sign(key, _HASH)
+    return authority.public_bytes(Encoding.PEM), _to_pem(key)
 
 
-def _signed(authority: bytes, authority_key: bytes, names: tuple[str, ...], now: datetime) -> tuple[bytes, bytes]:
-    above, signing = x509.load_pem_x509_certificate(authority), load_pem_private_key(authority_key, None)
-    if not isinstance(signing, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is of another kind than we make")  # noqa: TRY004 - what is read, no type
+def _sign_certificate(
+    authority: bytes, authority_key: bytes, names: tuple[str, ...], now: datetime
+) -> tuple[bytes, bytes]:
+    """Return a server certificate and its key."""
+    issuer, issuer_key = x509.load_pem_x509_certificate(authority), load_pem_private_key(authority_key, None)
+    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the authority's key is of another kind than we make")  # noqa: TRY004 - the value is malformed
     key = ec.generate_private_key(ec.SECP256R1())
-    until = min(now + LIVES, above.not_valid_after_utc)
-    builder = _builder(_name(names[0][:_COMMON_NAME]), key, now, until).issuer_name(above.subject)
+    end = min(now + CERTIFICATE_LIFETIME, issuer.not_valid_after_utc)
+    builder = _start_builder(_build_name(names[0][:_LONGEST_COMMON_NAME]), key, now, end).issuer_name(issuer.subject)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs=False), critical=True)
+    builder = builder.add_extension(_build_usage(is_authority=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    builder = builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
-    above_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
-    builder = builder.add_extension(above_id, critical=False)
-    return builder.sign(signing, _HASH).public_bytes(Encoding.PEM), _pem(key)
+    builder = builder.add_extension(x509.SubjectAlternativeName([_to_general_name(n) for n in names]), critical=False)
+    issuer_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    builder = builder.add_extension(issuer_id, critical=False)
+    return builder.sign(issuer_key, _HASH).public_bytes(Encoding.PEM), _to_pem(key)
 
 
-def _builder(
-    name: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, until: datetime
+def _start_builder(
+    name: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, end: datetime
 ) -> x509.CertificateBuilder:
-    """What authority and certificate share."""
+    """Return a builder with the fields that authority and certificate share."""
     builder = x509.CertificateBuilder().subject_name(name).public_key(key.public_key())
-    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - _SKEW).not_valid_after(until)
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - _SKEW).not_valid_after(end)
     return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    """An authority signs certificates, a server its handshakes."""
+def _build_usage(*, is_authority: bool) -> x509.KeyUsage:
+    """Return the key usage: certificates and CRLs for an authority, TLS handshakes for a server."""
     return x509.KeyUsage(
-        digital_signature=not signs,
-        key_cert_sign=signs,
-        crl_sign=signs,
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
@@ -157,21 +164,16 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _general(name: str) -> x509.GeneralName:
+def _to_general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _name(text: str) -> x509.Name:
+def _build_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-_HASH = hashes.SHA256()
-_COMMON_NAME = 64
-"""Characters of a common name (X.520, ub-common-name)."""

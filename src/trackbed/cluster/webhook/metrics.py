@@ -1,6 +1,4 @@
-"""What is counted of reviews: 5 us each. Paths and verdicts are few; no name of an object is a label."""
-
-from __future__ import annotations
+"""Metrics of reviews, 5 us each. Labels are paths and results, never names of objects."""
 
 from typing import Literal
 
@@ -8,7 +6,7 @@ from prometheus_client import Gauge, Histogram
 
 from trackbed.cluster.webhook.review import Verdict
 
-Outcome = Literal["allowed", "changed", "refused", "failed"]
+ReviewResult = Literal["allowed", "changed", "refused", "failed"]
 
 REVIEWS = Histogram(
     "trackbed_review_duration_seconds",
@@ -21,8 +19,8 @@ CERTIFICATE_EXPIRY = Gauge(
 )
 
 
-def outcome_of(verdict: Verdict) -> Outcome:
-    """A verdict in one word."""
+def classify_verdict(verdict: Verdict) -> ReviewResult:
+    """Return the result of a review for its metric label."""
     if verdict.refusal is not None:
         return "refused"
     return "changed" if verdict.patch else "allowed"

@@ -1,10 +1,8 @@
-"""A namespace that asks for rails for its pods gets the label by which the API server sends us all of them.
+"""Review of namespaces: one that requests rails gets the label that selects all its pods for review.
 
-The label is that of stack native's policies, so either of both may set it. It stays when the annotation goes: pods
-without a wish are then reviewed and left alone.
+It is the label of the policies of stack native, so either may set it. It is kept when the annotation is removed: pods
+without a request are then reviewed and left alone.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 
@@ -12,38 +10,44 @@ from trackbed.cluster.jobs.template import mapping
 from trackbed.cluster.stacks.native.annotation import LABEL, LABELLED
 from trackbed.cluster.stacks.native.choice import ANNOTATION
 from trackbed.cluster.webhook import review
-from trackbed.cluster.webhook.asked import SPIDERPOOL, SPIDERPOOL_NETWORK, AskError, asked, rails
-from trackbed.cluster.webhook.known import Known, namespace_of
-from trackbed.cluster.webhook.patch import difference
+from trackbed.cluster.webhook.cluster_state import ClusterState, parse_namespace
+from trackbed.cluster.webhook.patch import build_patch
+from trackbed.cluster.webhook.rail_requests import (
+    SPIDERPOOL,
+    SPIDERPOOL_NETWORK,
+    RailRequestError,
+    find_request,
+    parse_rails,
+)
 from trackbed.cluster.webhook.review import ReviewRequest, Verdict
 
 
-def decide(request: ReviewRequest, known: Known) -> Verdict:
-    """What becomes of a namespace. Raises ReviewError where the review has none."""
-    one = review.mapping(request.object)
-    held = namespace_of(one)
-    before = namespace_of(review.mapping(request.old_object)).annotations
-    if not _asks(held.annotations, known):
+def decide(request: ReviewRequest, state: ClusterState) -> Verdict:
+    """Return the verdict on a namespace. Raises ReviewError where the review contains none."""
+    body = review.decode_object(request.object)
+    annotations = parse_namespace(body).annotations
+    old_annotations = parse_namespace(review.decode_object(request.old_object)).annotations
+    if not _requests_rails(annotations, state):
         return Verdict()
-    if held.annotations != before and (told := _wrong(held.annotations, known)):
-        return Verdict(refusal=told)
-    mapping(one, "metadata", "labels")[LABEL] = LABELLED
-    return Verdict(tuple(difference(review.mapping(request.object), one)))
+    if annotations != old_annotations and (error := _find_error(annotations, state)):
+        return Verdict(refusal=error)
+    mapping(body, "metadata", "labels")[LABEL] = LABELLED
+    return Verdict(tuple(build_patch(review.decode_object(request.object), body)))
 
 
-def _asks(annotations: Mapping[str, str], known: Known) -> bool:
-    fabrics = {*known.fabrics, *known.broken}
+def _requests_rails(annotations: Mapping[str, str], state: ClusterState) -> bool:
+    fabrics = {*state.fabrics, *state.broken}
     return ANNOTATION in annotations or SPIDERPOOL in annotations or annotations.get(SPIDERPOOL_NETWORK) in fabrics
 
 
-def _wrong(annotations: Mapping[str, str], known: Known) -> str | None:
-    """What is wrong with the annotations; a namespace may be there before its Fabric is."""
-    if not known.fabrics:
+def _find_error(annotations: Mapping[str, str], state: ClusterState) -> str | None:
+    """Return the error in the annotations; a namespace may be created before its Fabric."""
+    if not state.fabrics:
         return None
     try:
-        ask = asked({}, annotations, {*known.fabrics, *known.broken})
-        if ask is not None and ask.fabric in known.fabrics:
-            rails(ask.rails, known.fabrics[ask.fabric].plan)
-    except AskError as error:
+        request = find_request({}, annotations, {*state.fabrics, *state.broken})
+        if request is not None and request.fabric in state.fabrics:
+            parse_rails(request.rails, state.fabrics[request.fabric].plan)
+    except RailRequestError as error:
         return str(error)
     return None

@@ -1,52 +1,51 @@
-"""JSON Patch (RFC 6902): what makes one JSON value of another. Only add, replace and remove are written.
+"""JSON Patch (RFC 6902) between two JSON values, with operations add, replace and remove only.
 
-Values that Python takes for equal count as equal, so true and 1 do: nobody changes the type of a field.
+Values that are equal in Python count as equal, so `true` and 1 do; no field changes its type.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
 Operation = dict[str, Any]
 
 
-def difference(before: Any, after: Any) -> list[Operation]:  # noqa: ANN401 - JSON holds anything
-    """The operations, in the order in which they must be done; none if both are equal."""
-    found: list[Operation] = []
-    _compare(before, after, "", found)
-    return found
+def build_patch(before: Any, after: Any) -> list[Operation]:  # noqa: ANN401 - JSON holds anything
+    """Return the operations in order; none if both values are equal."""
+    operations: list[Operation] = []
+    _compare(before, after, "", operations)
+    return operations
 
 
-def pointer(key: str) -> str:
-    """A key as a step of a JSON Pointer (RFC 6901, 3)."""
+def escape_key(key: str) -> str:
+    """Return a key as a step of a JSON Pointer (RFC 6901, 3)."""
     return "/" + key.replace("~", "~0").replace("/", "~1")
 
 
-def _compare(before: Any, after: Any, path: str, found: list[Operation]) -> None:  # noqa: ANN401 - as above
+def _compare(before: Any, after: Any, path: str, operations: list[Operation]) -> None:  # noqa: ANN401 - JSON, as above
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
-        _mappings(before, after, path, found)
+        _compare_mappings(before, after, path, operations)
     elif isinstance(before, list) and isinstance(after, list):
-        _lists(before, after, path, found)
+        _compare_lists(before, after, path, operations)
     else:
-        found.append({"op": "replace", "path": path, "value": after})
+        operations.append({"op": "replace", "path": path, "value": after})
 
 
-def _mappings(before: dict[str, Any], after: dict[str, Any], path: str, found: list[Operation]) -> None:
+def _compare_mappings(before: dict[str, Any], after: dict[str, Any], path: str, operations: list[Operation]) -> None:
     for key, value in before.items():
         if key not in after:
-            found.append({"op": "remove", "path": path + pointer(key)})
+            operations.append({"op": "remove", "path": path + escape_key(key)})
         elif value != after[key]:
-            _compare(value, after[key], path + pointer(key), found)
+            _compare(value, after[key], path + escape_key(key), operations)
     for key, value in after.items():
         if key not in before:
-            found.append({"op": "add", "path": path + pointer(key), "value": value})
+            operations.append({"op": "add", "path": path + escape_key(key), "value": value})
 
 
-def _lists(before: list[Any], after: list[Any], path: str, found: list[Operation]) -> None:
-    """Item by item; what is too much is removed from the end, what is new is appended."""
+def _compare_lists(before: list[Any], after: list[Any], path: str, operations: list[Operation]) -> None:
+    """Compare item by item; surplus items are removed from the end, new items are appended."""
     for index, (old, new) in enumerate(zip(before, after, strict=False)):
-        _compare(old, new, f"{path}/{index}", found)
-    found += [{"op": "remove", "path": f"{path}/{index}"} for index in range(len(before) - 1, len(after) - 1, -1)]
-    found += [{"op": "add", "path": f"{path}/-", "value": value} for value in after[len(before) :]]
+        _compare(old, new, f"{path}/{index}", operations)
+    surplus = range(len(before) - 1, len(after) - 1, -1)
+    operations += [{"op": "remove", "path": f"{path}/{index}"} for index in surplus]
+    operations += [{"op": "add", "path": f"{path}/-", "value": value} for value in after[len(before) :]]

@@ -1,11 +1,9 @@
-"""AdmissionReview (admission.k8s.io/v1): what the API server asks, and what is answered.
+"""AdmissionReview (admission.k8s.io/v1): requests of the API server, and responses.
 
-A warning reaches the user in an HTTP header: the API server drops one with control characters, and cuts all of them at
-4 KiB together (k8s.io/apiserver, endpoints/filters/warning.go). 120 characters each is its advice; we take 250, since
-a path and a remedy must fit, and leave out what goes beyond eight of them.
+A warning reaches the user in an HTTP header. The API server drops a warning with control characters, and truncates all
+warnings together at 4 KiB (k8s.io/apiserver, endpoints/filters/warning.go). It recommends 120 characters each. We allow
+250, enough for a path and a remedy, and at most eight warnings.
 """
-
-from __future__ import annotations
 
 import base64
 import re
@@ -23,11 +21,11 @@ _UNPRINTABLE = re.compile(r"[^ -~]+")
 
 
 class ReviewError(ValueError):
-    """A body that is no AdmissionReview, or one whose object is none."""
+    """A body that is no AdmissionReview, or one that contains no object."""
 
 
 class ReviewRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """What is asked; only what is used."""
+    """The fields of a request that are used."""
 
     uid: str
     operation: str = ""
@@ -37,14 +35,14 @@ class ReviewRequest(msgspec.Struct, frozen=True, rename="camel"):
     old_object: msgspec.Raw = _ABSENT
 
 
-class _Asked(msgspec.Struct, frozen=True, rename="camel"):
+class _AdmissionReview(msgspec.Struct, frozen=True, rename="camel"):
     api_version: Literal["admission.k8s.io/v1"]
     kind: Literal["AdmissionReview"]
     request: ReviewRequest
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What becomes of an object: let in, changed perhaps, or refused with the reason."""
+    """The result of a review: admitted, changed by a patch, or refused with the reason."""
 
     patch: tuple[dict[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
@@ -53,24 +51,24 @@ class Verdict(msgspec.Struct, frozen=True):
     refusal: str | None = None
 
 
-def read(body: bytes) -> ReviewRequest:
-    """The request in a body. Raises ReviewError."""
+def parse_review(body: bytes) -> ReviewRequest:
+    """Return the request in a body. Raises ReviewError."""
     try:
-        return msgspec.json.decode(body, type=_Asked).request
+        return msgspec.json.decode(body, type=_AdmissionReview).request
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ReviewError(f"this is no AdmissionReview of {VERSION}: {error}") from error
 
 
-def mapping(raw: msgspec.Raw) -> dict[str, Any]:
-    """An object of the request, made anew at each call; an empty one where it is absent. Raises ReviewError."""
+def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
+    """Return a new copy of an object of the request; an empty one where it is absent. Raises ReviewError."""
     try:
         return msgspec.json.decode(raw, type=dict[str, Any] | None) or {}
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ReviewError(f"the review's object is none: {error}") from error
 
 
-def answer(request: ReviewRequest, verdict: Verdict) -> bytes:
-    """The AdmissionReview that says a verdict."""
+def render_response(request: ReviewRequest, verdict: Verdict) -> bytes:
+    """Return the AdmissionReview with the verdict."""
     response: dict[str, Any] = {"uid": request.uid, "allowed": verdict.refusal is None}
     if verdict.refusal is not None:
         response["status"] = {"code": HTTPStatus.UNPROCESSABLE_ENTITY, "reason": "Invalid", "message": verdict.refusal}
@@ -78,14 +76,16 @@ def answer(request: ReviewRequest, verdict: Verdict) -> bytes:
         patch = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
         response |= {"patchType": "JSONPatch", "patch": patch}
     if verdict.warnings:
-        response["warnings"] = _warnings(verdict.warnings)
+        response["warnings"] = _truncate_warnings(verdict.warnings)
     if verdict.audit:
         response["auditAnnotations"] = {key: value[:AUDIT_CHARACTERS] for key, value in verdict.audit}
     return msgspec.json.encode({"apiVersion": VERSION, "kind": "AdmissionReview", "response": response})
 
 
-def _warnings(warnings: tuple[str, ...]) -> list[str]:
-    plain = [_UNPRINTABLE.sub("?", one) for one in warnings]
-    short = [f"{one[: WARNING_CHARACTERS - 3]}..." if len(one) > WARNING_CHARACTERS else one for one in plain]
-    left = len(short) - WARNINGS
-    return short if left <= 0 else [*short[:WARNINGS], f"{left} more: see the audit annotation of this request"]
+def _truncate_warnings(warnings: tuple[str, ...]) -> list[str]:
+    plain = [_UNPRINTABLE.sub("?", warning) for warning in warnings]
+    short = [
+        f"{warning[: WARNING_CHARACTERS - 3]}..." if len(warning) > WARNING_CHARACTERS else warning for warning in plain
+    ]
+    surplus = len(short) - WARNINGS
+    return short if surplus <= 0 else [*short[:WARNINGS], f"{surplus} more: see the audit annotation of this request"]

@@ -1,10 +1,9 @@
-"""The webhook as a program: reads the cluster, keeps its certificate fresh, serves, and has the API server call it.
+"""The webhook as a program: reads the cluster, renews its certificate, serves, and registers with the API server.
 
-In this order, so that nobody is sent here before there is an answer. Ends on SIGTERM and SIGINT: no new connections,
-reviews under way are answered. The configurations stay: what asked for rails must not start without them meanwhile.
+It registers last, so that no review arrives before it can be answered. It ends on SIGTERM and SIGINT: no new
+connections, reviews under way are completed. The webhook configurations are kept, so that pods that request rails do
+not start without them while no webhook runs.
 """
-
-from __future__ import annotations
 
 import asyncio
 import logging
@@ -19,107 +18,109 @@ from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.daemon.listening import ListenAddress
 from trackbed.cluster.daemon.observed import observed
 from trackbed.cluster.daemon.serving import until_one_ends, until_told
-from trackbed.cluster.webhook.certificates import expiry
-from trackbed.cluster.webhook.configuration import Where
-from trackbed.cluster.webhook.keeping import keep, publish
+from trackbed.cluster.webhook.certificate_store import ensure_certificates, publish
+from trackbed.cluster.webhook.certificates import read_expiry
+from trackbed.cluster.webhook.cluster_watch import ClusterWatch
+from trackbed.cluster.webhook.configuration import WebhookEndpoint
 from trackbed.cluster.webhook.metrics import CERTIFICATE_EXPIRY
 from trackbed.cluster.webhook.server import (
     CertificateError,
-    serving,
-    show,
-    spare_reviews_the_collector,
-    tls_context,
-    trouble,
+    create_tls_context,
+    explain_unready,
+    load_certificate,
+    serve_reviews,
+    tune_garbage_collector,
 )
-from trackbed.cluster.webhook.watching import Watched
 
 OWN_SECONDS = 600.0
-"""How often we look whether our certificate is due, and write the configurations again: somebody may have changed them.
-Well within `certificates.TOLD`, so that every replica tells a new authority before one signs with it."""
+"""Interval at which our certificate is renewed if due, and drift of the webhook configurations is reverted.
+Well within `certificates.SIGNING_DELAY`, so that every replica publishes a new authority before it signs."""
 FILES_SECONDS = 10.0
-"""How often files of others are read again; cert-manager renews with days left."""
+"""Interval at which certificate files are read again; cert-manager renews them days before they expire."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """Where to listen, how we are called, the folder of certificates that others make, and where to be watched."""
+    """Listen address, endpoint for the API server, folder of certificate files, and listen address of the metrics."""
 
-    at: ListenAddress
-    where: Where
+    address: ListenAddress
+    endpoint: WebhookEndpoint
     certificates: Path | None = None
     metrics: ListenAddress | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the certificate must be for."""
-        host = urlsplit(self.where.url).hostname if self.where.url else None
-        return (host,) if host else self.where.names
+        """The names that the certificate must contain."""
+        host = urlsplit(self.endpoint.url).hostname if self.endpoint.url else None
+        return (host,) if host else self.endpoint.names
 
 
 async def run(client: DynamicClient, settings: WebhookSettings, ready: Callable[[int], None]) -> None:
-    """Serve until told to end; `ready` is called with the port once the API server has been told of us.
+    """Serve until SIGTERM or SIGINT; `ready` is called with the port once the webhook is registered.
 
     Raises KubeError where the cluster cannot be read or written at the start, CertificateError and ListenError.
     """
     async with client:
-        log.debug("API server %s", await client.read_version())  # fails here where the cluster cannot be reached
-        source = Watched(client.client)
-        async with observed(settings.metrics, partial(trouble, source)):
-            await until_told(until_one_ends(source.follow(), _serve(source, client, settings, ready)))
+        log.debug("API server %s", await client.read_version())  # fails here where the cluster is unreachable
+        watch = ClusterWatch(client.client)
+        async with observed(settings.metrics, partial(explain_unready, watch)):
+            await until_told(until_one_ends(watch.follow(), _serve(watch, client, settings, ready)))
 
 
 async def _serve(
-    source: Watched, client: DynamicClient, settings: WebhookSettings, ready: Callable[[int], None]
+    watch: ClusterWatch, client: DynamicClient, settings: WebhookSettings, ready: Callable[[int], None]
 ) -> None:
-    await source.begun()
-    spare_reviews_the_collector()
-    shown = _Shown(client, settings)
-    await shown.renew()
-    async with serving(source, shown.tls, settings.at) as port:
-        await publish(client, settings.where, shown.bundle)
+    await watch.wait_until_read()
+    tune_garbage_collector()
+    certificate = _ServerCertificate(client, settings)
+    await certificate.renew()
+    async with serve_reviews(watch, certificate.tls, settings.address) as port:
+        await publish(client, settings.endpoint, certificate.bundle)
         ready(port)
-        await shown.follow()
+        await certificate.renew_repeatedly()
 
 
-class _Shown:
-    """The certificate that clients are shown, kept fresh; `bundle` is what they trust, None if others tell them."""
+class _ServerCertificate:
+    """The server's certificate; `bundle` is the authorities to publish, None where cert-manager publishes them."""
 
     def __init__(self, client: DynamicClient, settings: WebhookSettings) -> None:
         self._client, self._settings = client, settings
         self._loaded = b""
         self.bundle: bytes | None = None
-        self.tls = tls_context()
+        self.tls = create_tls_context()
 
     async def renew(self) -> bool:
-        """Make, take over or read what must be shown now; whether the bundle is another."""
-        before = self.bundle
+        """Create, renew or read the certificate, and load it if it is new; return whether the bundle changed."""
+        old_bundle = self.bundle
         folder = self._settings.certificates
         if folder is None:
-            held = await keep(self._client, self._settings.where.namespace, self._settings.names)
-            self.bundle, pem = held.bundle, held.certificate + held.key
+            certificates = await ensure_certificates(
+                self._client, self._settings.endpoint.namespace, self._settings.names
+            )
+            self.bundle, pem = certificates.bundle, certificates.certificate + certificates.key
         else:
-            pem = _files(folder)
+            pem = _read_files(folder)
         if pem != self._loaded:
-            show(self.tls, pem)
+            load_certificate(self.tls, pem)
             self._loaded = pem
-            CERTIFICATE_EXPIRY.set(expiry(pem).timestamp())
-        return before != self.bundle
+            CERTIFICATE_EXPIRY.set(read_expiry(pem).timestamp())
+        return old_bundle != self.bundle
 
-    async def follow(self) -> None:
-        """Renew for ever; what cannot be renewed now is shown as it was."""
+    async def renew_repeatedly(self) -> None:
+        """Renew for ever; the current certificate is kept where a renewal fails."""
         seconds = OWN_SECONDS if self._settings.certificates is None else FILES_SECONDS
         while True:
             await asyncio.sleep(seconds)
             try:
                 if await self.renew() or self._settings.certificates is None:
-                    await publish(self._client, self._settings.where, self.bundle)
+                    await publish(self._client, self._settings.endpoint, self.bundle)
             except (KubeError, CertificateError) as error:
                 log.warning("the certificate stays as it is for now: %s", error)
 
 
-def _files(folder: Path) -> bytes:
+def _read_files(folder: Path) -> bytes:
     try:
         return b"".join((folder / name).read_bytes() for name in ("tls.crt", "tls.key"))
     except OSError as error:

@@ -1,14 +1,12 @@
-"""HTTPS for the API server: reviews in, reviews out. One process, one thread; a review takes well under a millisecond.
+"""HTTPS server for AdmissionReviews: one process, one thread; a review takes well under a millisecond.
 
     /pods  /pods/last  /namespaces  /fabrics  /railnodes    reviews; 503 until the cluster has been read once
-    /healthz                                                the process answers
+    /healthz                                                the process responds
     /readyz                                                 it can review
 
-TLS 1.2 at least, and HTTP/1.1: the API server asks for HTTP/2 and takes what is offered (ALPN); its connections
-stay open. A certificate that was replaced is shown to new connections, the others go on.
+At least TLS 1.2, and HTTP/1.1: the API server prefers HTTP/2 and accepts HTTP/1.1 (ALPN); its connections are
+persistent. A new certificate applies to new connections; open connections are kept.
 """
-
-from __future__ import annotations
 
 import asyncio
 import gc
@@ -28,138 +26,143 @@ from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.daemon.listening import ListenAddress, listening
 from trackbed.cluster.daemon.observed import add_health
 from trackbed.cluster.webhook import configuration, fabrics, namespaces, pods, railnodes
-from trackbed.cluster.webhook.known import Known, Namespace
-from trackbed.cluster.webhook.metrics import REVIEWS, Outcome, outcome_of
-from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict, answer, read
+from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
+from trackbed.cluster.webhook.metrics import REVIEWS, ReviewResult, classify_verdict
+from trackbed.cluster.webhook.review import ReviewError, ReviewRequest, Verdict, parse_review, render_response
 
 BODY_BYTES = 3 << 20
-"""The API server itself takes no larger request."""
+"""Largest request of the API server."""
 REVIEW_SECONDS = 2.0
-"""What a review may take; the API server waits a second longer."""
+"""Deadline of a review; the API server waits a second longer."""
 
-_COLLECTOR_OBJECTS = 20_000
+_COLLECTION_THRESHOLD = 20_000
+"""Allocations between two garbage collections."""
 
 log = logging.getLogger(__name__)
 
 
 class CertificateError(Exception):
-    """A certificate or key that cannot be used; the message names the file."""
+    """An unusable certificate or key; the message names the file."""
 
 
-class Source(Protocol):
-    """Where reviews get what they go by."""
+class StateSource(Protocol):
+    """Provides the cluster state to reviews."""
 
     @property
-    def known(self) -> Known | None:
-        """The newest there is; None until the cluster has been read."""
+    def state(self) -> ClusterState | None:
+        """The newest state; None until the cluster has been read."""
 
-    async def namespace(self, name: str) -> Namespace:
-        """A namespace that is not known yet, asked for now; an empty one where there is none. Raises KubeError."""
-
-
-Decide = Callable[[ReviewRequest, Known], Awaitable[Verdict]]
+    async def fetch_namespace(self, name: str) -> Namespace:
+        """Read a namespace that the state lacks; return an empty one where there is none. Raises KubeError."""
 
 
-def serving(source: Source, tls: ssl.SSLContext, at: ListenAddress) -> AbstractAsyncContextManager[int]:
-    """Serve reviews until the block ends; yields the port. Raises ListenError."""
-    return listening(application(source), at, tls)
+Decide = Callable[[ReviewRequest, ClusterState], Awaitable[Verdict]]
 
 
-def application(source: Source) -> web.Application:
-    """The paths above, over what `source` knows."""
+def serve_reviews(source: StateSource, tls: ssl.SSLContext, at: ListenAddress) -> AbstractAsyncContextManager[int]:
+    """Serve reviews within a context that yields the port. Raises ListenError."""
+    return listening(build_application(source), at, tls)
+
+
+def build_application(source: StateSource) -> web.Application:
+    """Return the application with the paths above."""
     app = web.Application(client_max_size=BODY_BYTES)
     reviews: dict[str, Decide] = {
-        configuration.PODS: partial(_pod, source),
-        configuration.PODS_LAST: partial(_pod, source, last=True),
-        configuration.NAMESPACES: _now(namespaces.decide),
-        configuration.FABRICS: _now(fabrics.decide),
-        configuration.RAILNODES: _now(railnodes.decide),
+        configuration.PODS: partial(_decide_pod, source),
+        configuration.PODS_LAST: partial(_decide_pod, source, last=True),
+        configuration.NAMESPACES: _to_async(namespaces.decide),
+        configuration.FABRICS: _to_async(fabrics.decide),
+        configuration.RAILNODES: _to_async(railnodes.decide),
     }
     for path, decide in reviews.items():
-        app.router.add_post(path, partial(_review, source, decide, path))
-    add_health(app, partial(trouble, source))
+        app.router.add_post(path, partial(_handle, source, decide, path))
+    add_health(app, partial(explain_unready, source))
     return app
 
 
-def spare_reviews_the_collector() -> None:
-    """Have Python look for garbage seldom, and never among what is there now: modules and plans stay.
+def tune_garbage_collector() -> None:
+    """Collect garbage rarely, and exempt all existing objects: modules and plans are permanent.
 
-    A look through all of them holds every review up for 30 ms; with Python's own threshold a review of 3,000 objects
-    is interrupted four times, a sixth of its time.
+    A collection that includes them delays reviews by 30 ms. With Python's default threshold a review of 3,000 objects
+    is interrupted four times, for a sixth of its time.
     """
     gc.freeze()
-    gc.set_threshold(_COLLECTOR_OBJECTS)
+    gc.set_threshold(_COLLECTION_THRESHOLD)
 
 
-def tls_context() -> ssl.SSLContext:
-    """TLS for a server that has no certificate yet: `load_cert_chain` gives it one, also later on."""
+def create_tls_context() -> ssl.SSLContext:
+    """Return a TLS context without a certificate; `load_certificate` sets or replaces it at any time."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def show(tls: ssl.SSLContext, pem: bytes) -> None:
-    """Show this certificate from now on; through memory, as the ssl module wants a file, and a key is for nobody.
+def load_certificate(tls: ssl.SSLContext, pem: bytes) -> None:
+    """Use this certificate from now on. Raises CertificateError.
 
-    It is tried on a context of its own first: one that took the certificate and not the key could show neither.
+    The ssl module requires a file; a memory file keeps the key off the disk. The certificate is tried on another
+    context first, since a context that accepted the certificate but not the key would be unusable.
     """
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(pem)
         stream.flush()
         try:
-            for context in (tls_context(), tls):
+            for context in (create_tls_context(), tls):
                 context.load_cert_chain(f"/proc/self/fd/{descriptor}")
         except (ssl.SSLError, OSError) as error:
             raise CertificateError(f"certificate and key cannot be used: {error}") from error
 
 
-def trouble(source: Source) -> str:
-    """Why nothing can be reviewed now; empty where it can."""
-    return "the cluster has not been read yet" if source.known is None else ""
+def explain_unready(source: StateSource) -> str:
+    """Return why nothing can be reviewed now; empty where reviews are served."""
+    return "the cluster has not been read yet" if source.state is None else ""
 
 
-async def _review(source: Source, decide: Decide, path: str, http: web.Request) -> web.Response:
+async def _handle(source: StateSource, decide: Decide, path: str, http: web.Request) -> web.Response:
     body = await http.read()
-    begun = time.perf_counter()
-    told, outcome = await _reviewed(source, decide, path, body)
-    REVIEWS.labels(path, outcome).observe(time.perf_counter() - begun)
-    return told
+    start = time.perf_counter()
+    response, result = await _review(source, decide, path, body)
+    REVIEWS.labels(path, result).observe(time.perf_counter() - start)
+    return response
 
 
-async def _reviewed(source: Source, decide: Decide, path: str, body: bytes) -> tuple[web.Response, Outcome]:
-    known = source.known
-    if known is None:
-        return _failed(HTTPStatus.SERVICE_UNAVAILABLE, trouble(source))
+async def _review(source: StateSource, decide: Decide, path: str, body: bytes) -> tuple[web.Response, ReviewResult]:
+    state = source.state
+    if state is None:
+        return _fail(HTTPStatus.SERVICE_UNAVAILABLE, explain_unready(source))
     try:
-        request = read(body)
+        request = parse_review(body)
         async with asyncio.timeout(REVIEW_SECONDS):
-            verdict = await decide(request, known)
+            verdict = await decide(request, state)
     except ReviewError as error:
-        return _failed(HTTPStatus.BAD_REQUEST, str(error))
+        return _fail(HTTPStatus.BAD_REQUEST, str(error))
     except KubeError as error:
-        return _failed(HTTPStatus.SERVICE_UNAVAILABLE, f"the pod's namespace cannot be read: {error}")
+        return _fail(HTTPStatus.SERVICE_UNAVAILABLE, f"the pod's namespace cannot be read: {error}")
     except TimeoutError:
-        return _failed(HTTPStatus.GATEWAY_TIMEOUT, f"no verdict within {REVIEW_SECONDS} s")
+        return _fail(HTTPStatus.GATEWAY_TIMEOUT, f"no verdict within {REVIEW_SECONDS} s")
     if verdict.refusal is not None:
         log.info("%s %s/%s refused: %s", path, request.namespace, request.name, verdict.refusal)
-    return web.Response(body=answer(request, verdict), content_type="application/json"), outcome_of(verdict)
+    response = web.Response(body=render_response(request, verdict), content_type="application/json")
+    return response, classify_verdict(verdict)
 
 
-def _failed(status: HTTPStatus, why: str) -> tuple[web.Response, Outcome]:
-    return web.Response(status=status, text=f"{why}\n"), "failed"
+def _fail(status: HTTPStatus, reason: str) -> tuple[web.Response, ReviewResult]:
+    return web.Response(status=status, text=f"{reason}\n"), "failed"
 
 
-async def _pod(source: Source, request: ReviewRequest, known: Known, *, last: bool = False) -> Verdict:
-    namespace = known.namespaces.get(request.namespace)
+async def _decide_pod(
+    source: StateSource, request: ReviewRequest, state: ClusterState, *, last: bool = False
+) -> Verdict:
+    namespace = state.namespaces.get(request.namespace)
     if namespace is None:
-        namespace = await source.namespace(request.namespace)
-    return pods.decide(request, namespace, known, last=last)
+        namespace = await source.fetch_namespace(request.namespace)
+    return pods.decide(request, namespace, state, last=last)
 
 
-def _now(decide: Callable[[ReviewRequest, Known], Verdict]) -> Decide:
-    async def decided(request: ReviewRequest, known: Known) -> Verdict:
-        return decide(request, known)
+def _to_async(decide: Callable[[ReviewRequest, ClusterState], Verdict]) -> Decide:
+    async def decide_async(request: ReviewRequest, state: ClusterState) -> Verdict:
+        return decide(request, state)
 
-    return decided
+    return decide_async

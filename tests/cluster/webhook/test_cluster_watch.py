@@ -18,9 +18,9 @@ from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
 from trackbed.cluster.api.response import Object
 from trackbed.cluster.daemon.serving import until_one_ends
-from trackbed.cluster.webhook import watching
-from trackbed.cluster.webhook.known import Known, Namespace
-from trackbed.cluster.webhook.watching import Watched
+from trackbed.cluster.webhook import cluster_watch
+from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
+from trackbed.cluster.webhook.cluster_watch import ClusterWatch
 from trackbed.fabric.model.ranges import parse_range
 
 SECONDS = 30.0
@@ -61,15 +61,15 @@ def filled(client: BlockingClient) -> Iterator[BlockingClient]:
         client.delete(one)
 
 
-def while_followed(api_server: Path, act: Callable[[Watched], Awaitable[None]]) -> None:
+def while_followed(api_server: Path, act: Callable[[ClusterWatch], Awaitable[None]]) -> None:
     """Do something while the cluster is followed."""
 
     async def run() -> None:
         async with connect(str(api_server)) as live:
-            source = Watched(live)
+            source = ClusterWatch(live)
 
             async def acted() -> None:
-                await source.begun()
+                await source.wait_until_read()
                 await act(source)
 
             await until_one_ends(source.follow(), acted())
@@ -77,19 +77,19 @@ def while_followed(api_server: Path, act: Callable[[Watched], Awaitable[None]]) 
     asyncio.run(run())
 
 
-async def until(source: Watched, holds: Callable[[Known], bool]) -> Known:
+async def until(source: ClusterWatch, holds: Callable[[ClusterState], bool]) -> ClusterState:
     """What is known, once something holds of it."""
     async with asyncio.timeout(SECONDS):
-        while not (source.known and holds(source.known)):  # noqa: ASYNC110 - what is known is replaced, unannounced
+        while not (source.state and holds(source.state)):  # noqa: ASYNC110 - what is known is replaced, unannounced
             await asyncio.sleep(0)
-    return source.known
+    return source.state
 
 
 def test_the_cluster_is_known_whole(filled: BlockingClient, api_server: Path) -> None:
     make_namespace(filled, "read", {"trackbed.dev/rails": "2"}, {"team": "a"})
 
-    async def act(source: Watched) -> None:
-        known = source.known
+    async def act(source: ClusterWatch) -> None:
+        known = source.state
         assert known is not None
         planned = known.fabrics["train"]
         assert (list(known.fabrics), planned.stack.name) == (["train"], "network-operator-macvlan")
@@ -109,9 +109,9 @@ def test_the_cluster_is_known_whole(filled: BlockingClient, api_server: Path) ->
 
 
 def test_a_plan_is_made_again_only_when_something_changed(filled: BlockingClient, api_server: Path) -> None:
-    async def act(source: Watched) -> None:
-        assert source.known is not None
-        first = source.known.fabrics["train"]
+    async def act(source: ClusterWatch) -> None:
+        assert source.state is not None
+        first = source.state.fabrics["train"]
         await asyncio.to_thread(make_namespace, filled, "another")
         known = await until(source, lambda known: "another" in known.namespaces)
         assert known.fabrics["train"] is first
@@ -126,9 +126,9 @@ def test_a_plan_is_made_again_only_when_something_changed(filled: BlockingClient
 def test_a_namespace_that_is_not_known_yet_is_asked_for(filled: BlockingClient, api_server: Path) -> None:
     make_namespace(filled, "read", {"trackbed.dev/rails": "2"}, {"team": "a"})
 
-    async def act(source: Watched) -> None:
-        assert (await source.namespace("read")).annotations == {"trackbed.dev/rails": "2"}
-        assert await source.namespace("nobody-has-this") == Namespace()
+    async def act(source: ClusterWatch) -> None:
+        assert (await source.fetch_namespace("read")).annotations == {"trackbed.dev/rails": "2"}
+        assert await source.fetch_namespace("nobody-has-this") == Namespace()
 
     while_followed(api_server, act)
 
@@ -157,19 +157,19 @@ class _Scripted(Client):
 
 def test_a_cluster_without_our_kinds_has_no_fabrics() -> None:
     async def run() -> None:
-        source = Watched(_Scripted(None))
-        await until_one_ends(source.follow(), source.begun())
-        assert source.known == Known()
+        source = ClusterWatch(_Scripted(None))
+        await until_one_ends(source.follow(), source.wait_until_read())
+        assert source.state == ClusterState()
 
     asyncio.run(run())
 
 
 def test_a_cluster_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "START_SECONDS", 0.05)
+    monkeypatch.setattr(cluster_watch, "START_SECONDS", 0.05)
 
     async def run() -> None:
-        source = Watched(_Scripted(UnreachableError("no answer")))
+        source = ClusterWatch(_Scripted(UnreachableError("no answer")))
         with pytest.raises(KubeError, match="no answer"):
-            await until_one_ends(source.follow(), source.begun())
+            await until_one_ends(source.follow(), source.wait_until_read())
 
     asyncio.run(run())

@@ -12,8 +12,8 @@ from trackbed_lab.kubernetes.blocking import BlockingClient
 
 from tests.cluster.webhook.live import make_namespace
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.webhook.configuration import Where
-from trackbed.cluster.webhook.keeping import MANAGER, SECRET, keep, publish
+from trackbed.cluster.webhook.certificate_store import MANAGER, SECRET, ensure_certificates, publish
+from trackbed.cluster.webhook.configuration import WebhookEndpoint
 
 SPACE = "keeps-certificates"
 NAMES = ("trackbed-webhook.keeps-certificates.svc",)
@@ -33,27 +33,27 @@ def space(client: BlockingClient) -> Iterator[BlockingClient]:
 
 def test_many_replicas_at_once_hold_the_same(space: BlockingClient) -> None:
     with ThreadPoolExecutor(6) as pool:
-        held = list(pool.map(lambda _: space.run(keep(space.dynamic, SPACE, NAMES)), range(6)))
+        held = list(pool.map(lambda _: space.run(ensure_certificates(space.dynamic, SPACE, NAMES)), range(6)))
     assert len(set(held)) == 1
-    assert space.run(keep(space.dynamic, SPACE, NAMES)) == held[0]
+    assert space.run(ensure_certificates(space.dynamic, SPACE, NAMES)) == held[0]
 
 
 def test_a_secret_that_is_none_of_ours_is_made_one(space: BlockingClient) -> None:
-    held = space.run(keep(space.dynamic, SPACE, NAMES))
+    held = space.run(ensure_certificates(space.dynamic, SPACE, NAMES))
     broken = {"ca.crt": base64.b64encode(b"no certificate").decode()}
     secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": SPACE}}
     space.apply(secret | {"type": "Opaque", "data": broken}, manager="somebody", force=True)
-    again = space.run(keep(space.dynamic, SPACE, NAMES))
+    again = space.run(ensure_certificates(space.dynamic, SPACE, NAMES))
     assert again.authority != held.authority
-    assert space.run(keep(space.dynamic, SPACE, NAMES)) == again
+    assert space.run(ensure_certificates(space.dynamic, SPACE, NAMES)) == again
 
 
 def test_many_replicas_that_renew_at_once_hold_the_same(space: BlockingClient) -> None:
-    space.run(keep(space.dynamic, SPACE, NAMES))
+    space.run(ensure_certificates(space.dynamic, SPACE, NAMES))
     others = ("other.svc",)
     with ThreadPoolExecutor(6) as pool:
-        held = list(pool.map(lambda _: space.run(keep(space.dynamic, SPACE, others)), range(6)))
-    assert set(held) == {space.run(keep(space.dynamic, SPACE, others))}
+        held = list(pool.map(lambda _: space.run(ensure_certificates(space.dynamic, SPACE, others)), range(6)))
+    assert set(held) == {space.run(ensure_certificates(space.dynamic, SPACE, others))}
 
 
 def webhooks(client: BlockingClient) -> list[dict[str, Any]]:
@@ -61,14 +61,14 @@ def webhooks(client: BlockingClient) -> list[dict[str, Any]]:
 
 
 def test_the_configurations_are_valid_and_hold_the_bundle(space: BlockingClient) -> None:
-    space.run(publish(space.dynamic, Where(SPACE), b"-----BEGIN CERTIFICATE-----\n"))
+    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), b"-----BEGIN CERTIFICATE-----\n"))
     found = webhooks(space)
     assert {one["clientConfig"]["service"]["namespace"] for one in found} == {SPACE}
     assert {base64.b64decode(one["clientConfig"]["caBundle"]) for one in found} == {b"-----BEGIN CERTIFICATE-----\n"}
 
 
 def test_a_bundle_that_another_writes_stays(space: BlockingClient) -> None:
-    space.run(publish(space.dynamic, Where(SPACE), None))
+    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), None))
     theirs = base64.b64encode(b"theirs").decode()
     for kind in KINDS:
         one = space.get(API, kind, "trackbed")
@@ -76,7 +76,7 @@ def test_a_bundle_that_another_writes_stays(space: BlockingClient) -> None:
             webhook["clientConfig"]["caBundle"] = theirs
         held = {"apiVersion": API, "kind": kind, "metadata": {"name": "trackbed"}, "webhooks": one["webhooks"]}
         space.apply(held, manager="cainjector", force=True)
-    space.run(publish(space.dynamic, Where(SPACE), None))
+    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), None))
     assert {one["clientConfig"]["caBundle"] for one in webhooks(space)} == {theirs}
     assert MANAGER in {one["manager"] for one in space.get(API, KINDS[0], "trackbed")["metadata"]["managedFields"]}
 
@@ -91,7 +91,7 @@ def test_a_bundle_that_another_writes_stays(space: BlockingClient) -> None:
 def test_cert_managers_injector_is_asked_for_an_authority_that_is_not_ours(
     space: BlockingClient, bundle: bytes | None, annotations: dict[str, str]
 ) -> None:
-    space.run(publish(space.dynamic, Where(SPACE), None))
-    space.run(publish(space.dynamic, Where(SPACE), bundle))
+    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), None))
+    space.run(publish(space.dynamic, WebhookEndpoint(SPACE), bundle))
     told = [space.get(API, kind, "trackbed")["metadata"].get("annotations", {}) for kind in KINDS]
     assert told == [annotations] * 2

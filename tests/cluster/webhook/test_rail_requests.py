@@ -7,20 +7,28 @@ import pytest
 from tests.cluster.stacks.sites import alike, planned
 from tests.cluster.stacks.test_native_rails import HOSTILE, TAKEN
 from trackbed.cluster.stacks.native.choice import ANNOTATION, allowed
-from trackbed.cluster.webhook.asked import FABRIC, SPIDERPOOL, SPIDERPOOL_NETWORK, Ask, AskError, asked, rails
+from trackbed.cluster.webhook.rail_requests import (
+    FABRIC,
+    SPIDERPOOL,
+    SPIDERPOOL_NETWORK,
+    PodRailRequest,
+    RailRequestError,
+    find_request,
+    parse_rails,
+)
 
 PLAN = planned("native", alike(4, 8), 8)
 
 
 @pytest.mark.parametrize(("text", "wanted"), TAKEN.items(), ids=TAKEN)
 def test_a_value_names_the_rails_that_the_policies_would_give(text: str, wanted: list[int]) -> None:
-    assert list(rails(text, PLAN)) == wanted
+    assert list(parse_rails(text, PLAN)) == wanted
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_value_that_the_policies_refuse_is_refused_in_their_words(text: str) -> None:
-    with pytest.raises(AskError) as caught:
-        rails(text, PLAN)
+    with pytest.raises(RailRequestError) as caught:
+        parse_rails(text, PLAN)
     assert str(caught.value).startswith(f"annotation {ANNOTATION} is ")
     assert str(caught.value).endswith(allowed(PLAN))
     assert len(str(caught.value)) < 300
@@ -30,12 +38,12 @@ def test_a_value_that_the_policies_refuse_is_refused_in_their_words(text: str) -
 ALL = {ANNOTATION: "all"}
 
 
-def own(text: str, annotation: str, fabric: str, warning: str | None = None) -> Ask:
-    return Ask(rails=text, own=True, annotation=annotation, fabric=fabric, warning=warning)
+def own(text: str, annotation: str, fabric: str, warning: str | None = None) -> PodRailRequest:
+    return PodRailRequest(rails=text, by_pod=True, annotation=annotation, fabric=fabric, warning=warning)
 
 
-def default(text: str, annotation: str, fabric: str) -> Ask:
-    return Ask(rails=text, own=False, annotation=annotation, fabric=fabric)
+def default(text: str, annotation: str, fabric: str) -> PodRailRequest:
+    return PodRailRequest(rails=text, by_pod=False, annotation=annotation, fabric=fabric)
 
 
 ASKED = {
@@ -67,9 +75,9 @@ ASKED = {
 
 @pytest.mark.parametrize(("pod", "namespace", "fabrics", "ask"), ASKED.values(), ids=ASKED)
 def test_who_asks_and_for_which_fabric(
-    pod: dict[str, str], namespace: dict[str, str], fabrics: tuple[str, ...], ask: Ask | None
+    pod: dict[str, str], namespace: dict[str, str], fabrics: tuple[str, ...], ask: PodRailRequest | None
 ) -> None:
-    assert asked(pod, namespace, fabrics) == ask
+    assert find_request(pod, namespace, fabrics) == ask
 
 
 REFUSED = {
@@ -97,6 +105,6 @@ REFUSED = {
 def test_a_fabric_that_is_not_told_or_not_there_is_refused(
     fabrics: tuple[str, ...], pod: dict[str, str], told: str
 ) -> None:
-    with pytest.raises(AskError) as caught:
-        asked(pod, {}, fabrics)
+    with pytest.raises(RailRequestError) as caught:
+        find_request(pod, {}, fabrics)
     assert str(caught.value) == told
