@@ -16,7 +16,7 @@ from trackbed.cli.main import cli
 from trackbed.host.machine import Machine, Unreadable
 from trackbed.host.runner import Ran
 from trackbed.host.snapshot.archive import capture, unpack
-from trackbed.host.snapshot.recorded import RECORD, machine_of
+from trackbed.host.snapshot.recorded import RECORD, open_machine
 from trackbed.kernel.netlink import sockets
 
 FABRIC = """apiVersion: trackbed.dev/v1alpha1
@@ -37,7 +37,7 @@ class Programs:
         """`yes` or `no`."""
         self.synchronised = synchronised
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Three programs."""
         return program in {"timedatectl", "ps", "kubelet"}
 
@@ -126,10 +126,10 @@ def test_a_broken_record_is_named(tmp_path: Path, command: str) -> None:
 
 @pytest.mark.usefixtures("nothing_of_this_host")
 def test_a_captured_machine_has_no_network_and_no_kernel_parameters(tmp_path: Path) -> None:
-    machine = machine_of(unpacked(tmp_path))
+    machine = open_machine(unpacked(tmp_path))
     assert isinstance(machine.read_sysctl("net/ipv4/ip_forward"), Unreadable)
     with pytest.raises(OSError, match="does not hold its network state"):
-        machine.socket()
+        machine.open_socket()
     with pytest.raises(OSError, match="does not hold its network state"):
         machine.write_sysctl("net/ipv4/ip_forward", "1")
 

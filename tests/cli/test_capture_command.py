@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trackbed.cli.capture import wanted
 from trackbed.host.machine import Machine
-from trackbed.host.snapshot.take import ports_of
+from trackbed.host.snapshot.take import list_ports
 
 PORT, VIRTUAL = "0000:18:00.0", "0000:18:00.2"
 
@@ -24,7 +24,7 @@ def host(root: Path) -> Machine:
 
 def test_programs_are_asked_about_every_port(tmp_path: Path) -> None:
     machine = host(tmp_path)
-    assert ports_of(machine) == {"rail0": PORT}
+    assert list_ports(machine) == {"rail0": PORT}
     asked = wanted(machine).commands
     assert ("ethtool", "-S", "rail0") in asked
     assert any(PORT in argv for argv in asked)

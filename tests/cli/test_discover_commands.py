@@ -14,7 +14,7 @@ from tests.host.discover import machines
 from tests.host.discover.test_rails import dgx_h100
 from trackbed.cli.main import cli
 from trackbed.fabric.model.load import load_fabric
-from trackbed.host.discover.read import inventory
+from trackbed.host.discover.read import read_inventory
 from trackbed.host.snapshot.snapshot import Snapshot
 
 
@@ -23,7 +23,7 @@ def trackbed(*words: str) -> Result:
 
 
 def written(seen: Snapshot, place: Path) -> str:
-    place.write_bytes(msgspec.json.encode(inventory(seen)))
+    place.write_bytes(msgspec.json.encode(read_inventory(seen)))
     return str(place)
 
 

@@ -76,7 +76,7 @@ class RdmaCore:
 def speak_to(core: RdmaCore | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let machines have this core, or none that answers."""
 
-    def opened(_: Machine) -> talk.Talk | None:
+    def opened(_: Machine) -> talk.RdmaSocket | None:
         return core
 
-    monkeypatch.setattr(talk, "opened", opened)
+    monkeypatch.setattr(talk, "open_rdma", opened)

@@ -46,7 +46,7 @@ class Drivers:
 
 def install(drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every machine's sockets speak to these drivers."""
-    monkeypatch.setattr(Machine, "socket", lambda machine: NicSocket(machine, drivers))
+    monkeypatch.setattr(Machine, "open_socket", lambda machine: NicSocket(machine, drivers))
 
 
 class NicSocket(Socket):

@@ -39,17 +39,17 @@ class Host:
 
     def send(self, *messages: Message) -> None:
         """Do something to it, all in one batch."""
-        with self.machine.socket() as sock:
+        with self.machine.open_socket() as sock:
             sock.send(messages)
 
     def index(self, name: str) -> int:
         """The index of an interface; StopIteration if there is none."""
-        with self.machine.socket() as sock:
+        with self.machine.open_socket() as sock:
             return next(link.index for link in list_links(sock) if link.name == name)
 
     def differs(self, node: NodePlan) -> list[str]:
         """What differs from the plan of a node, in words."""
-        return [change.what for change in compare(self.machine, settings(node)).changes]
+        return [change.subject for change in compare(self.machine, settings(node)).changes]
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def host(folder: Path) -> Iterator[Host]:
 
 def everything(machine: Machine) -> dict[str, list[object]]:
     """All links, addresses, routes (table local, too) and rules, without ages."""
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         links: list[object] = [(link.index, link.name, link.mtu, link.up, link.altnames) for link in list_links(sock)]
         dumps = {kind: _dump(machine, number, size, ages) for kind, number, size, ages in _TABLES}
     return {"links": links, **dumps}
@@ -87,7 +87,7 @@ _ROUTES, _RTA_DST, _ALL_MULTICAST = 26, 1, bytes([0xFF]).ljust(16, b"\0")
 
 def _dump(machine: Machine, kind: int, size: int, ages: set[int]) -> list[object]:
     found: list[object] = []
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         for family in (AF_INET, AF_INET6):
             for reply in sock.dump(Message(kind, 0, bytes([family]).ljust(size, b"\0"))):
                 known = sorted(
@@ -115,6 +115,6 @@ def _cable(made: Host) -> None:
         made.send(create_veth(VethEnd("mgmt0"), VethEnd("office0", far)))
     finally:
         os.close(far)
-    with Machine(made.machine.root, made.far).socket() as sock:
+    with Machine(made.machine.root, made.far).open_socket() as sock:
         sock.send([set_link(link.index, up=True) for link in list_links(sock)])
     made.send(*(set_link(made.index(name), up=True) for name in ("lo", "mgmt0")))

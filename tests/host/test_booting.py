@@ -19,7 +19,7 @@ class Systemd:
     there: bool = True
     heard: list[str] = field(default_factory=list)
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Whether there is a systemd at all."""
         return self.there and bool(program)
 
@@ -40,12 +40,12 @@ class Systemd:
     ],
 )
 def test_a_host_is_booting_while_its_unit_has_a_job(tmp_path: Path, answer: Ran, *, there: bool, still: bool) -> None:
-    assert booting.pending(Machine(tmp_path, runner=Systemd(answer, there))) is still
+    assert booting.is_pending(Machine(tmp_path, runner=Systemd(answer, there))) is still
 
 
 def test_a_network_namespace_does_not_boot(place_netns: Path) -> None:
     systemd = Systemd(Ran(0, "163\n"))
-    assert not booting.pending(Machine(Path("/"), place_netns, systemd))
+    assert not booting.is_pending(Machine(Path("/"), place_netns, systemd))
     assert systemd.heard == []
 
 

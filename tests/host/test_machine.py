@@ -7,20 +7,20 @@ from trackbed.host.machine import Absent, Machine, Unreadable
 
 
 def test_a_path_lies_below_the_root(tmp_path: Path) -> None:
-    assert Machine(tmp_path).path("/etc/hosts") == tmp_path / "etc/hosts"
+    assert Machine(tmp_path).locate("/etc/hosts") == tmp_path / "etc/hosts"
 
 
 @pytest.mark.parametrize("wrong", ["etc/hosts", "/etc/../../secret", ".."])
 def test_a_path_that_leads_out_of_the_root_is_refused(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(ValueError, match=r"must be an absolute path without '\.\.'"):
-        Machine(tmp_path).path(wrong)
+        Machine(tmp_path).locate(wrong)
 
 
 def test_a_symbolic_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "root/etc").symlink_to("/etc")
     with pytest.raises(ValueError, match=r"leads out of .*/root by a symbolic link"):
-        Machine(tmp_path / "root").path("/etc/hosts")
+        Machine(tmp_path / "root").locate("/etc/hosts")
 
 
 LINKS = {
@@ -58,7 +58,7 @@ def test_links_within_the_root_are_followed_and_may_be_read_themselves(tmp_path:
     (tmp_path / "etc/mask").symlink_to("/dev/null")
     machine = Machine(tmp_path)
     assert machine.read("/sys/class/net/rail0/mtu") == "9000"
-    assert machine.path("/etc/mask").readlink() == Path("/dev/null")
+    assert machine.locate("/etc/mask").readlink() == Path("/dev/null")
 
 
 def test_a_link_that_leads_round_in_a_circle_is_unreadable(tmp_path: Path) -> None:

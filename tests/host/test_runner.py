@@ -5,7 +5,7 @@ import pytest
 from trackbed.host.change import Change, Run
 from trackbed.host.machine import Absent, Machine
 from trackbed.host.runner import Local, Ran
-from trackbed.host.transaction.perform import RefusedError, perform
+from trackbed.host.transaction.perform import OperationError, perform
 
 CHANGE = Change(None, "cmdline", None, "kernel arguments", "a", "b", "change", ())
 
@@ -19,20 +19,22 @@ def test_only_programs_in_the_usual_folders_are_there(tmp_path: Path, monkeypatc
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert (Local().has("trackbed-test-program"), Local().has("sh")) == (False, True)
+    assert (Local().has_program("trackbed-test-program"), Local().has_program("sh")) == (False, True)
 
 
 def test_nothing_of_a_foreign_root_is_started(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
-    assert machine.has("sh") is False
+    assert machine.has_program("sh") is False
     assert machine.run(("sh", "-c", "exit 0")) == Absent()
 
 
 def test_a_program_that_is_not_there_is_refused_with_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="there is no update-grub to run on this machine; run by hand: update-grub"):
+    with pytest.raises(
+        OperationError, match="there is no update-grub to run on this machine; run by hand: update-grub"
+    ):
         perform(Machine(tmp_path), CHANGE, Run(("update-grub",)))
 
 
 def test_a_program_that_fails_is_told_with_its_last_words() -> None:
-    with pytest.raises(RefusedError, match="failed with status 2: b / c / d"):
+    with pytest.raises(OperationError, match="failed with status 2: b / c / d"):
         perform(Machine(Path("/")), CHANGE, Run(("sh", "-c", "for w in a b c d; do echo $w; done; exit 2")))

@@ -56,7 +56,7 @@ class Scripted:
     programs: dict[str, Callable[[Sequence[str]], str | None]]
     ran: list[str] = field(default_factory=list)
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Whether the script knows it."""
         return program in self.programs
 

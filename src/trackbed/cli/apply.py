@@ -71,8 +71,8 @@ def command(
     if fleet["nodes"]:
         _fleet(fabric_file, form, fleet | {"persist": persist}, (dry_run, yes, back))
     machine = machine_below(root, netns)
-    if machine.unseen:
-        refuse(f"nothing is applied below {root}: {machine.unseen}")
+    if machine.unseen_reason:
+        refuse(f"nothing is applied below {root}: {machine.unseen_reason}")
     if back:
         _undo(machine)
         return
@@ -165,7 +165,9 @@ def _report(done: Applied, node: NodePlan, form: str) -> None:
     else:
         click.echo(f"{node.name}: made {len(done.changes)} changes, wrote {len(done.files)} files for the next boot")
         for change in done.left.changes:
-            click.echo(f"still different: {change.what} is {change.have}, not {change.want}: {change.advice}", err=True)
+            click.echo(
+                f"still different: {change.subject} is {change.have}, not {change.want}: {change.advice}", err=True
+            )
         tell_reboot(done.left)
     raise SystemExit(1 if done.left.changes else 0)
 

@@ -28,7 +28,7 @@ def diagnose(machine: Machine, node: NodePlan) -> Diagnosis:
     view = NodeView(node, nothing, host=host_reads.take_snapshot(machine, node))
     found = [finding for module in MODULES for finding in module.check(view)]
     place = {fault: number for number, fault in enumerate(load_catalogue())}
-    found += _unjudged(node, machine.unseen)
+    found += _unjudged(node, machine.unseen_reason)
     return Diagnosis(tuple(sorted(found, key=lambda finding: place[finding.id])), find_first(found))
 
 

@@ -13,7 +13,7 @@ from trackbed.cli.options import emit_json, fabric_option, meant, output_option,
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.bios import BiosSpec
-    from trackbed.host.bios.compare import Item, Seen
+    from trackbed.host.bios.compare import BiosState, Item
     from trackbed.host.bios.credentials import Credentials
     from trackbed.host.bios.redfish import Bmc
 
@@ -71,7 +71,7 @@ def command(
       trackbed bios apply -f fabric.yaml --nodes 'gpu-[0-7]' --credentials bmc.txt --yes
       trackbed bios undo -f fabric.yaml --nodes gpu-0 --yes
     """
-    from trackbed.host.bios.credentials import credentials
+    from trackbed.host.bios.credentials import load_credentials
     from trackbed.host.bios.redfish import Bmc
 
     loaded, planned = read_fabric(fabric_file)
@@ -80,7 +80,7 @@ def command(
         refuse("the Fabric does not say where BMCs are; write spec.bios.bmc, as bmc-{host}")
     chosen = _chosen([node.name for node in planned.nodes], nodes)
     try:
-        who = credentials(secret, os.environ)
+        who = load_credentials(secret, os.environ)
     except (ValueError, OSError) as error:
         refuse(str(error))
     if action != "diff" and not yes:
@@ -146,15 +146,15 @@ def _open(item: Item) -> bool:
     return item.state == "differs"
 
 
-def _items(bmc: Bmc, wanted: BiosSpec, seen: Seen) -> tuple[Item, ...]:
-    from trackbed.host.bios.compare import compare, vendor_of
-    from trackbed.host.bios.profile import profile
+def _items(bmc: Bmc, wanted: BiosSpec, seen: BiosState) -> tuple[Item, ...]:
+    from trackbed.host.bios.compare import compare, find_vendor
+    from trackbed.host.bios.profile import load_profile
 
-    vendor = wanted.vendor or vendor_of(seen.manufacturer)
+    vendor = wanted.vendor or find_vendor(seen.manufacturer)
     if vendor is None:
         known = f"{bmc.address}: no profile for manufacturer {seen.manufacturer!r}"
         raise _UnknownError(f"{known}; name the one whose attributes it has with spec.bios.vendor")
-    return compare(profile(vendor), wanted.list_attributes(), seen)
+    return compare(load_profile(vendor), wanted.list_attributes(), seen)
 
 
 def _stage(node: str, reach: tuple[Bmc, Credentials], items: tuple[Item, ...], place: Path) -> tuple[int, str]:

@@ -67,10 +67,10 @@ def wanted(machine: Machine) -> Wanted:
     from trackbed.doctor.checks import READS
     from trackbed.host.discover.wanted import WANTED
     from trackbed.host.snapshot.snapshot import Wanted
-    from trackbed.host.snapshot.take import for_ports, ports_of
+    from trackbed.host.snapshot.take import expand_ports, list_ports
 
     every = READS | WANTED
-    programs = for_ports(Wanted(commands=every.commands), ports_of(machine))
+    programs = expand_ports(Wanted(commands=every.commands), list_ports(machine))
     return Wanted(_anywhere(every.files), _anywhere(every.links), _anywhere(every.folders)) | programs
 
 

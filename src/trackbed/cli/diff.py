@@ -54,8 +54,8 @@ def command(
     planned = read_plan(fabric_file)
     node = node_of(planned, node_name)
     machine = machine_below(root, netns)
-    if machine.unseen:
-        click.echo(f"{node.name} cannot be compared with the plan: {machine.unseen}", err=True)
+    if machine.unseen_reason:
+        click.echo(f"{node.name} cannot be compared with the plan: {machine.unseen_reason}", err=True)
         raise SystemExit(3)
     booted(machine)
     try:

@@ -62,7 +62,7 @@ def command(root: Path, nodes: str | None, listen: float, form: str) -> None:
       trackbed discover --nodes gpu-[0-63] -o json >gpus.json
     """
     from trackbed.cli.inventories import asked, heard, read_source
-    from trackbed.host.discover.rails import rails
+    from trackbed.host.discover.rails import choose_rails
 
     found, silent = ([read_source(root)], False) if nodes is None else asked(nodes)
     if listen:
@@ -72,16 +72,16 @@ def command(root: Path, nodes: str | None, listen: float, form: str) -> None:
     else:
         for one in found:
             show(one)
-    raise SystemExit(3 if silent else 0 if all(rails(one).rails for one in found) else 1)
+    raise SystemExit(3 if silent else 0 if all(choose_rails(one).rails for one in found) else 1)
 
 
 def show(inventory: Inventory) -> None:
     """Print one machine: rails first, then what was set aside."""
     from trackbed.cli.tables import table
     from trackbed.host.discover.crosscheck import crosscheck
-    from trackbed.host.discover.rails import rails
+    from trackbed.host.discover.rails import choose_rails
 
-    found = rails(inventory)
+    found = choose_rails(inventory)
     name, differs = crosscheck(inventory, found)
     rows = [
         (

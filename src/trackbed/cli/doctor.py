@@ -65,7 +65,7 @@ def command(
 
     planned = read_plan(fabric_file)
     machine, node = machine_below(root, netns), node_of(planned, node_name)
-    if machine.unseen:
+    if machine.unseen_reason:
         _archived(machine, node, form, everything=everything)
     subject = Subject(machine, node, partial(read_status, agent))
     try:
@@ -83,6 +83,8 @@ def _archived(machine: Machine, node: NodePlan, form: str, *, everything: bool) 
     from trackbed.cli.findings import show
 
     found = archived.diagnose(machine, node)
-    show(found if form == "json" else archived.without(found, machine.unseen), form, everything=everything)
-    click.echo(f"not judged: {', '.join(archived.steps(found, machine.unseen))}; {machine.unseen}", err=True)
+    show(found if form == "json" else archived.without(found, machine.unseen_reason), form, everything=everything)
+    click.echo(
+        f"not judged: {', '.join(archived.steps(found, machine.unseen_reason))}; {machine.unseen_reason}", err=True
+    )
     raise SystemExit(found.status)

@@ -36,11 +36,11 @@ def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None
     from trackbed.fabric.model.load import load_fabric
     from trackbed.fabric.model.problems import SpecError
     from trackbed.fabric.plan.compute import compute_plan
-    from trackbed.host.discover.fabric import Choice, fabric_text
+    from trackbed.host.discover.fabric import Choice, render_fabric
 
     found: list[Inventory] = [one for source in sources or (Path("/"),) for one in read_sources(source)]
     try:
-        text = fabric_text(found, Choice(name, ipv4))
+        text = render_fabric(found, Choice(name, ipv4))
     except ValueError as error:
         refuse(str(error))
     try:

@@ -41,7 +41,7 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
     from pydantic_core import PydanticCustomError
 
     from trackbed.fabric.model.nodes import HOST_NAME, expand_hosts
-    from trackbed.host.discover.remote import ask
+    from trackbed.host.discover.remote import query_hosts
 
     try:
         hosts = list(expand_hosts(nodes))
@@ -50,7 +50,7 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
     strange = next((host for host in hosts if not HOST_NAME.fullmatch(host)), None)
     if strange is not None:
         refuse(f"{strange!r} is no host name: letters, digits, '-', '_' and '.'")
-    found, silent = ask(hosts)
+    found, silent = query_hosts(hosts)
     for host, reason in silent.items():
         click.echo(f"{host}: {reason}", err=True)
     return found, bool(silent)
@@ -58,33 +58,33 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
 
 def heard(inventory: Inventory, root: Path, seconds: float) -> Inventory:
     """This machine's inventory with what its switches said; ends with status 2 where one may not listen."""
-    from trackbed.host.discover.neighbours import listened
+    from trackbed.host.discover.neighbours import add_neighbours
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed.kernel.wire.errors import ProbeError
 
     if root != Path("/"):
         refuse("only this machine can listen to its switches; leave --root out")
     try:
-        return listened(inventory, None, seconds)
+        return add_neighbours(inventory, None, seconds)
     except (OSError, NetlinkError, ProbeError) as error:
         refuse(f"cannot listen to switches: {error}")
 
 
 def inventory_of(root: Path) -> Inventory:
     """The inventory of the machine whose files lie below a folder."""
-    from trackbed.host.discover.read import inventory
+    from trackbed.host.discover.read import read_inventory
     from trackbed.host.discover.wanted import WANTED
     from trackbed.host.snapshot.take import take
 
-    return inventory(take(machine_below(root), WANTED))
+    return read_inventory(take(machine_below(root), WANTED))
 
 
 def machine_below(root: Path, netns: Path | None = None) -> Machine:
     """The machine below a folder, live or captured; ends with status 2 where the folder's record is broken."""
-    from trackbed.host.snapshot.recorded import machine_of
+    from trackbed.host.snapshot.recorded import open_machine
 
     try:
-        return machine_of(root, netns)
+        return open_machine(root, netns)
     except ValueError as error:
         refuse(str(error))
 

@@ -42,7 +42,7 @@ def booted(machine: Machine) -> None:
     """Let a host finish booting first, and say so."""
     from trackbed.host import booting
 
-    if booting.pending(machine):
+    if booting.is_pending(machine):
         click.echo(f"this host is still booting: waiting for {booting.UNIT}, minutes at most", err=True)
         booting.wait(machine)
 
@@ -55,7 +55,7 @@ def show(found: Comparison, form: str, node_name: str) -> None:
     from trackbed.cli.tables import table
 
     if found.changes:
-        rows = [(c.step, "-" if c.rail is None else str(c.rail), c.what, c.have, c.want) for c in found.changes]
+        rows = [(c.step, "-" if c.rail is None else str(c.rail), c.subject, c.have, c.want) for c in found.changes]
         table(COLUMNS, rows, f"{node_name}: {len(rows)} differences")
     else:
         click.echo(f"{node_name} is as planned")
@@ -63,7 +63,7 @@ def show(found: Comparison, form: str, node_name: str) -> None:
         click.echo(f"note: {advice}", err=True)
     tell_reboot(found)
     for reason in dict.fromkeys(skipped.reason for skipped in found.skipped):
-        what = ", ".join(skipped.what for skipped in found.skipped if skipped.reason == reason)
+        what = ", ".join(skipped.subject for skipped in found.skipped if skipped.reason == reason)
         click.echo(f"skipped, {reason}: {what}", err=True)
 
 
@@ -78,4 +78,4 @@ def document(found: Comparison, node_name: str) -> dict[str, object]:
     """The comparison of one node as a document for machines."""
     from trackbed.host import change
 
-    return {"node": node_name} | change.document(found)
+    return {"node": node_name} | change.to_document(found)

@@ -99,26 +99,26 @@ def _networks(nodes: Iterable[NodePlan], form: str, *, below_name: bool) -> File
 def _seeds(nodes: Iterable[NodePlan], form: str, network: Format) -> Files:
     from trackbed.host.export import autoinstall, cloud_init
 
-    render = cloud_init.user_data if form == "cloud-init" else autoinstall.user_data
+    render = cloud_init.render_user_data if form == "cloud-init" else autoinstall.render_user_data
     for node in nodes:
         yield f"{node.name}/user-data", render(node, network)
-        yield f"{node.name}/meta-data", cloud_init.meta_data(node)
+        yield f"{node.name}/meta-data", cloud_init.render_meta_data(node)
 
 
 def _archives(nodes: Iterable[NodePlan], network: Format, cpu: str | None) -> Iterator[tuple[str, bytes]]:
-    from trackbed.host.export.archive import archive
+    from trackbed.host.export.archive import build_archive
     from trackbed.host.export.arguments import CPUS as VENDORS
-    from trackbed.host.export.arguments import arguments
+    from trackbed.host.export.arguments import find_arguments
 
     asks = False
     for node in nodes:
-        wanted = arguments(node)
+        wanted = find_arguments(node)
         asks |= wanted is not None
         if wanted and wanted.iommu and cpu is None:
             refuse(
                 f"node {node.name} wants the IOMMU on, and its switch depends on the CPU; say --cpu {'|'.join(CPUS)}"
             )
-        yield f"{node.name}.tar", archive(node, network, VENDORS[cpu] if cpu else None)
+        yield f"{node.name}.tar", build_archive(node, network, VENDORS[cpu] if cpu else None)
     if asks:
         click.echo("the kernel arguments lie in GRUB's drop-in; they count once update-grub has run", err=True)
 

@@ -39,14 +39,14 @@ _EARLY_SECONDS = 5
 def iter_functions(view: NodeView, host: Snapshot) -> Iterator[tuple[PortPlan, str]]:
     """Yield each planned port with its PCI address, where it is known and present; ports inside pods are included."""
     for port in view.node.ports:
-        pci = port.pci or host.pci(port.netdev)
+        pci = port.pci or host.find_pci(port.netdev)
         if pci is not None and f"{DEVICES}/{pci}/vendor" in host.files:
             yield port, pci
 
 
 def read_attribute(host: Snapshot, pci: str, name: str) -> str | None:
     """Return the content of a PCI function's file in sysfs; None where it does not exist."""
-    return host.text(f"{DEVICES}/{pci}/{name}")
+    return host.read_text(f"{DEVICES}/{pci}/{name}")
 
 
 def read_device_id(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
@@ -56,7 +56,7 @@ def read_device_id(host: Snapshot, pci: str) -> tuple[str | None, str | None]:
 
 def find_driver(host: Snapshot, pci: str) -> str | None:
     """Return the driver that is bound to a PCI function."""
-    return host.target(f"{DEVICES}/{pci}/driver")
+    return host.get_target(f"{DEVICES}/{pci}/driver")
 
 
 def uses_mlx5(host: Snapshot, pci: str) -> bool:
@@ -67,10 +67,10 @@ def uses_mlx5(host: Snapshot, pci: str) -> bool:
 def list_bridges(host: Snapshot, pci: str) -> list[str]:
     """Return the bridges above a function, nearest first."""
     bridges: list[str] = []
-    bridge = host.target(f"{BUSES}/{_get_bus(pci)}/device")
+    bridge = host.get_target(f"{BUSES}/{_get_bus(pci)}/device")
     while bridge is not None and _FUNCTION.fullmatch(bridge) and bridge not in bridges:
         bridges.append(bridge)
-        bridge = host.target(f"{BUSES}/{_get_bus(bridge)}/device")
+        bridge = host.get_target(f"{BUSES}/{_get_bus(bridge)}/device")
     return bridges
 
 
@@ -99,22 +99,22 @@ def _get_bus(pci: str) -> str:
 
 def is_virtual(host: Snapshot) -> bool:
     """Return whether the host is a virtual machine (x86: a CPUID bit), whose PCI tree is the hypervisor's invention."""
-    return re.search(r"^flags\s*:.*\bhypervisor\b", host.text("/proc/cpuinfo") or "", re.MULTILINE) is not None
+    return re.search(r"^flags\s*:.*\bhypervisor\b", host.read_text("/proc/cpuinfo") or "", re.MULTILINE) is not None
 
 
 def is_x86(host: Snapshot) -> bool:
     """Return whether the CPU is an x86."""
-    return re.search(r"^vendor_id\s*:", host.text("/proc/cpuinfo") or "", re.MULTILINE) is not None
+    return re.search(r"^vendor_id\s*:", host.read_text("/proc/cpuinfo") or "", re.MULTILINE) is not None
 
 
 def read_kernel_log(host: Snapshot) -> str | None:
     """Return the kernel's log as dmesg prints it; None where it could not be read."""
-    return host.said(*_LOG)
+    return host.get_output(*_LOG)
 
 
 def describe_log_error(host: Snapshot) -> str:
     """Return why the kernel's log could not be read."""
-    ran = host.ran(*_LOG)
+    ran = host.get_outcome(*_LOG)
     return f"dmesg: {ran.output.strip()[:120]}" if isinstance(ran, Ran) else "dmesg is not installed"
 
 

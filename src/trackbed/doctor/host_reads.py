@@ -8,7 +8,7 @@ from trackbed.doctor.checks import READS
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.snapshot.take import for_ports, take
+from trackbed.host.snapshot.take import expand_ports, take
 from trackbed.kernel.netlink.codec import NetlinkError
 from trackbed.kernel.netlink.dcb import Dcb, get_dcb
 from trackbed.kernel.netlink.sockets import Socket
@@ -19,14 +19,14 @@ _T = TypeVar("_T")
 
 def take_snapshot(machine: Machine, node: NodePlan) -> Snapshot | None:
     """Read everything that host checks need; None where the machine shares its host (a namespace, a container)."""
-    if machine.shared or not machine.path("/proc/cmdline").exists():
+    if machine.shared_reason or not machine.locate("/proc/cmdline").exists():
         return None
     return take(machine, collect_reads(machine, node))
 
 
 def collect_reads(machine: Machine, node: NodePlan) -> Wanted:
     """Return what host checks read of a node's machine, with the names of its ports filled in."""
-    return for_ports(READS, {port.netdev: port.pci or _find_pci(machine, port.netdev) for port in node.ports})
+    return expand_ports(READS, {port.netdev: port.pci or _find_pci(machine, port.netdev) for port in node.ports})
 
 
 def read_vfs(machine: Machine, netdevs: Iterable[str]) -> dict[str, VfListing]:
@@ -42,7 +42,7 @@ def read_dcb(machine: Machine, netdevs: Iterable[str]) -> dict[str, Dcb]:
 def _query_links(machine: Machine, netdevs: Iterable[str], query: Callable[[Socket, str], _T]) -> dict[str, _T]:
     """Return the query's result for each interface; interfaces that the kernel refuses are left out."""
     results = {}
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         for netdev in netdevs:
             with suppress(NetlinkError):
                 results[netdev] = query(sock, netdev)
@@ -51,6 +51,6 @@ def _query_links(machine: Machine, netdevs: Iterable[str], query: Callable[[Sock
 
 def _find_pci(machine: Machine, netdev: str) -> str | None:
     try:
-        return machine.path(f"/sys/class/net/{netdev}/device").readlink().name
+        return machine.locate(f"/sys/class/net/{netdev}/device").readlink().name
     except (OSError, ValueError):
         return None

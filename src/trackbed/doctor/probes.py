@@ -181,7 +181,7 @@ def _to_result(echo: icmp.PingResult) -> EchoResult:
 def find_management_paths(machine: Machine, targets: Iterable[int]) -> dict[int, str]:
     """Return the interface that the kernel routes each management address (IPv4) through; empty without a route."""
     paths = {}
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         names = {link.index: link.name for link in host_state.read(machine).links}
         for target in targets:
             try:

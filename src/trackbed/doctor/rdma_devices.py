@@ -35,4 +35,4 @@ def list_rdma_devices(host: Snapshot, netdev: str) -> tuple[SysfsRdmaDevice, ...
 
 def _read_netdev(host: Snapshot, folder: str) -> str | None:
     """Return the interface of a software device: soft-RoCE has it in `parent`, others with their first GID."""
-    return host.text(f"{folder}/parent") or host.text(f"{folder}/ports/1/gid_attrs/ndevs/0")
+    return host.read_text(f"{folder}/parent") or host.read_text(f"{folder}/ports/1/gid_attrs/ndevs/0")

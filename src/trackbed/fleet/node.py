@@ -30,7 +30,7 @@ from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.wire import parse_node
 from trackbed.host import booting
 from trackbed.host.boot_id import BOOT_ID
-from trackbed.host.change import document
+from trackbed.host.change import to_document
 from trackbed.host.machine import Machine
 from trackbed.host.runner import Ran
 from trackbed.host.steps import settings
@@ -80,7 +80,7 @@ def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     node = parse_node(request["node"])
     if not meant(machine, node, os.uname().nodename):
         return {"outcome": "wrong-host", "message": f"{os.uname().nodename} is not {node.name}: {_OTHER}"}
-    if booting.pending(machine):
+    if booting.is_pending(machine):
         booting.wait(machine)
     files, told = wanted_files(machine, node, request)
     if request["verb"] == "diff":
@@ -88,12 +88,12 @@ def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         found = found if files is not None else drop_files(found)
         paths = [change.path for change in list_differences(machine, files)] if files is not None else []
         outcome = "differs" if found.changes or paths else "same"
-        return {"outcome": outcome, "files": paths, "warnings": told} | document(found)
+        return {"outcome": outcome, "files": paths, "warnings": told} | to_document(found)
     made = apply(machine, settings(node), find_folder(machine), files, until_reboot=files is None)
     count = {"applied": len(made.changes), "files": [change.path for change in made.files], "warnings": told}
     touched = "applied" if made.changes or made.files else "same"
     by_hand = any(not change.reboot for change in made.left.changes)
-    return {"outcome": "left" if by_hand else touched} | count | document(made.left)
+    return {"outcome": "left" if by_hand else touched} | count | to_document(made.left)
 
 
 _OTHER = "it has another host name and none of the plan's MACs; nothing was changed there"
@@ -107,7 +107,7 @@ def meant(machine: Machine, node: NodePlan, hostname: str) -> bool:
     if hostname.partition(".")[0].lower() == node.name.partition(".")[0].lower():
         return True
     planned = {port.mac.lower() for port in node.ports if port.mac}
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         links = list_links(sock)
     return any(mac and mac.lower() in planned for link in links for mac in (link.mac, link.permanent_mac))
 

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 
-def replace(place: Path, content: bytes, permissions: int) -> None:
+def replace(path: Path, content: bytes, permissions: int) -> None:
     """Replace a file in one step: write the content to disk, then rename; OSError leaves the file as it was."""
-    temporary = place.with_name(f".{place.name}.trackbed")
+    temporary = path.with_name(f".{path.name}.trackbed")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, permissions)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -16,11 +16,11 @@ def replace(place: Path, content: bytes, permissions: int) -> None:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(place)
+        temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(place.parent)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -12,7 +12,7 @@ _JOB = ("systemctl", "show", "--property=Job", "--value", UNIT)
 _SETTLE = ("udevadm", "settle", "--timeout=30")
 
 
-def pending(machine: Machine) -> bool:
+def is_pending(machine: Machine) -> bool:
     """Whether the boot unit waits for its turn or runs. A network namespace (`netns`) does not boot."""
     shown = machine.run(_JOB) if machine.netns is None else None
     return isinstance(shown, Ran) and shown.status == 0 and shown.output.strip() not in {"", "0"}

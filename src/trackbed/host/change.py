@@ -43,7 +43,7 @@ class Run(NamedTuple):
     """Run a program; `back` is what undoes it, run after files have been put back."""
 
     argv: tuple[str, ...]
-    back: tuple[str, ...] = ()
+    undo: tuple[str, ...] = ()
 
 
 class RdmaSet(NamedTuple):
@@ -73,7 +73,7 @@ class Change(NamedTuple):
     setting: Setting | None
     step: str
     rail: int | None
-    what: str
+    subject: str
     have: str
     want: str
     action: Action
@@ -87,7 +87,7 @@ class Skipped(NamedTuple):
     """A setting that has no meaning on this machine, and why."""
 
     setting: Setting
-    what: str
+    subject: str
     reason: str
 
 
@@ -98,18 +98,18 @@ class Comparison(NamedTuple):
     skipped: tuple[Skipped, ...]
 
 
-def document(found: Comparison) -> dict[str, object]:
+def to_document(comparison: Comparison) -> dict[str, object]:
     """A comparison as a document for machines; `reboot` says that something waits for the next boot."""
     changes = [
-        {"step": c.step, "rail": c.rail, "what": c.what, "have": c.have, "want": c.want, "action": c.action}
+        {"step": c.step, "rail": c.rail, "what": c.subject, "have": c.have, "want": c.want, "action": c.action}
         | ({"advice": c.advice} if c.advice else {})
         | ({"reboot": True} if c.reboot else {})
-        for c in found.changes
+        for c in comparison.changes
     ]
     return {
-        "reboot": any(change.reboot for change in found.changes),
+        "reboot": any(change.reboot for change in comparison.changes),
         "changes": changes,
-        "skipped": [{"what": s.what, "reason": s.reason} for s in found.skipped],
+        "skipped": [{"what": skip.subject, "reason": skip.reason} for skip in comparison.skipped],
     }
 
 
@@ -117,25 +117,25 @@ NOTHING = "-"
 """Stands for "not there" in `have` and `want`."""
 
 
-def fulfil(setting: Setting, what: str, have: str, want: str, do: tuple[Operation, ...]) -> Change:
+def fulfil(setting: Setting, subject: str, have: str, want: str, do: tuple[Operation, ...]) -> Change:
     """Return the change that fulfils a setting."""
     action: Action = "add" if have == NOTHING else "change"
-    return Change(setting, setting.step, setting.rail, what, have, want, action, do, _list_runs(do))
+    return Change(setting, setting.step, setting.rail, subject, have, want, action, do, _list_runs(do))
 
 
-def advise(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
+def advise(setting: Setting, subject: str, have: str, want: str, advice: str) -> Change:
     """Return the change of a setting that only a person can fulfil."""
-    return Change(setting, setting.step, setting.rail, what, have, want, "change", (), advice)
+    return Change(setting, setting.step, setting.rail, subject, have, want, "change", (), advice)
 
 
-def await_boot(setting: Setting, what: str, have: str, want: str, advice: str) -> Change:
+def await_boot(setting: Setting, subject: str, have: str, want: str, advice: str) -> Change:
     """Return the change of a setting that is prepared and takes effect at the next boot."""
-    return Change(setting, setting.step, setting.rail, what, have, want, "change", (), advice, reboot=True)
+    return Change(setting, setting.step, setting.rail, subject, have, want, "change", (), advice, reboot=True)
 
 
-def remove(step: str, rail: int | None, what: str, have: str, do: tuple[Operation, ...]) -> Change:
+def remove(step: str, rail: int | None, subject: str, have: str, do: tuple[Operation, ...]) -> Change:
     """Return the removal of what is Trackbed's and no longer planned."""
-    return Change(None, step, rail, what, have, NOTHING, "remove", do, _list_runs(do))
+    return Change(None, step, rail, subject, have, NOTHING, "remove", do, _list_runs(do))
 
 
 def _list_runs(do: tuple[Operation, ...]) -> str:

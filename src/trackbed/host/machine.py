@@ -54,7 +54,7 @@ class Machine:
     runner: Runner | None = None
     """What starts programs there; None: this host's own where the root is `/`, otherwise nothing is started."""
 
-    unseen: str = ""
+    unseen_reason: str = ""
     """Why network state and kernel parameters cannot be seen there; empty where they can."""
 
     cache: dict[str, bytes | Absent | Unreadable] | None = field(default=None, compare=False, repr=False)
@@ -65,7 +65,7 @@ class Machine:
         return replace(self, cache={})
 
     @property
-    def shared(self) -> str:
+    def shared_reason(self) -> str:
         """Why the kernel, its modules and its devices are not this machine's own to set; empty where they are."""
         if self.netns is not None and self.root == _HOST:
             return "this is a network namespace of a host that has these for itself"
@@ -73,26 +73,26 @@ class Machine:
             return "this is a container, and these are its host's"
         return ""
 
-    def path(self, absolute: str) -> Path:
+    def locate(self, absolute: str) -> Path:
         """The place of an absolute path under the root; ValueError if its folder is not in there.
 
         The last part may be a symbolic link that leads out: who opens it takes `inside`.
         """
-        place = self._place(absolute)
-        return self._held(absolute, place, place.parent)
+        path = self._join(absolute)
+        return self._check_inside(absolute, path, path.parent)
 
-    def inside(self, absolute: str) -> Path:
+    def locate_inside(self, absolute: str) -> Path:
         """The same for whoever opens or lists it: no symbolic link leads out, the last part included."""
-        place = self._place(absolute)
-        return self._held(absolute, place, place)
+        path = self._join(absolute)
+        return self._check_inside(absolute, path, path)
 
-    def _place(self, absolute: str) -> Path:
-        inner = PurePosixPath(absolute)
-        if not inner.is_absolute() or ".." in inner.parts:
+    def _join(self, absolute: str) -> Path:
+        pure_path = PurePosixPath(absolute)
+        if not pure_path.is_absolute() or ".." in pure_path.parts:
             raise ValueError(f"{absolute!r} must be an absolute path without '..'")
-        return self.root.joinpath(*inner.parts[1:])
+        return self.root.joinpath(*pure_path.parts[1:])
 
-    def _held(self, absolute: str, place: Path, followed: Path) -> Path:
+    def _check_inside(self, absolute: str, place: Path, followed: Path) -> Path:
         """The place, if the followed path ends under the root; nothing leads out of this host's own root."""
         if self.root != _HOST:
             root = os.path.realpath(self.root)
@@ -100,17 +100,17 @@ class Machine:
                 raise ValueError(f"{absolute!r} leads out of {self.root} by a symbolic link")
         return place
 
-    def socket(self) -> Socket:
+    def open_socket(self) -> Socket:
         """A netlink socket in the machine's network namespace; the caller closes it (it is a context manager).
 
         OSError where the machine's network is not to be seen: another host's must never stand for it.
         """
-        self._seen()
+        self._check_visible()
         return Socket(netns=self.netns)
 
-    def _seen(self) -> None:
-        if self.unseen:
-            raise OSError(errno.ENONET, self.unseen)
+    def _check_visible(self) -> None:
+        if self.unseen_reason:
+            raise OSError(errno.ENONET, self.unseen_reason)
 
     def read(self, path: str) -> str | Absent | Unreadable:
         """Return the text of a small file under the root, without the blanks around it."""
@@ -119,55 +119,55 @@ class Machine:
 
     def read_bytes(self, path: str) -> bytes | Absent | Unreadable:
         """Return the content of a small file under the root."""
-        return self._read_once(path, lambda: self.inside(path).read_bytes())
+        return self._read_once(path, lambda: self.locate_inside(path).read_bytes())
 
     def _read_once(self, key: str, load: Callable[[], bytes]) -> bytes | Absent | Unreadable:
         content = self.cache.get(key) if self.cache is not None else None
         if content is None:
-            content = _load(load)
+            content = _read_or_absent(load)
             if self.cache is not None:
                 self.cache[key] = content
         return content
 
     def write_attribute(self, path: str, value: str) -> None:
         """Write a file of sysfs or configfs under the root; OSError as the kernel says it, ValueError outside."""
-        with self.inside(path).open("w") as stream:
+        with self.locate_inside(path).open("w") as stream:
             stream.write(value)
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Whether `run` could start a program."""
-        runner = self._runner()
-        return runner is not None and runner.has(program)
+        runner = self._find_runner()
+        return runner is not None and runner.has_program(program)
 
     def run(self, argv: tuple[str, ...]) -> Ran | Absent:
         """Run a program on the machine; Absent where it, or a way to run it, is not there."""
-        runner = self._runner()
-        return runner.run(argv) if runner is not None and runner.has(argv[0]) else Absent()
+        runner = self._find_runner()
+        return runner.run(argv) if runner is not None and runner.has_program(argv[0]) else Absent()
 
-    def _runner(self) -> Runner | None:
+    def _find_runner(self) -> Runner | None:
         return self.runner or (Local() if self.root == _HOST else None)
 
     def read_sysctl(self, key: str) -> str | Absent | Unreadable:
         """Return the value of `/proc/sys/<key>`, as seen from inside the network namespace."""
-        place = _sysctl(key)
+        path = _locate_sysctl(key)
 
         def load() -> bytes:
-            self._seen()
+            self._check_visible()
             with enter_netns(self.netns):
-                return place.read_bytes()
+                return path.read_bytes()
 
         content = self._read_once(key, load)
         return content.decode(errors="replace").strip() if isinstance(content, bytes) else content
 
     def write_sysctl(self, key: str, value: str) -> None:
         """Write `/proc/sys/<key>` inside the network namespace; OSError as the kernel says it."""
-        place = _sysctl(key)
-        self._seen()
+        path = _locate_sysctl(key)
+        self._check_visible()
         with enter_netns(self.netns):
-            place.write_text(value)
+            path.write_text(value)
 
 
-def _load(load: Callable[[], bytes]) -> bytes | Absent | Unreadable:
+def _read_or_absent(load: Callable[[], bytes]) -> bytes | Absent | Unreadable:
     try:
         return load()
     except (FileNotFoundError, NotADirectoryError):
@@ -176,7 +176,7 @@ def _load(load: Callable[[], bytes]) -> bytes | Absent | Unreadable:
         return Unreadable(str(getattr(error, "strerror", None) or error))
 
 
-def _sysctl(key: str) -> Path:
+def _locate_sysctl(key: str) -> Path:
     if ".." in key.split("/") or key.startswith("/"):
         raise ValueError(f"{key!r} is no kernel parameter; write it as net/ipv4/ip_forward")
     return PROC_SYS / key

@@ -27,7 +27,7 @@ class Ran(NamedTuple):
 class Runner(Protocol):
     """What starts programs on one machine."""
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Whether the program is there."""
 
     def run(self, argv: Sequence[str]) -> Ran:
@@ -37,7 +37,7 @@ class Runner(Protocol):
 class Local:
     """Runs programs on this host."""
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Whether the program is in one of the usual folders."""
         return any(os.access(f"{folder}/{program}", os.X_OK) for folder in PATH.split(":"))
 
@@ -47,7 +47,7 @@ class Local:
 
         environment = {"PATH": PATH, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")}
         try:
-            done = subprocess.run(  # noqa: S603 - the commands are Trackbed's own, argument by argument, no shell
+            process = subprocess.run(  # noqa: S603 - the commands are Trackbed's own, argument by argument, no shell
                 list(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -57,11 +57,11 @@ class Local:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            return Ran(124, f"{argv[0]} took more than {TIMEOUT_SECONDS} s: {_text(error.output)}")
+            return Ran(124, f"{argv[0]} took more than {TIMEOUT_SECONDS} s: {_decode(error.output)}")
         except OSError as error:
             return Ran(126, f"{argv[0]} cannot be started: {error.strerror}")
-        return Ran(done.returncode, _text(done.stdout))
+        return Ran(process.returncode, _decode(process.stdout))
 
 
-def _text(raw: bytes | str | None) -> str:
+def _decode(raw: bytes | str | None) -> str:
     return raw.decode(errors="replace") if isinstance(raw, bytes) else raw or ""

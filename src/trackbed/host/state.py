@@ -32,26 +32,26 @@ class HostState:
     rules: tuple[PolicyRule, ...]
     neighbours: tuple[Neighbour, ...]
 
-    def link(self, name: str) -> Link | None:
+    def find_link(self, name: str) -> Link | None:
         """The interface of this name."""
         return next((link for link in self.links if link.name == name), None)
 
-    def named(self, index: int) -> str:
+    def find_name(self, index: int) -> str:
         """The name of an interface by its index, for people."""
         return next((link.name for link in self.links if link.index == index), f"interface {index}")
 
-    def addresses_on(self, link: Link) -> tuple[Address, ...]:
+    def find_addresses(self, link: Link) -> tuple[Address, ...]:
         """All addresses of an interface."""
-        return tuple(own for own in self.addresses if own.index == link.index)
+        return tuple(address for address in self.addresses if address.index == link.index)
 
-    def sysctl(self, key: str) -> str | Absent | Unreadable:
+    def read_sysctl(self, key: str) -> str | Absent | Unreadable:
         """Return a kernel parameter."""
         return self.machine.read_sysctl(key)
 
 
 def read(machine: Machine) -> HostState:
     """Read the state of a machine. Raises NetlinkError or OSError where the kernel does not answer."""
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         return HostState(
             machine,
             list_links(sock),

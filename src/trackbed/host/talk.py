@@ -13,7 +13,7 @@ from trackbed.kernel.netlink.codec import Message, NetlinkError, Received
 from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, Socket
 
 
-class Talk(Protocol):
+class RdmaSocket(Protocol):
     """What is asked of a netlink socket here; the caller closes it (it is a context manager)."""
 
     def __enter__(self) -> Self:
@@ -29,7 +29,7 @@ class Talk(Protocol):
         """As `netlink.sockets.Socket` does."""
 
 
-def opened(machine: Machine) -> Talk | None:
+def open_rdma(machine: Machine) -> RdmaSocket | None:
     """A socket in the machine's namespace; None where the kernel has no RDMA, or is not the one its files tell of.
 
     A captured tree has files of sysfs, too: what is set by netlink would then change this host.
@@ -42,31 +42,31 @@ def opened(machine: Machine) -> Talk | None:
         return None
 
 
-def devices(machine: Machine) -> dict[str, int]:
+def list_devices(machine: Machine) -> dict[str, int]:
     """Index of each RDMA device by its name; none where nobody can be asked."""
-    talk = opened(machine)
-    if talk is None:
+    rdma_socket = open_rdma(machine)
+    if rdma_socket is None:
         return {}
-    with talk:
+    with rdma_socket:
         try:
             return {
-                one.name: one.index
-                for one in (rdma.parse_device(reply.body) for reply in talk.dump(rdma.build_device_dump()))
+                device.name: device.index
+                for device in (rdma.parse_device(reply.body) for reply in rdma_socket.dump(rdma.build_device_dump()))
             }
         except NetlinkError:
             return {}
 
 
-def told(machine: Machine, message: Message) -> str:
+def send_message(machine: Machine, message: Message) -> str:
     """Have the kernel do what a message says; why not, in words, empty if it did."""
-    talk = opened(machine)
-    if talk is None:
+    rdma_socket = open_rdma(machine)
+    if rdma_socket is None:
         return "this kernel's RDMA core cannot be asked"
-    with talk:
+    with rdma_socket:
         try:
-            talk.send([message])
+            rdma_socket.send([message])
         except BatchError as error:
-            return "; ".join(f"{os.strerror(one.errno)} {one.text}".rstrip() for one in error.failures)
+            return "; ".join(f"{os.strerror(failure.errno)} {failure.text}".rstrip() for failure in error.failures)
         except NetlinkError as error:
             return str(error)
     return ""

@@ -274,7 +274,7 @@ def output(argv: tuple[str, ...], text: str | None, status: int = 0) -> Change:
 
 def append_log(line: str) -> Change:
     """Append a line to the kernel's log."""
-    return lambda host: output(("dmesg",), f"{host.said('dmesg')}[  512.000001] {line}\n")(host)
+    return lambda host: output(("dmesg",), f"{host.get_output('dmesg')}[  512.000001] {line}\n")(host)
 
 
 def combine(*changes: Change) -> Change:

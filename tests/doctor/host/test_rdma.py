@@ -26,7 +26,7 @@ DEVINFO = ("ibv_devinfo",)
 
 def _told(view: NodeView) -> NodeView:
     """The device says that it uses less than the interface has room for."""
-    output = view.host.said(*DEVINFO) if view.host else None
+    output = view.host.get_output(*DEVINFO) if view.host else None
     assert output is not None
     head, marked, tail = output.partition(f"hca_id:\t{NAME}")
     changed = head + marked + tail.replace("active_mtu:\t\t4096 (5)", "active_mtu:\t\t1024 (3)")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from trackbed.host.bios.compare import Entry, Legal, Seen, Value, compare, vendor_of
-from trackbed.host.bios.profile import profile
+from trackbed.host.bios.compare import BiosState, Entry, Legal, Value, compare, find_vendor
+from trackbed.host.bios.profile import load_profile
 
 
 def entry(name: str, label: str = "", values: tuple[str, ...] = (), *, read_only: bool = False) -> Entry:
     return Entry(name, label, tuple(Legal(value) for value in values), read_only)
 
 
-def seen(have: dict[str, Value], *entries: Entry, pending: dict[str, Value] | None = None) -> Seen:
-    return Seen("", have, have if pending is None else pending, {one.name: one for one in entries})
+def seen(have: dict[str, Value], *entries: Entry, pending: dict[str, Value] | None = None) -> BiosState:
+    return BiosState("", have, have if pending is None else pending, {one.name: one for one in entries})
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def seen(have: dict[str, Value], *entries: Entry, pending: dict[str, Value] | No
     ],
 )
 def test_a_vendor_is_known_by_its_manufacturer_name(text: str, vendor: str | None) -> None:
-    assert vendor_of(text) == vendor
+    assert find_vendor(text) == vendor
 
 
 NAME = "SR_IOVSupport_00F1"
@@ -74,23 +74,23 @@ LABELLED = entry(NAME, "SR-IOV Support", ("Disabled", "Enabled"))
         pytest.param("hpe", seen({"Sriov": False}), "differs", True, id="a-truth-value"),
     ],
 )
-def test_a_wanted_setting_is_found_and_judged(vendor: str, told: Seen, state: str, value: Value) -> None:
-    (item,) = compare(profile(vendor), {"sriov": "enabled"}, told)
+def test_a_wanted_setting_is_found_and_judged(vendor: str, told: BiosState, state: str, value: Value) -> None:
+    (item,) = compare(load_profile(vendor), {"sriov": "enabled"}, told)
     assert (item.state, item.value) == (state, value)
 
 
 def test_every_candidate_that_a_server_has_must_agree() -> None:
     told = seen({"IntelProcVtd": "Enabled", "ProcAmdIoVt": "Disabled"})
-    assert [item.state for item in compare(profile("hpe"), {"iommu": "enabled"}, told)] == ["same", "differs"]
+    assert [item.state for item in compare(load_profile("hpe"), {"iommu": "enabled"}, told)] == ["same", "differs"]
 
 
 def test_numa_nodes_are_written_as_the_vendor_writes_them() -> None:
-    (item,) = compare(profile("hpe"), {"numaPerSocket": "4"}, seen({"NumaMemoryDomainsPerSocket": "Auto"}))
+    (item,) = compare(load_profile("hpe"), {"numaPerSocket": "4"}, seen({"NumaMemoryDomainsPerSocket": "Auto"}))
     assert item.value == "FourMemoryDomainsPerSocket"
 
 
 @pytest.mark.parametrize("vendor", ["dell", "hpe", "lenovo", "supermicro"])
 def test_a_profile_names_iommu_and_sriov_and_every_candidate_can_be_found(vendor: str) -> None:
-    known = profile(vendor)
+    known = load_profile(vendor)
     assert {"iommu", "sriov"} <= set(known)
     assert all(which.name or which.label for candidates in known.values() for which in candidates)

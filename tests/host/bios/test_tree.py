@@ -15,7 +15,7 @@ import pytest
 
 from trackbed.host.bios.compare import compare
 from trackbed.host.bios.credentials import Credentials
-from trackbed.host.bios.profile import profile
+from trackbed.host.bios.profile import load_profile
 from trackbed.host.bios.redfish import Bmc, BmcError, read, stage
 
 WHO = Credentials("admin", "secret")
@@ -90,7 +90,7 @@ def bmc(tmp_path: Path) -> Iterator[Bmc]:
 
 
 def test_what_is_staged_waits_and_is_not_staged_again(bmc: Bmc) -> None:
-    wanted, known = {"sriov": "enabled"}, profile("supermicro")
+    wanted, known = {"sriov": "enabled"}, load_profile("supermicro")
     (first,) = compare(known, wanted, read(bmc, WHO))
     assert (first.state, first.attribute, first.value) == ("differs", NAME, "Enabled")
     stage(bmc, WHO, {NAME: first.value})

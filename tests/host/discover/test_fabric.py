@@ -9,10 +9,10 @@ from trackbed.fabric.model.load import load_fabric
 from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.host.discover.crosscheck import crosscheck
-from trackbed.host.discover.fabric import Choice, fabric_text
+from trackbed.host.discover.fabric import Choice, render_fabric
 from trackbed.host.discover.inventory import Inventory
-from trackbed.host.discover.rails import rails
-from trackbed.host.discover.read import inventory
+from trackbed.host.discover.rails import choose_rails
+from trackbed.host.discover.read import read_inventory
 
 
 def named(found: Inventory, host: str) -> Inventory:
@@ -23,20 +23,20 @@ def planned(text: str) -> Plan:
     return compute_plan(load_fabric(text.encode(), "fabric.yaml").fabric, {})
 
 
-MI355X = inventory(machines.machine(machines.MI355X))
-BACKWARDS = inventory(machines.virtual(machines.BACKWARDS_ROWS))
-SHARED = inventory(machines.virtual(machines.SHARED_ROWS))
+MI355X = read_inventory(machines.machine(machines.MI355X))
+BACKWARDS = read_inventory(machines.virtual(machines.BACKWARDS_ROWS))
+SHARED = read_inventory(machines.virtual(machines.SHARED_ROWS))
 
 
 def test_the_plan_of_the_fabric_has_the_ports_that_were_found() -> None:
-    ports = planned(fabric_text([BACKWARDS], Choice())).nodes[0].ports
+    ports = planned(render_fabric([BACKWARDS], Choice())).nodes[0].ports
     assert [(port.rail, port.pci, port.gpus) for port in ports] == [
         (n, f"0000:{0x40 + 8 - n:x}:00.0", (n,)) for n in range(8)
     ]
 
 
 def test_a_nic_for_two_gpus_is_planned_for_two_gpus() -> None:
-    ports = planned(fabric_text([SHARED], Choice())).nodes[0].ports
+    ports = planned(render_fabric([SHARED], Choice())).nodes[0].ports
     assert [(port.pci, port.gpus) for port in ports] == [
         ("0000:41:00.0", (0, 1)),
         ("0000:40:00.0", (2, 3)),
@@ -47,7 +47,7 @@ def test_a_nic_for_two_gpus_is_planned_for_two_gpus() -> None:
 
 def test_machines_alike_share_a_group_and_others_have_their_own() -> None:
     alike = [named(MI355X, f"gpu-{n}") for n in (0, 1, 2)]
-    text = fabric_text([*alike, named(BACKWARDS, "vm-7")], Choice(name="two-kinds"))
+    text = render_fabric([*alike, named(BACKWARDS, "vm-7")], Choice(name="two-kinds"))
     assert "- hosts: gpu-[0-2]\n" in text
     assert "- hosts: vm-7\n" in text
     made = planned(text)
@@ -60,13 +60,13 @@ def test_machines_alike_share_a_group_and_others_have_their_own() -> None:
 
 
 def test_what_is_no_rail_stands_in_comments_with_the_reason() -> None:
-    text = fabric_text([BACKWARDS], Choice())
+    text = render_fabric([BACKWARDS], Choice())
     reason = "storage: same model as the rails, and beside no GPU of its own"
     assert f"# set aside: 0000:40:00.0 eth_mlx5_0, {reason}" in text
 
 
 def test_hosts_with_fewer_rails_have_none_on_the_last_ones() -> None:
-    text = fabric_text([named(MI355X, "gpu-0"), named(SHARED, "gpu-1")], Choice())
+    text = render_fabric([named(MI355X, "gpu-0"), named(SHARED, "gpu-1")], Choice())
     assert [len(node.ports) for node in planned(text).nodes] == [8, 4]
 
 
@@ -89,7 +89,7 @@ REFUSED = {
 @pytest.mark.parametrize(("found", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_makes_no_fabric_is_refused(found: list[Inventory], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fabric_text(found, Choice())
+        render_fabric(found, Choice())
 
 
 def test_an_inventory_survives_being_written_down() -> None:
@@ -97,17 +97,17 @@ def test_an_inventory_survives_being_written_down() -> None:
 
 
 def test_a_server_of_the_catalogue_is_recognised() -> None:
-    seen = inventory(dgx_h100())
-    assert crosscheck(seen, rails(seen)) == ("dgx-h100", ())
+    seen = read_inventory(dgx_h100())
+    assert crosscheck(seen, choose_rails(seen)) == ("dgx-h100", ())
 
 
 def test_differences_from_the_catalogue_are_told() -> None:
-    seen = inventory(machines.product(machines.machine(machines.MI355X), "DGXH100"))
-    name, differs = crosscheck(seen, rails(seen))
+    seen = read_inventory(machines.product(machines.machine(machines.MI355X), "DGXH100"))
+    name, differs = crosscheck(seen, choose_rails(seen))
     assert name == "dgx-h100"
     assert "dgx-h100 in the catalogue has rails of ConnectX-7 (15b3:1021), here they are 14e4:1760" in differs
     assert f"dgx-h100 in the catalogue has rail 1 at 0000:{DGX_H100_PORTS[1]}:00.0, here it is 0000:13:00.0" in differs
 
 
 def test_a_machine_that_the_catalogue_does_not_know_is_no_difference() -> None:
-    assert crosscheck(MI355X, rails(MI355X)) == (None, ())
+    assert crosscheck(MI355X, choose_rails(MI355X)) == (None, ())

@@ -6,7 +6,7 @@ from threading import Event, Thread
 from tests.kernel.senders import announce
 from tests.kernel.wire.cabling import cable, host
 from trackbed.host.discover.inventory import Inventory, Nic
-from trackbed.host.discover.neighbours import listened
+from trackbed.host.discover.neighbours import add_neighbours
 from trackbed.kernel.wire.lldp import Advertisement
 
 
@@ -23,7 +23,7 @@ def test_the_switch_port_of_an_interface_is_heard() -> None:
         speaker = Thread(target=speak)
         speaker.start()
         try:
-            found = listened(Inventory("gpu-0", (nic,)), node.netns, 5)
+            found = add_neighbours(Inventory("gpu-0", (nic,)), node.netns, 5)
         finally:
             done.set()
             speaker.join()
@@ -32,4 +32,4 @@ def test_the_switch_port_of_an_interface_is_heard() -> None:
 
 def test_a_machine_without_interfaces_hears_nobody() -> None:
     with ExitStack() as stack:
-        assert listened(Inventory("gpu-0", ()), host(stack), 5).neighbours == {}
+        assert add_neighbours(Inventory("gpu-0", ()), host(stack), 5).neighbours == {}

@@ -5,8 +5,8 @@ import pytest
 from tests.host.discover import machines
 from trackbed.host.discover.inventory import Inventory
 from trackbed.host.discover.nearness import Near
-from trackbed.host.discover.rails import Role, rails
-from trackbed.host.discover.read import inventory
+from trackbed.host.discover.rails import Role, choose_rails
+from trackbed.host.discover.read import read_inventory
 from trackbed.host.discover.wanted import KFD
 from trackbed.host.snapshot.snapshot import Snapshot
 
@@ -14,7 +14,7 @@ from trackbed.host.snapshot.snapshot import Snapshot
 def found(seen: Snapshot) -> list[tuple[str | None, tuple[int, ...], str]]:
     return [
         (rail.nic.rdma, rail.gpus, rail.near.name if rail.near is not None else "-")
-        for rail in rails(inventory(seen)).rails
+        for rail in choose_rails(read_inventory(seen)).rails
     ]
 
 
@@ -40,7 +40,7 @@ def test_nics_that_count_backwards_still_stand_beside_their_gpus() -> None:
 
 
 def test_a_nic_beside_no_gpu_is_set_aside_with_the_reason() -> None:
-    aside = rails(inventory(machines.virtual(machines.BACKWARDS_ROWS))).aside
+    aside = choose_rails(read_inventory(machines.virtual(machines.BACKWARDS_ROWS))).aside
     assert [(one.nic.rdma, one.role, one.reason) for one in aside] == [
         ("mlx5_0", Role.STORAGE, "same model as the rails, and beside no GPU of its own")
     ]
@@ -52,7 +52,7 @@ def test_one_nic_serves_the_gpus_behind_its_switch() -> None:
 
 
 def test_both_ports_of_the_only_card_are_rails_and_vfs_are_not() -> None:
-    chosen = rails(inventory(machines.machine(machines.ONE_CARD)))
+    chosen = choose_rails(read_inventory(machines.machine(machines.ONE_CARD)))
     assert [(rail.nic.pci, rail.gpus) for rail in chosen.rails] == [("0000:9a:00.0", (0, 1)), ("0000:9a:00.1", (2, 3))]
     assert {one.nic.pci: one.reason for one in chosen.aside} == {
         "0000:9a:00.2": "virtual function of 0000:9a:00.0",
@@ -80,7 +80,7 @@ def dgx_h100() -> Snapshot:
 
 
 def test_cards_of_the_rails_own_model_beside_no_gpu_are_for_storage() -> None:
-    chosen = rails(inventory(dgx_h100()))
+    chosen = choose_rails(read_inventory(dgx_h100()))
     assert [rail.nic.pci for rail in chosen.rails] == [f"0000:{bus}:00.0" for bus in DGX_H100_PORTS]
     assert {rail.near for rail in chosen.rails} == {Near.PIX}
     assert {one.nic.pci: one.role.value for one in chosen.aside} == {
@@ -95,8 +95,8 @@ def test_cards_of_the_rails_own_model_beside_no_gpu_are_for_storage() -> None:
 
 
 def test_every_nic_is_a_rail_or_set_aside_with_a_reason() -> None:
-    seen = inventory(dgx_h100())
-    chosen = rails(seen)
+    seen = read_inventory(dgx_h100())
+    chosen = choose_rails(seen)
     told = [rail.nic.pci for rail in chosen.rails] + [one.nic.pci for one in chosen.aside]
     assert sorted(told) == [nic.pci for nic in seen.nics]
     assert all(one.reason for one in chosen.aside)
@@ -113,16 +113,16 @@ ROUTES = {
 @pytest.mark.parametrize("files", ROUTES.values(), ids=ROUTES)
 def test_the_nic_of_the_default_route_is_for_management(files: dict[str, str]) -> None:
     named = {path: text.replace("MGMT", "eth_bnxt_re3") for path, text in files.items()}
-    aside = rails(inventory(machines.with_files(machines.machine(machines.MI355X), named))).aside
+    aside = choose_rails(read_inventory(machines.with_files(machines.machine(machines.MI355X), named))).aside
     assert [(one.nic.rdma, one.reason) for one in aside] == [("bnxt_re3", "the default route leads through it")]
 
 
 def test_a_gpu_without_a_nic_beside_it_is_told() -> None:
     text = "\n".join(line for line in machines.MI355X.splitlines() if "bnxt_re3" not in line)
-    chosen = rails(inventory(machines.machine(text)))
+    chosen = choose_rails(read_inventory(machines.machine(text)))
     assert len(chosen.rails) == 7
     assert chosen.doubts
 
 
 def test_a_machine_without_nics_has_no_rails() -> None:
-    assert rails(Inventory("gpu-0", ())).rails == ()
+    assert choose_rails(Inventory("gpu-0", ())).rails == ()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.host.discover import machines
 from trackbed.host.discover import matrix
-from trackbed.host.discover.read import inventory, models
+from trackbed.host.discover.read import load_models, read_inventory
 from trackbed.host.discover.wanted import DEVICES, NETDEVS, RDMA
 
 PORT = "0000:03:00.0"
@@ -15,7 +15,7 @@ PORT = "0000:03:00.0"
 def port_with(files: dict[str, str], links: dict[str, str] | None = None) -> dict[str, object]:
     seen = machines.with_files(machines.machine(machines.MI355X), files)
     seen = replace(seen, links={**seen.links, **(links or {})})
-    nic = next(nic for nic in inventory(seen).nics if nic.pci == PORT)
+    nic = next(nic for nic in read_inventory(seen).nics if nic.pci == PORT)
     return {name: getattr(nic, name) for name in nic.__struct_fields__}
 
 
@@ -43,7 +43,7 @@ TOLD = {
     "onboard": ({f"{DEVICES}/{PORT}/label": "Onboard LAN"}, "label", "Onboard LAN"),
     "NUMA node": ({}, "numa", 0),
     "no NUMA node": ({f"{DEVICES}/{PORT}/numa_node": "-1"}, "numa", None),
-    "model": ({}, "model", models()["14e4:1760"].model),
+    "model": ({}, "model", load_models()["14e4:1760"].model),
     "path": ({}, "path", ("pci0000:00", "0000:01:00.0", PORT)),
 }
 
@@ -64,7 +64,7 @@ def test_a_bond_below_the_default_route_counts_for_its_ports() -> None:
 
 
 def test_a_vf_knows_its_function() -> None:
-    nics = inventory(machines.machine(machines.ONE_CARD)).nics
+    nics = read_inventory(machines.machine(machines.ONE_CARD)).nics
     assert [nic.pf for nic in nics] == [None, None, "0000:9a:00.0", "0000:9a:00.0"]
 
 
@@ -92,6 +92,6 @@ def test_text_without_nics_tells_nothing(text: str) -> None:
 
 
 def test_what_nvidia_smi_says_reaches_the_nics_by_their_devices() -> None:
-    told = inventory(machines.virtual(machines.BACKWARDS_ROWS)).matrix
+    told = read_inventory(machines.virtual(machines.BACKWARDS_ROWS)).matrix
     assert told["0000:80:00.0"]["0000:48:00.0"] == "PIX"
     assert told["0000:87:00.0"]["0000:41:00.0"] == "PIX"

@@ -10,8 +10,8 @@ import yaml
 
 from tests.host.export.fabrics import planned, variables
 from trackbed.host.export.ansible import ROLE, render
-from trackbed.host.export.arguments import arguments, grub_file
-from trackbed.host.export.files import HostFile, files, own_expressions
+from trackbed.host.export.arguments import find_arguments, render_grub_file
+from trackbed.host.export.files import HostFile, build_patterns, list_files
 from trackbed.host.kinds.bootloader import GRUB_FILE
 
 MODULES = re.compile(r"^  ([a-z_.]+):$", re.MULTILINE)
@@ -39,7 +39,7 @@ def test_every_host_gets_the_files_of_apply(nodes: int) -> None:
     for node in plan.nodes:
         own = listed(written[f"host_vars/{node.name}.yml"], "trackbed_host_files")
         assert not own & shared
-        assert own | shared == set(files(node, "networkd"))
+        assert own | shared == set(list_files(node, "networkd"))
     assert bool(shared) == (nodes > 1)
 
 
@@ -62,7 +62,7 @@ def test_nothing_in_a_file_is_taken_for_a_template() -> None:
 
 
 def test_old_files_are_recognised_by_whole_names() -> None:
-    own = re.compile("|".join(own_expressions()))
+    own = re.compile("|".join(build_patterns()))
     assert own.match("/etc/systemd/network/10-trackbed-rail9.link")
     assert not own.match("/etc/systemd/network/10-trackbed-rail9.link.bak")
     assert not own.match("/etc/systemd/network/sub/10-trackbed-rail9.link")
@@ -105,10 +105,12 @@ def test_ansible_writes_them_once_and_then_changes_nothing(playbook: Path, tmp_p
         f"/{p.relative_to(root)}": (p.read_text(), p.stat().st_mode & 0o777) for p in root.rglob("*") if p.is_file()
     }
     node = planned().nodes[1]
-    wanted = arguments(node)
+    wanted = find_arguments(node)
     assert wanted is not None
-    assert {left.pop(GRUB_FILE)[0]} <= {grub_file(wanted.words(vendor)) for vendor in ("GenuineIntel", "AuthenticAMD")}
+    assert {left.pop(GRUB_FILE)[0]} <= {
+        render_grub_file(wanted.to_line(vendor)) for vendor in ("GenuineIntel", "AuthenticAMD")
+    }
     assert {left.pop(path)[0] for path in ("/etc/default/grub", "/etc/systemd/network/10-site.link")} == {
         "there before\n"
     }
-    assert left == {file.path: (file.content, file.mode) for file in files(node, "netplan")}
+    assert left == {file.path: (file.content, file.mode) for file in list_files(node, "netplan")}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.host.export.fabrics import planned
-from trackbed.host.export.archive import archive
-from trackbed.host.export.arguments import arguments, grub_file
-from trackbed.host.export.files import files
+from trackbed.host.export.archive import build_archive
+from trackbed.host.export.arguments import find_arguments, render_grub_file
+from trackbed.host.export.files import list_files
 from trackbed.host.kinds.bootloader import GRUB_FILE
 
 
@@ -18,11 +18,11 @@ def members(raw: bytes) -> list[tarfile.TarInfo]:
 
 
 def test_the_same_plan_gives_the_same_bytes() -> None:
-    assert archive(planned().nodes[1], "netplan", "Arm") == archive(planned().nodes[1], "netplan", "Arm")
+    assert build_archive(planned().nodes[1], "netplan", "Arm") == build_archive(planned().nodes[1], "netplan", "Arm")
 
 
 def test_members_are_sorted_roots_and_without_time() -> None:
-    found = members(archive(planned().nodes[1], "networkd", "Arm"))
+    found = members(build_archive(planned().nodes[1], "networkd", "Arm"))
     assert [one.name for one in found] == sorted(one.name for one in found)
     assert {(one.uid, one.gid, one.uname, one.gname, one.mtime, one.type) for one in found} == {
         (0, 0, "root", "root", 0, tarfile.REGTYPE)
@@ -32,21 +32,21 @@ def test_members_are_sorted_roots_and_without_time() -> None:
 @pytest.mark.needs("tar")
 def test_unpacked_it_is_the_files_of_apply(tmp_path: Path) -> None:
     node = planned().nodes[1]
-    raw = archive(node, "netplan", "GenuineIntel")
+    raw = build_archive(node, "netplan", "GenuineIntel")
     subprocess.run(["tar", "-C", str(tmp_path), "-xpf", "-"], input=raw, check=True, timeout=10)
     left = {f"/{p.relative_to(tmp_path)}": p for p in tmp_path.rglob("*") if p.is_file()}
-    wanted = arguments(node)
+    wanted = find_arguments(node)
     assert wanted is not None
     assert {path: (p.read_text(), p.stat().st_mode & 0o7777) for path, p in left.items()} == {
-        file.path: (file.content, file.mode) for file in files(node, "netplan")
-    } | {GRUB_FILE: (grub_file(wanted.words("GenuineIntel")), 0o644)}
+        file.path: (file.content, file.mode) for file in list_files(node, "netplan")
+    } | {GRUB_FILE: (render_grub_file(wanted.to_line("GenuineIntel")), 0o644)}
 
 
 def test_where_the_cpu_decides_it_must_be_named() -> None:
     with pytest.raises(ValueError, match=r"^node gpu-1 wants the IOMMU on, and how that is said depends on its CPU$"):
-        archive(planned().nodes[1], "netplan", None)
+        build_archive(planned().nodes[1], "netplan", None)
 
 
 def test_without_kernel_arguments_no_cpu_is_asked_for() -> None:
-    names = {one.name for one in members(archive(planned(more="").nodes[1], "netplan", None))}
+    names = {one.name for one in members(build_archive(planned(more="").nodes[1], "netplan", None))}
     assert GRUB_FILE.lstrip("/") not in names

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.host.export.fabrics import EVERYTHING, KERNEL, planned
-from trackbed.host.export.arguments import CPUS, Arguments, arguments, grub_file, script
+from trackbed.host.export.arguments import CPUS, Arguments, find_arguments, render_grub_file, render_script
 from trackbed.host.kinds.arguments import IOMMU, find_iommu_arguments, split
 from trackbed.host.kinds.bootloader import GRUB_FILE, find_loader
 from trackbed.host.machine import Machine
@@ -45,7 +45,7 @@ def run(text: str, root: Path) -> subprocess.CompletedProcess[str]:
 
 
 def wanted(more: str = EVERYTHING) -> Arguments:
-    found = arguments(planned(more=more).nodes[0])
+    found = find_arguments(planned(more=more).nodes[0])
     assert found is not None
     return found
 
@@ -54,20 +54,20 @@ def wanted(more: str = EVERYTHING) -> Arguments:
 def test_each_vendors_iommu_is_switched_as_apply_does(tmp_path: Path, vendor: str) -> None:
     host = machine(tmp_path, "GRUB", CPUINFO[vendor])
     assert IOMMU[vendor] == find_iommu_arguments(host)
-    assert run(script(wanted()), tmp_path).returncode == 0
-    assert (tmp_path / GRUB_FILE.lstrip("/")).read_text() == grub_file(f"{' '.join(IOMMU[vendor])} {WORDS}")
+    assert run(render_script(wanted()), tmp_path).returncode == 0
+    assert (tmp_path / GRUB_FILE.lstrip("/")).read_text() == render_grub_file(f"{' '.join(IOMMU[vendor])} {WORDS}")
 
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_each_boot_loader_gets_them_and_apply_finds_its_own_file(tmp_path: Path, loader: str) -> None:
     host = machine(tmp_path, loader, INTEL)
-    words = wanted().words(CPUS["intel"])
+    words = wanted().to_line(CPUS["intel"])
     for _ in range(2):
-        done = run(script(wanted()), tmp_path)
+        done = run(render_script(wanted()), tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
     found = find_loader(host)
     assert found is not None
-    assert (found.name, found.own) == (loader, split(words))
+    assert (found.name, found.ours) == (loader, split(words))
     assert host.read(found.file) == (found.content(split(words)) or "").strip()
     assert (tmp_path / "calls").read_text().splitlines() == [LOADERS[loader][2].format(words)] * 2
 
@@ -76,8 +76,8 @@ def test_where_no_iommu_is_wanted_nobody_asks_for_the_cpu(tmp_path: Path) -> Non
     machine(tmp_path, "GRUB", "nobody knows\n")
     without = wanted(more=KERNEL)
     assert not without.iommu
-    assert run(script(without), tmp_path).returncode == 0
-    assert (tmp_path / GRUB_FILE.lstrip("/")).read_text() == grub_file(WORDS)
+    assert run(render_script(without), tmp_path).returncode == 0
+    assert (tmp_path / GRUB_FILE.lstrip("/")).read_text() == render_grub_file(WORDS)
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,11 @@ def test_what_cannot_be_done_is_said_and_fails(
     tmp_path: Path, loader: str, cpuinfo: str, more: str, message: str
 ) -> None:
     machine(tmp_path, loader, cpuinfo)
-    done = run(script(wanted(more)), tmp_path)
+    done = run(render_script(wanted(more)), tmp_path)
     assert done.returncode == 1
     assert message in done.stderr
     assert not (tmp_path / "calls").exists()
 
 
 def test_a_plan_without_arguments_has_none() -> None:
-    assert arguments(planned(more="").nodes[0]) is None
+    assert find_arguments(planned(more="").nodes[0]) is None

@@ -5,14 +5,14 @@ from typing import Any
 import yaml
 
 from tests.host.export.fabrics import planned
-from trackbed.host.export.arguments import arguments, script
-from trackbed.host.export.autoinstall import user_data, writes
-from trackbed.host.export.files import files
+from trackbed.host.export.arguments import find_arguments, render_script
+from trackbed.host.export.autoinstall import render_user_data, render_writes
+from trackbed.host.export.files import list_files
 
 
 def read(more: str | None = None) -> dict[str, Any]:
     plan = planned() if more is None else planned(more=more)
-    text = user_data(plan.nodes[1], "netplan")
+    text = render_user_data(plan.nodes[1], "netplan")
     assert text.startswith("#cloud-config\n")
     document: dict[str, Any] = yaml.safe_load(text)
     assert set(document) == {"autoinstall"}
@@ -28,24 +28,24 @@ def test_it_is_version_one_and_names_the_host() -> None:
 
 def test_its_commands_leave_every_file_in_the_target(tmp_path: Path) -> None:
     node = planned().nodes[1]
-    for command in writes(node, "netplan", str(tmp_path)):
+    for command in render_writes(node, "netplan", str(tmp_path)):
         subprocess.run(["/bin/sh", "-c", command], check=True, timeout=10)
     left = {f"/{p.relative_to(tmp_path)}": p for p in tmp_path.rglob("*") if p.is_file()}
-    wanted = files(node, "netplan")
+    wanted = list_files(node, "netplan")
     assert {path: (p.read_text(), p.stat().st_mode & 0o7777) for path, p in left.items()} == {
         file.path: (file.content, file.mode) for file in wanted
     }
 
 
 def test_the_document_holds_these_commands_for_target() -> None:
-    assert read()["late-commands"][:-1] == list(writes(planned().nodes[1], "netplan", "/target"))
+    assert read()["late-commands"][:-1] == list(render_writes(planned().nodes[1], "netplan", "/target"))
 
 
 def test_the_last_command_sees_to_kernel_arguments_inside_the_target() -> None:
-    wanted = arguments(planned().nodes[1])
+    wanted = find_arguments(planned().nodes[1])
     assert wanted is not None
     assert read()["late-commands"][-1] == [
-        "curtin", "in-target", "--target=/target", "--", "sh", "-c", script(wanted),
+        "curtin", "in-target", "--target=/target", "--", "sh", "-c", render_script(wanted),
     ]  # fmt: skip
 
 

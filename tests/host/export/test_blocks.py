@@ -3,7 +3,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trackbed.host.export.blocks import block, scalar
+from trackbed.host.export.blocks import render_block, render_scalar
 
 TEXTS = (
     "a\n",
@@ -23,14 +23,14 @@ TEXTS = (
 
 @pytest.mark.parametrize("text", TEXTS, ids=repr)
 def test_what_is_read_is_what_was_written(text: str) -> None:
-    assert yaml.safe_load(f"k:\n  - v: {block(text, 6)}    w: 1\n") == {"k": [{"v": text, "w": 1}]}
+    assert yaml.safe_load(f"k:\n  - v: {render_block(text, 6)}    w: 1\n") == {"k": [{"v": text, "w": 1}]}
 
 
 @given(st.text(alphabet="ab \t\n#:-'\"\\é\x7f|>%", max_size=40))
 def test_any_text_survives(text: str) -> None:
-    assert yaml.safe_load(f"v: {block(text, 2)}") == {"v": text}
-    assert yaml.safe_load(f"v: {scalar(text)}") == {"v": text}
+    assert yaml.safe_load(f"v: {render_block(text, 2)}") == {"v": text}
+    assert yaml.safe_load(f"v: {render_scalar(text)}") == {"v": text}
 
 
 def test_a_file_stays_readable() -> None:
-    assert block("[Unit]\n\n\tx\n", 2) == "|\n  [Unit]\n\n  \tx\n"
+    assert render_block("[Unit]\n\n\tx\n", 2) == "|\n  [Unit]\n\n  \tx\n"

@@ -7,31 +7,31 @@ import pytest
 import yaml
 
 from tests.host.export.fabrics import planned
-from trackbed.host.export.arguments import arguments, script
-from trackbed.host.export.cloud_init import meta_data, user_data
-from trackbed.host.export.files import files
+from trackbed.host.export.arguments import find_arguments, render_script
+from trackbed.host.export.cloud_init import render_meta_data, render_user_data
+from trackbed.host.export.files import list_files
 
 SCHEMAS = sorted(Path("/usr/lib/python3").glob("*-packages/cloudinit/config/schemas/schema-cloud-config-v1.json"))
 
 
 def read(more: str | None = None) -> dict[str, Any]:
     plan = planned() if more is None else planned(more=more)
-    text = user_data(plan.nodes[1], "netplan")
+    text = render_user_data(plan.nodes[1], "netplan")
     assert text.startswith("#cloud-config\n")
     document: dict[str, Any] = yaml.safe_load(text)
     return document
 
 
 def test_it_writes_every_file_with_its_permissions() -> None:
-    wanted = [(file.path, f"{file.mode:04o}", file.content) for file in files(planned().nodes[1], "netplan")]
+    wanted = [(file.path, f"{file.mode:04o}", file.content) for file in list_files(planned().nodes[1], "netplan")]
     assert [(f["path"], f["permissions"], f["content"]) for f in read()["write_files"]] == wanted
     assert {f["owner"] for f in read()["write_files"]} == {"root:root"}
 
 
 def test_it_sees_to_kernel_arguments_and_boots_once_more() -> None:
-    wanted = arguments(planned().nodes[1])
+    wanted = find_arguments(planned().nodes[1])
     assert wanted is not None
-    assert read()["runcmd"] == [["sh", "-c", script(wanted)]]
+    assert read()["runcmd"] == [["sh", "-c", render_script(wanted)]]
     assert read()["power_state"]["mode"] == "reboot"
 
 
@@ -44,7 +44,7 @@ def test_its_lists_join_those_of_the_site() -> None:
 
 
 def test_the_host_is_called_as_in_the_plan() -> None:
-    assert yaml.safe_load(meta_data(planned().nodes[2])) == {"instance-id": "gpu-2", "local-hostname": "gpu-2"}
+    assert yaml.safe_load(render_meta_data(planned().nodes[2])) == {"instance-id": "gpu-2", "local-hostname": "gpu-2"}
 
 
 @pytest.mark.may_skip("cloud-init's own schema: only where cloud-init is installed")

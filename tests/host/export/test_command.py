@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from tests.host.export.fabrics import planned, text
 from trackbed.cli.main import cli
-from trackbed.host.export.files import files
+from trackbed.host.export.files import list_files
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_networks_of_all_nodes_lie_below_their_names(tmp_path: Path, fabric: Pat
 
 def test_one_user_data_is_printed_as_it_is(fabric: Path) -> None:
     done = run(fabric, "--node", "gpu-1", "--format", "cloud-init", "--network", "networkmanager")
-    wanted = [file.path for file in files(planned().nodes[1], "networkmanager")]
+    wanted = [file.path for file in list_files(planned().nodes[1], "networkmanager")]
     assert [file["path"] for file in yaml.safe_load(done.stdout)["write_files"]] == wanted
 
 

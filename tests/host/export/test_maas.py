@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tests.host.export.fabrics import BY_PCI, EVERYTHING, PCI, planned
-from trackbed.host.export.commission import NAME, expected
-from trackbed.host.export.maas import MAX_KINDS, render, tags
+from trackbed.host.export.commission import NAME, list_hardware
+from trackbed.host.export.maas import MAX_KINDS, build_tags, render
 
 MACS = ("b8:3f:d2:00:00:0a", "b8:3f:d2:00:00:0b")
 BY_MAC = f", ports: {list(MACS)}".replace("'", '"')
@@ -123,17 +123,17 @@ def test_the_script_begins_with_what_maas_reads() -> None:
 
 
 def test_machines_alike_are_described_once() -> None:
-    found = expected(planned(nodes=50).nodes)
+    found = list_hardware(planned(nodes=50).nodes)
     assert (len(found["hosts"]), set(found["hosts"].values()), len(found["machines"])) == (50, {0}, 1)
 
 
 def test_one_kind_of_machine_has_one_tag() -> None:
-    assert [(tag.name, tag.definition) for tag in tags(planned().nodes)] == [("trackbed-train", HAS_BOTH)]
+    assert [(tag.name, tag.definition) for tag in build_tags(planned().nodes)] == [("trackbed-train", HAS_BOTH)]
 
 
 def test_several_kinds_have_a_tag_each() -> None:
     mixed = f"""}}, {{hosts: "cpu-0"{BY_MAC}"""
-    found = list(tags(planned(ports=f"{BY_PCI}{mixed}").nodes))
+    found = list(build_tags(planned(ports=f"{BY_PCI}{mixed}").nodes))
     assert [tag.name for tag in found] == ["trackbed-train", "trackbed-train-0", "trackbed-train-1"]
     assert found[0].definition == " or ".join(f"({tag.definition})" for tag in found[1:])
 

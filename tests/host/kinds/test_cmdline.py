@@ -36,14 +36,14 @@ def test_arguments_are_written_for_the_boot_loader_and_stand_after_the_reboot(pl
     done = apply(host.machine, wanted(), host.records)
     assert runner.ran == ["update-grub"]
     assert 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT intel_iommu=on iommu=pt"' in (
-        host.machine.path(GRUB_FILE).read_text()
+        host.machine.locate(GRUB_FILE).read_text()
     )
     (left,) = done.left.changes
     assert (left.reboot, left.have, left.do) == (True, "set for the next boot, not yet now", ())
     assert left.advice == "reboot this host; GRUB will pass intel_iommu=on iommu=pt then"
     reboot(host.machine.root)
     assert compare(host.machine, wanted()).changes == ()
-    assert "quiet splash intel_iommu=on iommu=pt" in host.machine.path("/proc/cmdline").read_text()
+    assert "quiet splash intel_iommu=on iommu=pt" in host.machine.locate("/proc/cmdline").read_text()
 
 
 def test_a_second_apply_runs_nothing(place: Host) -> None:
@@ -86,7 +86,7 @@ def test_what_is_to_be_done_is_shown_before(place: Host) -> None:
 def test_only_what_the_owner_has_not_set_already_is_added(place: Host) -> None:
     host, _ = grub_host(place, GRUB_DEFAULT.replace("quiet", "intel_iommu=on"))
     apply(host.machine, wanted(), host.records)
-    assert 'DEFAULT iommu=pt"' in host.machine.path(GRUB_FILE).read_text()
+    assert 'DEFAULT iommu=pt"' in host.machine.locate(GRUB_FILE).read_text()
 
 
 def test_an_argument_of_the_owner_that_says_otherwise_is_told_with_its_place(place: Host) -> None:
@@ -95,7 +95,7 @@ def test_an_argument_of_the_owner_that_says_otherwise_is_told_with_its_place(pla
     assert change.have == "intel_iommu=off"
     assert "set by the owner of this machine, in /etc/default/grub:2; take it out there" in change.advice
     assert apply(host.machine, wanted(), host.records).changes == ()
-    assert (runner.ran, host.machine.path(GRUB_FILE).exists()) == ([], False)
+    assert (runner.ran, host.machine.locate(GRUB_FILE).exists()) == ([], False)
 
 
 def test_an_argument_that_was_only_typed_at_boot_is_shown_as_gone_with_the_next(place: Host) -> None:
@@ -117,7 +117,7 @@ def test_without_update_grub_the_command_is_told(place: Host) -> None:
     host, _ = grub_host(place)
     bare = Host(replace(host.machine, runner=None), host.far)
     (left,) = apply(bare.machine, wanted(), bare.records).left.changes
-    assert bare.machine.path(GRUB_FILE).is_file()
+    assert bare.machine.locate(GRUB_FILE).is_file()
     assert left.advice == "run on this host, then apply again: update-grub"
 
 
@@ -135,12 +135,12 @@ def test_another_plan_changes_our_arguments_and_none_takes_them_away(place: Host
     host, _ = grub_host(place)
     apply(host.machine, wanted("{arguments: [nosmt, pci=realloc]}"), host.records)
     apply(host.machine, wanted("{arguments: [pci=realloc]}"), host.records)
-    assert 'DEFAULT pci=realloc"' in host.machine.path(GRUB_FILE).read_text()
+    assert 'DEFAULT pci=realloc"' in host.machine.locate(GRUB_FILE).read_text()
     nothing = settings(node_plan(P2P, PORTS))
-    assert "old kernel arguments" in [change.what for change in compare(host.machine, nothing).changes]
+    assert "old kernel arguments" in [change.subject for change in compare(host.machine, nothing).changes]
     apply(host.machine, nothing, host.records)
-    assert not host.machine.path(GRUB_FILE).exists()
-    assert "pci=realloc" not in host.machine.path("/boot/grub/grub.cfg").read_text()
+    assert not host.machine.locate(GRUB_FILE).exists()
+    assert "pci=realloc" not in host.machine.locate("/boot/grub/grub.cfg").read_text()
 
 
 def test_huge_pages_and_cpus_are_said_as_the_kernel_reads_them(place: Host) -> None:
@@ -150,12 +150,12 @@ def test_huge_pages_and_cpus_are_said_as_the_kernel_reads_them(place: Host) -> N
     apply(host.machine, wanted(kernel), host.records)
     assert (
         "default_hugepagesz=1G hugepagesz=1G hugepages=16 isolcpus=4-63 nohz_full=4-63 rcu_nocbs=4-63"
-        in host.machine.path("/boot/grub/grub.cfg").read_text()
+        in host.machine.locate("/boot/grub/grub.cfg").read_text()
     )
     reboot(host.machine.root)
     grow(host.machine.root, {"/proc/meminfo": "MemTotal:       16384000 kB\n"})
     change = only(host, kernel)
-    assert (change.what, change.have, change.want) == ("huge pages of 1048576 KiB", "0", "16")
+    assert (change.subject, change.have, change.want) == ("huge pages of 1048576 KiB", "0", "16")
     assert "could not set aside more at boot (MemTotal is 16384000 KiB)" in change.advice
 
 
@@ -167,7 +167,7 @@ def test_more_huge_pages_than_the_kernel_was_started_with_wait_for_a_reboot(plac
     more = wanted("{hugepages: [{size: 2M, count: 16}]}")
     apply(host.machine, more, host.records)
     found = compare(host.machine, more).changes
-    assert [(change.what, change.reboot) for change in found] == [
+    assert [(change.subject, change.reboot) for change in found] == [
         ("kernel arguments", True),
         ("huge pages of 2048 KiB", True),
     ]
@@ -176,11 +176,11 @@ def test_more_huge_pages_than_the_kernel_was_started_with_wait_for_a_reboot(plac
 def test_a_cut_between_our_file_and_the_boot_loader_is_mended_by_the_next_apply(place: Host) -> None:
     host, _ = grub_host(place)
     apply(host.machine, wanted("{hugepages: [{size: 2M, count: 16}]}"), host.records)
-    ours = host.machine.path(GRUB_FILE)
+    ours = host.machine.locate(GRUB_FILE)
     ours.write_text(ours.read_text().replace("hugepages=16", "hugepages=8"))
     fewer = wanted("{hugepages: [{size: 2M, count: 8}]}")
     apply(host.machine, fewer, host.records)
-    assert "hugepages=8" in host.machine.path("/boot/grub/grub.cfg").read_text()
+    assert "hugepages=8" in host.machine.locate("/boot/grub/grub.cfg").read_text()
     assert [change.reboot for change in compare(host.machine, fewer).changes] == [True]
 
 
@@ -210,7 +210,7 @@ def test_grubby_is_told_and_untold_where_the_loader_has_entries(place: Host) -> 
     (left,) = apply(host.machine, wanted(), host.records).left.changes
     assert left.reboot
     assert ran == ["grubby --update-kernel=ALL --args=intel_iommu=on iommu=pt"]
-    assert "intel_iommu=on iommu=pt" in host.machine.path(OTHER_FILE).read_text()
+    assert "intel_iommu=on iommu=pt" in host.machine.locate(OTHER_FILE).read_text()
     assert undo(host.machine, host.records) == ()
     assert ran[1:] == ["grubby --update-kernel=ALL --remove-args=intel_iommu=on iommu=pt"]
     assert everything_below(host.machine.root) == before
@@ -287,7 +287,7 @@ def test_a_kill_before_the_boot_loader_was_told_is_finished_by_the_next_apply_an
         [sys.executable, "-c", KILLED, *arguments], cwd=Path(__file__).parents[3], timeout=60, check=False
     )
     assert done.returncode == -signal.SIGKILL
-    assert host.machine.path(GRUB_FILE).is_file()
+    assert host.machine.locate(GRUB_FILE).is_file()
     (left,) = apply(host.machine, wanted(), host.records).left.changes
     assert left.reboot
     assert undo(host.machine, host.records) == ()

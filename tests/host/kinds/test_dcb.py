@@ -49,7 +49,7 @@ def changes(place: Host) -> tuple[Change, ...]:
 
 
 def test_dscp_pfc_and_classes_are_set_once_and_undone(place: Host, drivers: Drivers) -> None:
-    assert [(change.what, change.have, change.want) for change in changes(place)] == [
+    assert [(change.subject, change.have, change.want) for change in changes(place)] == [
         ("priorities of DSCPs on eth0", "26:0 48:none, not trusted", "26:3 48:6"),
         ("PFC of eth0", "1", "3"),
         ("traffic classes of eth0", "priority 3 with 0,1,2,4,5,6,7", "priority 3 alone"),
@@ -79,7 +79,7 @@ def test_entries_that_others_made_meanwhile_stay(place: Host, drivers: Drivers) 
 
 def test_a_priority_that_is_alone_in_its_class_keeps_it(place: Host, drivers: Drivers) -> None:
     drivers.bridges["eth0"] = replace(FRESH, ets=ALONE)
-    assert "traffic classes of eth0" not in [change.what for change in changes(place)]
+    assert "traffic classes of eth0" not in [change.subject for change in changes(place)]
 
 
 def test_without_pfc_in_the_plan_nothing_is_paused(place: Host, drivers: Drivers) -> None:
@@ -93,7 +93,7 @@ def test_a_port_without_dcb_is_skipped_with_that_reason(place: Host, drivers: Dr
     drivers.bridges.clear()
     found = compare(place.machine, wanted())
     assert found.changes == ()
-    assert [(one.what, one.reason) for one in found.skipped] == [
+    assert [(one.subject, one.reason) for one in found.skipped] == [
         ("priorities of DSCPs on eth0 and 5 more of step qos", "this port's driver has no DCB")
     ]
 
@@ -113,7 +113,7 @@ def test_what_a_driver_lacks_is_skipped_and_the_rest_set(place: Host, drivers: D
     drivers.bridges["eth0"] = told
     found = compare(place.machine, wanted())
     assert reason in [one.reason for one in found.skipped]
-    assert "priorities of DSCPs on eth0" in [change.what for change in found.changes]
+    assert "priorities of DSCPs on eth0" in [change.subject for change in found.changes]
 
 
 def test_a_device_with_two_classes_puts_notices_with_all_others(place: Host, drivers: Drivers) -> None:

@@ -107,7 +107,7 @@ def test_an_apply_asks_each_nic_once_and_tells_what_is_left(place: Host) -> None
     machine = on(place.machine, runner=Answers({"mlxconfig": lambda _: None}))
     node = node_plan(P2P, PORTS, more="  vfs: {count: 8}\n  names: {netdev: keep}\n")._replace(nic="15b3:1021")
     done = apply(machine, settings(node, {"firmware", "addresses"}), place.records)
-    assert [change.what for change in done.left.changes] == ["firmware of eth0"]
+    assert [change.subject for change in done.left.changes] == ["firmware of eth0"]
     assert (len(asked), bool(done.changes)) == (1, True)
 
 
@@ -130,7 +130,7 @@ def test_a_module_that_is_not_loaded_is_told(place: Host) -> None:
     node = node_plan(P2P, PORTS)._replace(nic="15b3:1021")
     grow(place.machine.root, {"/sys/module/mlx5_core/refcnt": "1\n", "/sys/module/ib_uverbs/refcnt": "1\n"})
     (change,) = compare(place.machine, settings(node, {"drivers"})).changes
-    assert (change.what, change.advice.partition(";")[0]) == ("kernel module mlx5_ib", "modprobe mlx5_ib")
+    assert (change.subject, change.advice.partition(";")[0]) == ("kernel module mlx5_ib", "modprobe mlx5_ib")
 
 
 @pytest.mark.parametrize(

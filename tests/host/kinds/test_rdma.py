@@ -38,10 +38,10 @@ def test_mode_and_names_are_set_now_and_for_the_next_boot_and_undone(host: tuple
     before = everything_below(place.machine.root)
     apply(place.machine, wanted(), place.records)
     assert core.heard == ["mode 0", "mlx5_0 becomes rail0", "mlx5_1 becomes rail1"]
-    assert "options ib_core netns_mode=0" in place.machine.path(file.RDMA_MODPROBE).read_text()
+    assert "options ib_core netns_mode=0" in place.machine.locate(file.RDMA_MODPROBE).read_text()
     assert (
         'KERNELS=="0000:3a:00.0", PROGRAM="rdma_rename %k NAME_FIXED rail1"'
-        in place.machine.path(file.RDMA_RULES).read_text()
+        in place.machine.locate(file.RDMA_RULES).read_text()
     )
     assert compare(place.machine, wanted()).changes == ()
     assert undo(place.machine, place.records) == ()
@@ -63,7 +63,7 @@ def test_while_other_namespaces_exist_the_mode_waits_for_the_reboot(host: tuple[
         folder.mkdir(parents=True)
         (folder / "net").symlink_to(f"net:[{inode}]")
     (left,) = apply(place.machine, wanted(), place.records).left.changes
-    assert (left.what, left.have, left.want, left.reboot) == ("RDMA namespace mode", "shared", "exclusive", True)
+    assert (left.subject, left.have, left.want, left.reboot) == ("RDMA namespace mode", "shared", "exclusive", True)
     assert left.advice.startswith("other network namespaces exist")
     assert "mode 0" not in core.heard
 
@@ -71,7 +71,7 @@ def test_while_other_namespaces_exist_the_mode_waits_for_the_reboot(host: tuple[
 def test_a_namespace_that_is_only_kept_makes_the_mode_wait_too(host: tuple[Host, RdmaCore]) -> None:
     place, _ = host
     grow(place.machine.root, {"/run/netns/blue": ""})
-    assert [change.what for change in compare(place.machine, wanted()).changes if change.reboot] == [
+    assert [change.subject for change in compare(place.machine, wanted()).changes if change.reboot] == [
         "RDMA namespace mode"
     ]
 
@@ -85,7 +85,7 @@ def test_files_below_a_devices_name_are_written_after_it_was_renamed_and_undone_
     both = settings(node, {"rdma", "qos"})
     apply(place.machine, both, place.records)
     path = "/sys/class/net/eth0/device/infiniband/rail0/tc/1/traffic_class"
-    assert place.machine.path(path).read_text() == "106"
+    assert place.machine.locate(path).read_text() == "106"
     assert compare(place.machine, both).changes == ()
     assert undo(place.machine, place.records) == ()
     after = everything_below(place.machine.root)
@@ -107,11 +107,11 @@ def test_where_the_core_cannot_be_asked_the_commands_are_told(
 
 
 def test_a_captured_tree_is_never_told_of_by_this_hosts_kernel(place: Host) -> None:
-    assert talk.opened(place.machine) is None
+    assert talk.open_rdma(place.machine) is None
     grow(place.machine.root, {"/proc/sys/kernel/random/boot_id": "6e4b6a9c-0000-0000-0000-000000000000\n"})
-    assert talk.opened(place.machine) is None
-    assert talk.devices(place.machine) == {}
-    assert talk.told(place.machine, rename_device(0, "x")) == "this kernel's RDMA core cannot be asked"
+    assert talk.open_rdma(place.machine) is None
+    assert talk.list_devices(place.machine) == {}
+    assert talk.send_message(place.machine, rename_device(0, "x")) == "this kernel's RDMA core cannot be asked"
 
 
 def test_a_refusal_puts_everything_back_and_is_told(host: tuple[Host, RdmaCore]) -> None:
@@ -139,7 +139,7 @@ def test_a_software_device_is_known_by_the_interface_it_is_on(host: tuple[Host, 
     place, _ = host
     (place.machine.root / "sys/class/net/eth0/device").unlink()
     grow(place.machine.root, {"/sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0": "eth0\n"})
-    found = {change.what: change.have for change in compare(place.machine, wanted()).changes}
+    found = {change.subject: change.have for change in compare(place.machine, wanted()).changes}
     assert found["RDMA device of eth0"] == "rxe0"
 
 
@@ -165,8 +165,8 @@ def test_another_plan_takes_the_rules_away(host: tuple[Host, RdmaCore]) -> None:
     place, _ = host
     apply(place.machine, wanted(), place.records)
     by_name = settings(node_plan(P2P, "[{netdev: eth0}, {netdev: eth1}]"), {"rdma"})
-    assert [change.what for change in compare(place.machine, by_name).changes if change.action == "remove"] == [
+    assert [change.subject for change in compare(place.machine, by_name).changes if change.action == "remove"] == [
         f"old file {file.RDMA_RULES}"
     ]
     apply(place.machine, by_name, place.records)
-    assert not place.machine.path(file.RDMA_RULES).exists()
+    assert not place.machine.locate(file.RDMA_RULES).exists()

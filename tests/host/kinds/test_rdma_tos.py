@@ -65,7 +65,7 @@ def mounted(files: ConfigFs, monkeypatch: pytest.MonkeyPatch) -> None:
 def host(place: Host, monkeypatch: pytest.MonkeyPatch) -> tuple[Host, ConfigFs]:
     """Port eth0 has an RDMA device, eth1 has none; nobody has made a folder yet."""
     nic(place.machine.root, "eth0", "0000:18:00.0", rdma="mlx5_0")
-    base = place.machine.path(rdma_tos.BASE)
+    base = place.machine.locate(rdma_tos.BASE)
     base.mkdir(parents=True)
     speak_to(RdmaCore(place.machine.root), monkeypatch)
     files = ConfigFs(base)
@@ -76,7 +76,7 @@ def host(place: Host, monkeypatch: pytest.MonkeyPatch) -> tuple[Host, ConfigFs]:
 def test_the_traffic_class_is_set_once_and_undone(host: tuple[Host, ConfigFs]) -> None:
     place, files = host
     (change,) = compare(place.machine, wanted()).changes
-    assert (change.what, change.have, change.want) == ("rdma_cm's traffic class of eth0", "-", "106")
+    assert (change.subject, change.have, change.want) == ("rdma_cm's traffic class of eth0", "-", "106")
     assert not list(files.base.glob("*"))
     apply(place.machine, wanted(), place.records)
     assert (files.base / "mlx5_0" / FILE).read_text() == "106"

@@ -66,7 +66,7 @@ def test_every_kind_is_registered_once_with_a_name_and_wants_of_its_own() -> Non
 
 def test_a_new_kind_is_compared_applied_and_undone(lamp: Host) -> None:
     settings = [Setting("limits", Lamp("on"), None, "a lamp shows that it is on")]
-    assert [change.what for change in apply(lamp.machine, settings, lamp.records).changes] == ["lamp"]
+    assert [change.subject for change in apply(lamp.machine, settings, lamp.records).changes] == ["lamp"]
     assert lamp.machine.read(FILE) == "on"
     assert apply(lamp.machine, settings, lamp.records).changes == ()
     assert undo(lamp.machine, lamp.records) == ()

@@ -25,7 +25,7 @@ def wanted(step: str, more: str = "") -> tuple[Setting, ...]:
 
 
 def named(place: Host, step: str, more: str = "") -> dict[str, Change]:
-    return {change.what: change for change in compare(place.machine, wanted(step, more)).changes}
+    return {change.subject: change for change in compare(place.machine, wanted(step, more)).changes}
 
 
 def process(root: Path, number: int, name: str, limit: str = "unlimited", arguments: str = "") -> None:
@@ -53,14 +53,14 @@ def runtime_host(place: Host, limit: str) -> tuple[Host, Scripted]:
 def test_containers_get_the_limit_with_the_runtimes_next_start(place: Host) -> None:
     host, runner = runtime_host(place, "8388608")
     before = everything_below(host.machine.root)
-    (first,) = (one for one in compare(host.machine, wanted("runtime")).changes if "memory" in one.what)
+    (first,) = (one for one in compare(host.machine, wanted("runtime")).changes if "memory" in one.subject)
     assert not first.reboot  # nothing would bring it yet
     (left,) = apply(host.machine, wanted("runtime"), host.records).left.changes
     assert left.reboot
-    assert "LimitMEMLOCK=infinity" in host.machine.path(file.CONTAINERD_DROP_IN).read_text()
-    assert read_node(host.machine.path(file.NODE_PLAN).read_bytes()).ports
+    assert "LimitMEMLOCK=infinity" in host.machine.locate(file.CONTAINERD_DROP_IN).read_text()
+    assert read_node(host.machine.locate(file.NODE_PLAN).read_bytes()).ports
     assert runner.ran == ["systemctl daemon-reload"]
-    assert (left.what, left.have) == ("locked memory of containerd", "8388608 bytes")
+    assert (left.subject, left.have) == ("locked memory of containerd", "8388608 bytes")
     assert left.advice.startswith("systemctl restart containerd (drain the node first), or reboot this host: ")
     process(host.machine.root, 812, "containerd")
     assert compare(host.machine, wanted("runtime")).changes == ()
@@ -91,7 +91,7 @@ def test_without_containerd_there_is_nothing_to_set(place: Host) -> None:
 def test_who_logs_in_may_lock_memory_where_pam_has_limits(place: Host) -> None:
     (place.machine.root / "etc/security/limits.d").mkdir(parents=True)
     apply(place.machine, wanted("limits"), place.records)
-    assert "* hard memlock unlimited\n" in place.machine.path(file.MEMLOCK).read_text()
+    assert "* hard memlock unlimited\n" in place.machine.locate(file.MEMLOCK).read_text()
     assert f"file {file.MEMLOCK}" not in named(place, "limits")
 
 
@@ -102,7 +102,7 @@ def test_a_file_of_ours_that_somebody_edited_is_shown_and_written_anew(place: Ho
     apply(place.machine, wanted("limits"), place.records)
     assert f"file {file.MEMLOCK}" not in named(place, "limits")
     assert undo(place.machine, place.records) == ()
-    assert place.machine.path(file.MEMLOCK).read_text() == "* soft memlock 64\n"
+    assert place.machine.locate(file.MEMLOCK).read_text() == "* soft memlock 64\n"
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_the_cpu_managers_state_goes_only_while_kubelet_is_stopped(
     assert (change.have, change.want, bool(change.do)) == ("none", "static", do)
     assert advice in change.advice
     apply(place.machine, wanted("kubelet", KUBELET), place.records)
-    assert place.machine.path(STATE).exists() is not do
+    assert place.machine.locate(STATE).exists() is not do
     undo(place.machine, place.records)
-    assert place.machine.path(STATE).read_text() == state
+    assert place.machine.locate(STATE).read_text() == state
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_the_cpu_managers_state_goes_only_while_kubelet_is_stopped(
 def test_a_state_that_needs_no_change_is_left(place: Host, text: str, reason: str) -> None:
     grow(place.machine.root, {STATE: text, **CONFIG})
     found = compare(place.machine, wanted("kubelet", KUBELET))
-    assert "state of kubelet's CPU manager" not in [change.what for change in found.changes]
+    assert "state of kubelet's CPU manager" not in [change.subject for change in found.changes]
     assert reason in {"", *(one.reason for one in found.skipped)}
 
 
@@ -156,9 +156,9 @@ def test_whether_kubelet_has_read_its_drop_in(place: Host, arguments: str, ticks
     grow(root, CONFIG)
     process(root, 900, "kubelet", arguments=arguments)
     apply(place.machine, wanted("kubelet", KUBELET), place.records)
-    text = place.machine.path(file.KUBELET_DROP_IN).read_text()
+    text = place.machine.locate(file.KUBELET_DROP_IN).read_text()
     assert 'topologyManagerPolicy: single-numa-node\ncpuManagerPolicy: static\nreservedSystemCPUs: "0-3"\n' in text
-    written = place.machine.path(file.KUBELET_DROP_IN).stat().st_mtime
+    written = place.machine.locate(file.KUBELET_DROP_IN).stat().st_mtime
     began = int(written) + (100 if ticks_later else -100) - 500 // os.sysconf("SC_CLK_TCK")
     grow(root, {"/proc/stat": f"cpu 1 2\nbtime {began}\n"})
     change = named(place, "kubelet", KUBELET).get("kubelet's drop-ins")
@@ -189,14 +189,14 @@ def test_the_traffic_class_is_set_in_the_drivers_files_and_undone(place: Host) -
     mlx5(place)
     before = everything_below(place.machine.root)
     found = compare(place.machine, wanted("qos"))
-    assert [(one.what.removeprefix("/sys/class/net/eth0/"), one.have, one.want) for one in found.changes[:4]] == [
+    assert [(one.subject.removeprefix("/sys/class/net/eth0/"), one.have, one.want) for one in found.changes[:4]] == [
         ("qos/trust", "pcp", "dscp"),
         ("ecn/roce_np/enable/3", "0", "1"),
         ("ecn/roce_np/cnp_dscp", "0", "48"),
         ("device/infiniband/mlx5_0/tc/1/traffic_class", "0", "106"),
     ]
     apply(place.machine, wanted("qos"), place.records)
-    assert place.machine.path("/sys/class/net/eth0/qos/trust").read_text() == "dscp"
+    assert place.machine.locate("/sys/class/net/eth0/qos/trust").read_text() == "dscp"
     assert compare(place.machine, wanted("qos")).changes == ()
     assert undo(place.machine, place.records) == ()
     after = everything_below(place.machine.root)
@@ -214,9 +214,9 @@ def test_a_driver_without_qos_files_is_skipped_in_one_line(place: Host) -> None:
         "this port has no RDMA device",
         "no port has RDMA or QoS files",
     ]
-    assert found.skipped[0].what.endswith("and 11 more of step qos")
+    assert found.skipped[0].subject.endswith("and 11 more of step qos")
 
 
 def test_the_traffic_class_carries_ecn_only_where_ecn_is_planned() -> None:
     with_ecn, without = (node_plan(P2P, PORTS, more=f"  qos: {{ecn: {ecn}}}\n") for ecn in ("true", "false"))
-    assert (qos.traffic_class(with_ecn), qos.traffic_class(without)) == (106, 104)
+    assert (qos.compute_traffic_class(with_ecn), qos.compute_traffic_class(without)) == (106, 104)

@@ -37,7 +37,7 @@ def ports(place: Host) -> Host:
 
 
 def number(host: Host, pci: str = PCI[0]) -> str:
-    return host.machine.path(f"/sys/bus/pci/devices/{pci}/sriov_numvfs").read_text().strip()
+    return host.machine.locate(f"/sys/bus/pci/devices/{pci}/sriov_numvfs").read_text().strip()
 
 
 def changes(host: Host, count: int = 4) -> tuple[Change, ...]:
@@ -55,7 +55,7 @@ def vf(host: Host, at: str, driver: str = "mlx5_core", netdev: str = "") -> None
 
 
 def test_vfs_are_made_and_undone_on_ports_known_by_address_and_by_name(host: Host) -> None:
-    assert [(change.what, change.have, change.want) for change in changes(host)] == [
+    assert [(change.subject, change.have, change.want) for change in changes(host)] == [
         ("VFs of eth0", "0", "4"),
         ("VFs of eth1", "0", "4"),
     ]
@@ -107,14 +107,14 @@ def test_a_count_above_the_firmwares_is_told(host: Host) -> None:
 
 
 def test_a_port_without_sriov_is_told(host: Host) -> None:
-    host.machine.path(f"/sys/bus/pci/devices/{PCI[0]}/sriov_totalvfs").unlink()
+    host.machine.locate(f"/sys/bus/pci/devices/{PCI[0]}/sriov_totalvfs").unlink()
     assert changes(host)[0].advice.startswith("eth0 offers no VFs; switch SR-IOV on in the BIOS")
 
 
 def test_ports_that_are_no_pci_devices_are_skipped_once_for_each_reason(place: Host) -> None:
     found = compare(place.machine, wanted())
     assert found.changes == ()
-    assert [skipped.what for skipped in found.skipped] == [
+    assert [skipped.subject for skipped in found.skipped] == [
         "driver of new VFs of eth0 and 1 more of step vfs",
         "VF 0 of eth0 and 15 more of step vfs",
         "driver of new VFs of eth1 and 1 more of step vfs",
@@ -136,7 +136,7 @@ def guarded(more: str = "trust: true, spoofCheck: false") -> tuple[Setting, ...]
 
 def test_trust_and_spoof_check_are_set_after_the_vfs_are_made_and_go_with_them(host: Host, drivers: Drivers) -> None:
     done = apply(host.machine, guarded(), host.records)
-    assert [(change.what, change.have, change.want) for change in done.changes] == [
+    assert [(change.subject, change.have, change.want) for change in done.changes] == [
         ("VFs of eth0", "0", "2"),
         ("VF 0 of eth0", "trust off, spoof check on", "trust on, spoof check off"),
         ("VF 1 of eth0", "trust off, spoof check on", "trust on, spoof check off"),
@@ -184,7 +184,7 @@ def test_switches_that_are_not_the_ports_are_skipped(
 
 
 def mtu(host: Host, name: str) -> int:
-    with host.machine.socket() as sock:
+    with host.machine.open_socket() as sock:
         return get_link(sock, name).mtu
 
 
@@ -253,7 +253,7 @@ def test_new_vfs_get_their_driver_and_the_switch_is_put_back(host: Host) -> None
     file = f"/sys/bus/pci/devices/{PCI[0]}/sriov_drivers_autoprobe"
     grow(host.machine.root, {file: "0\n"})
     found = changes(host)
-    assert [change.what for change in found][:2] == ["driver of new VFs of eth0", "VFs of eth0"]
+    assert [change.subject for change in found][:2] == ["driver of new VFs of eth0", "VFs of eth0"]
     apply(host.machine, wanted(), host.records)
     assert host.machine.read(file) == "1"
     assert undo(host.machine, host.records) == ()

@@ -11,8 +11,8 @@ import pytest
 from trackbed.host.discover.wanted import WANTED
 from trackbed.host.machine import Machine
 from trackbed.host.runner import Ran
-from trackbed.host.snapshot.archive import capture, masked, unpack
-from trackbed.host.snapshot.recorded import RECORD, machine_of
+from trackbed.host.snapshot.archive import capture, mask_snapshot, unpack
+from trackbed.host.snapshot.recorded import RECORD, open_machine
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.snapshot.take import take
 
@@ -20,7 +20,7 @@ from trackbed.host.snapshot.take import take
 class Answers:
     """A runner that knows two programs."""
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Whether it is one of the two."""
         return program in {"uname", "broken"}
 
@@ -39,7 +39,7 @@ def captured(machine: Machine, wanted: Wanted, tmp_path: Path) -> Machine:
     folder = tmp_path / "unpacked"
     folder.mkdir()
     unpack(archive, folder)
-    return machine_of(folder)
+    return open_machine(folder)
 
 
 def assert_same(unpacked: Snapshot, live: Snapshot) -> None:
@@ -53,7 +53,7 @@ def assert_same(unpacked: Snapshot, live: Snapshot) -> None:
 def test_this_machine_reads_the_same_from_its_archive(tmp_path: Path) -> None:
     wanted = WANTED | Wanted(folders=("/sys/class/net", "/sys/class/net/lo", "/sys/bus/pci/devices"))
     here = Machine(Path("/"))
-    live = masked(take(here, wanted))
+    live = mask_snapshot(take(here, wanted))
     assert live.files, "no /sys here"
     assert_same(take(captured(here, wanted, tmp_path), wanted), live)
 
@@ -92,8 +92,8 @@ def test_links_of_sysfs_stay_links(tmp_path: Path) -> None:
 def test_what_programs_said_is_answered_without_starting_them(tmp_path: Path) -> None:
     there = captured(tree(tmp_path / "host", {"etc/hostname": "a"}, {}), PROGRAMS, tmp_path)
     assert there.run(("broken",)) == Ran(3, "no such luck\n")
-    assert take(there, PROGRAMS).said("uname", "-s") == "Linux\npassword=***\n"
-    assert not there.has("absent")
+    assert take(there, PROGRAMS).get_output("uname", "-s") == "Linux\npassword=***\n"
+    assert not there.has_program("absent")
 
 
 SECRETS = {
@@ -178,7 +178,7 @@ def test_nothing_outside_is_read_through_a_link(tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "outside").write_text("hunter2")
     unpack(archive_of(tmp_path, member("proc/cmdline", tarfile.SYMTYPE, str(tmp_path / "outside"))), folder)
-    seen = take(machine_of(folder), Wanted(("/proc/cmdline",)))
+    seen = take(open_machine(folder), Wanted(("/proc/cmdline",)))
     assert not seen.files
     assert "leads out" in seen.unreadable["/proc/cmdline"]
 
@@ -189,7 +189,7 @@ def test_a_folder_outside_is_not_listed_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/hunter2").touch()
     unpack(archive_of(tmp_path, member("sys", tarfile.SYMTYPE, str(tmp_path / "outside"))), folder)
-    assert not take(machine_of(folder), Wanted(folders=("/sys",))).folders
+    assert not take(open_machine(folder), Wanted(folders=("/sys",))).folders
 
 
 def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:

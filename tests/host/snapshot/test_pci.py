@@ -41,17 +41,17 @@ PF = config(
 
 
 def test_a_root_port_s_capabilities_are_found() -> None:
-    assert pci.capabilities(BRIDGE) == {0x10: 0x54, 0x05: 0x48, 0x0D: 0x40}
-    assert pci.extended(BRIDGE) == {AER: 0x100, pci.ACS: 0x148}
+    assert pci.list_capabilities(BRIDGE) == {0x10: 0x54, 0x05: 0x48, 0x0D: 0x40}
+    assert pci.list_extended(BRIDGE) == {AER: 0x100, pci.ACS: 0x148}
 
 
 def test_acs_control_says_what_is_redirected() -> None:
-    assert pci.acs(BRIDGE) == 0x1D
-    assert pci.acs(PF) is None
+    assert pci.read_acs(BRIDGE) == 0x1D
+    assert pci.read_acs(PF) is None
 
 
 def test_link_and_device_registers_are_read() -> None:
-    found = pci.express(PF)
+    found = pci.read_express(PF)
     assert found == pci.Express(
         relaxed_ordering=False,
         max_payload_bytes=128,
@@ -64,33 +64,33 @@ def test_link_and_device_registers_are_read() -> None:
 
 
 def test_a_raised_read_request_and_relaxed_ordering_are_seen() -> None:
-    found = pci.express(config((0x00, "b315211006001000"), (0x34, "60"), (0x60, "10000200000000003059")))
+    found = pci.read_express(config((0x00, "b315211006001000"), (0x34, "60"), (0x60, "10000200000000003059")))
     assert found is not None
     assert (found.max_read_request_bytes, found.max_payload_bytes, found.relaxed_ordering) == (4096, 256, True)
 
 
 def test_ats_is_on_or_off_or_not_there() -> None:
     head = (0x00, "b315211006001000")
-    assert pci.ats(config(head, (0x100, "0f00010000000080"))) is True
-    assert pci.ats(config(head, (0x100, "0f00010000000000"))) is False
-    assert pci.ats(BRIDGE) is None
+    assert pci.read_ats(config(head, (0x100, "0f00010000000080"))) is True
+    assert pci.read_ats(config(head, (0x100, "0f00010000000000"))) is False
+    assert pci.read_ats(BRIDGE) is None
 
 
 def test_who_is_not_root_sees_no_capabilities() -> None:
-    assert not pci.readable(BRIDGE[:64])
-    assert pci.capabilities(BRIDGE[:64]) == {}
-    assert pci.extended(BRIDGE[:64]) == {}
+    assert not pci.is_readable(BRIDGE[:64])
+    assert pci.list_capabilities(BRIDGE[:64]) == {}
+    assert pci.list_extended(BRIDGE[:64]) == {}
 
 
 def test_a_function_that_is_gone_has_no_capabilities() -> None:
     gone = b"\xff" * 4096
-    assert not pci.readable(gone)
-    assert pci.express(gone) is None
-    assert pci.acs(gone) is None
+    assert not pci.is_readable(gone)
+    assert pci.read_express(gone) is None
+    assert pci.read_acs(gone) is None
 
 
 def test_lists_that_lead_in_a_circle_or_out_of_the_space_end() -> None:
     circle = config((0x00, PORT), (0x34, "40"), (0x40, "0540"), (0x100, "01000110"))
-    assert pci.capabilities(circle) == {0x05: 0x40}
-    assert pci.extended(circle) == {AER: 0x100}
-    assert pci.acs(config((0x00, PORT), (0x100, "0100c1ff"), (0xFFC, "0d000100"))) is None
+    assert pci.list_capabilities(circle) == {0x05: 0x40}
+    assert pci.list_extended(circle) == {AER: 0x100}
+    assert pci.read_acs(config((0x00, PORT), (0x100, "0100c1ff"), (0xFFC, "0d000100"))) is None

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 import yaml
 
-from trackbed.host.snapshot.secrets import blanked, forbidden
+from trackbed.host.snapshot.secrets import is_forbidden, mask_secrets
 
 WG = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk="
 
@@ -68,7 +68,7 @@ SECRETS = {
 
 @pytest.mark.parametrize(("path", "text"), SECRETS.values(), ids=SECRETS)
 def test_a_secret_is_blanked(path: str, text: str) -> None:
-    left = blanked(path, text.encode())
+    left = mask_secrets(path, text.encode())
     assert b"***" in left
     assert b"hunter2" not in left
     assert WG.encode() not in left
@@ -94,19 +94,19 @@ KEPT = {
 
 @pytest.mark.parametrize(("path", "text"), KEPT.values(), ids=KEPT)
 def test_what_is_no_secret_stays(path: str, text: str) -> None:
-    assert blanked(path, text.encode()) == text.encode()
+    assert mask_secrets(path, text.encode()) == text.encode()
 
 
 def test_what_comes_after_a_secret_stays() -> None:
-    assert blanked("/proc/cmdline", b"password=hunter2 iommu=pt") == b"password=*** iommu=pt"
-    assert blanked("/a.yaml", b"tokens:\n- hunter2\nmtu: 9000\n") == b"tokens:\n- blanked ***\nmtu: 9000\n"
+    assert mask_secrets("/proc/cmdline", b"password=hunter2 iommu=pt") == b"password=*** iommu=pt"
+    assert mask_secrets("/a.yaml", b"tokens:\n- hunter2\nmtu: 9000\n") == b"tokens:\n- blanked ***\nmtu: 9000\n"
 
 
 def test_json_stays_json() -> None:
     document = {"password": "hunter2", "nested": {"auth": "hunter2", "n": 1, "pin": 1234}, "tokens": ["hunter2"]}
     left = {"password": "***", "nested": {"auth": "***", "n": 1, "pin": "***"}, "tokens": "***"}
-    assert json.loads(blanked("/a.json", json.dumps(document).encode())) == left
-    assert json.loads(blanked("/a.json", json.dumps({"auth": "a", "pin": 1, "n": 1}, indent=2).encode())) == {
+    assert json.loads(mask_secrets("/a.json", json.dumps(document).encode())) == left
+    assert json.loads(mask_secrets("/a.json", json.dumps({"auth": "a", "pin": 1, "n": 1}, indent=2).encode())) == {
         "auth": "***",
         "pin": "***",
         "n": 1,
@@ -116,7 +116,7 @@ def test_json_stays_json() -> None:
 def test_toml_stays_toml() -> None:
     text = b'auth = "hunter2"\nidentitytoken = \'hunter2\'\nauthorization = ["Basic hunter2"]\nn = 1\n'
     left = {"auth": "***", "identitytoken": "***", "authorization": ["Basic ***"], "n": 1}
-    assert tomllib.loads(blanked("/a.toml", text).decode()) == left
+    assert tomllib.loads(mask_secrets("/a.toml", text).decode()) == left
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_toml_stays_toml() -> None:
     ],
 )
 def test_yaml_stays_yaml(text: str) -> None:
-    assert yaml.safe_load(blanked("/a.yaml", f"{text}b: 2\n".encode()))["b"] == 2
+    assert yaml.safe_load(mask_secrets("/a.yaml", f"{text}b: 2\n".encode()))["b"] == 2
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_yaml_stays_yaml(text: str) -> None:
 )
 def test_long_lines_take_no_long_time(text: bytes) -> None:
     before = time.process_time()
-    blanked("/a.txt", text)
+    mask_secrets("/a.txt", text)
     assert time.process_time() - before < 10
 
 
@@ -154,4 +154,4 @@ def test_long_lines_take_no_long_time(text: bytes) -> None:
     ],
 )
 def test_files_that_are_nothing_but_secrets_stay_where_they_are(path: str) -> None:
-    assert forbidden(path)
+    assert is_forbidden(path)

@@ -17,7 +17,7 @@ class Together:
         """Wait for this many."""
         self.barrier = threading.Barrier(parties, timeout=10)
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Everything but one."""
         return program != "absent"
 
@@ -32,4 +32,4 @@ def test_programs_run_side_by_side_and_are_told_in_the_order_asked(tmp_path: Pat
     wanted = Wanted(commands=tuple((name,) for name in (*names, "absent")))
     seen = take(Machine(tmp_path, runner=Together(len(names))), wanted)
     assert list(seen.outputs) == [(name,) for name in names]
-    assert [seen.said(name) for name in names] == names
+    assert [seen.get_output(name) for name in names] == names

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trackbed.host.snapshot.vpd import Vpd, parse, without_serial
+from trackbed.host.snapshot.vpd import Vpd, mask_serials, parse
 
 
 def field(key: str, value: bytes) -> bytes:
@@ -29,7 +29,7 @@ def test_name_and_part_number_are_read() -> None:
 
 
 def test_the_serial_number_goes_and_the_rest_stays() -> None:
-    blank = without_serial(vpd())
+    blank = mask_serials(vpd())
     assert b"MT2243X00123" not in blank
     assert blank == vpd(b"X" * 12), "with a checksum that is right again"
 
@@ -46,4 +46,4 @@ BROKEN = {
 @pytest.mark.parametrize(("raw", "found"), BROKEN.values(), ids=BROKEN)
 def test_broken_vpd_yields_what_came_before(raw: bytes, found: Vpd) -> None:
     assert parse(raw) == found
-    assert len(without_serial(raw)) == len(raw)
+    assert len(mask_serials(raw)) == len(raw)

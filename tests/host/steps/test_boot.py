@@ -28,10 +28,10 @@ def test_the_boot_unit_is_written_where_systemd_is_and_taken_away_with_the_plan(
     before = everything_below(host.machine.root)
     apply(host.machine, wanted(steps=frozenset({"qos"})), host.records)
     written = [
-        path for path in (file.BOOT_SCRIPT, file.BOOT_UNIT, file.BOOT_WANTED) if host.machine.path(path).is_file()
+        path for path in (file.BOOT_SCRIPT, file.BOOT_UNIT, file.BOOT_WANTED) if host.machine.locate(path).is_file()
     ]
     assert written == [file.BOOT_SCRIPT, file.BOOT_UNIT, file.BOOT_WANTED]
-    assert host.machine.path(file.BOOT_SCRIPT).stat().st_mode & 0o777 == 0o755
+    assert host.machine.locate(file.BOOT_SCRIPT).stat().st_mode & 0o777 == 0o755
     assert compare(host.machine, wanted(steps=frozenset({"qos"}))).changes == ()
     assert undo(host.machine, host.records) == ()
     assert everything_below(host.machine.root) == before
@@ -61,7 +61,7 @@ def test_the_boot_script_makes_the_vfs(host: Host, tmp_path: Path) -> None:
 
 
 def test_the_boot_script_says_which_port_offers_no_vfs_and_goes_on(host: Host, tmp_path: Path) -> None:
-    host.machine.path(f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs").unlink()
+    host.machine.locate(f"/sys/bus/pci/devices/{PCI[0]}/sriov_numvfs").unlink()
     ran = script(host, tmp_path)
     assert ran.returncode == 1
     assert f"{PCI[0]} offers no VFs" in ran.stderr

@@ -7,7 +7,7 @@ from trackbed.host.kinds import address, mtu, name, route, sysctl, up
 from trackbed.host.kinds.registry import find_kind
 from trackbed.host.setting import Setting
 from trackbed.host.steps import NAMES, STEPS, settings
-from trackbed.host.steps.limits import neighbours, thresh3
+from trackbed.host.steps.limits import compute_thresh3, count_neighbours
 
 
 def test_a_step_has_the_name_of_its_module() -> None:
@@ -89,13 +89,13 @@ def test_neighbour_tables_hold_twice_what_the_plan_can_bring(
         for setting in settings(node, {"limits"})
         if isinstance(want := setting.want, sysctl.Want) and "ipv4" in want.key
     }
-    assert neighbours(node, 4) == count
+    assert count_neighbours(node, 4) == count
     assert values == {"gc_thresh1": largest // 8, "gc_thresh2": largest // 2, "gc_thresh3": largest}
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 1024), (512, 1024), (513, 2048), (8200, 32768)])
 def test_a_table_is_a_power_of_two_and_never_below_the_kernels(count: int, size: int) -> None:
-    assert thresh3(count) == size
+    assert compute_thresh3(count) == size
 
 
 def _filters(node: NodePlan) -> int:

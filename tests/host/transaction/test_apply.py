@@ -71,7 +71,7 @@ def test_undo_brings_everything_back(place: Host, addressing: str) -> None:
 def test_traffic_leaves_by_the_rail_whose_address_it_carries(place: Host, node: NodePlan) -> None:
     made(place, node)
     far = 172 << 24 | 18 << 16 | 5 << 8  # an address on rail 1
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         for port in node.ports:
             assert port.v4
             found = get_route(sock, AF_INET, far, src=port.v4.address)
@@ -84,41 +84,41 @@ def test_traffic_to_elsewhere_never_takes_a_rail(place: Host, node: NodePlan) ->
     place.send(add_route(Route(AF_INET, 254, gateway=MGMT + 254, oif=place.index("mgmt0"))))
     port = node.ports[1]
     assert port.v4
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         assert get_route(sock, AF_INET, 8 << 24 | 8, src=port.v4.address).oif == place.index("mgmt0")
 
 
 def lose_rule(place: Host) -> None:
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         place.send(delete_rule(next(rule for rule in list_rules(sock, AF_INET) if rule.priority == 1001)))
 
 
 def lose_fence(place: Host) -> None:
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         place.send(delete_rule(next(rule for rule in list_rules(sock, AF_INET6) if rule.priority == 999)))
 
 
 def lead_to_the_wrong_table(place: Host) -> None:
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         rule = next(rule for rule in list_rules(sock, AF_INET) if rule.priority == 1001)
     place.send(delete_rule(rule), add_rule(PolicyRule(AF_INET, 1001, 1000, rule.src, 32)))
 
 
 def lose_default(place: Host) -> None:
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         place.send(delete_route(next(r for r in list_routes(sock, AF_INET, 1000) if r.prefix == 0)))
 
 
 def lead_to_the_wrong_gateway(place: Host) -> None:
     lose_default(place)
     index = place.index("rail0")
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         own = next(a for a in list_addresses(sock, AF_INET) if a.index == index)
     place.send(add_route(Route(AF_INET, 1000, gateway=own.address + 1, oif=index, protocol=4)))
 
 
 def lose_address(place: Host) -> None:
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         own = next(a for a in list_addresses(sock, AF_INET) if a.index == place.index("rail1"))
     place.send(delete_address(own))
 
@@ -141,7 +141,7 @@ def strict_filter(place: Host) -> None:
 
 
 def second_rule(place: Host) -> None:
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         rule = next(rule for rule in list_rules(sock, AF_INET) if rule.priority == 1000)
     place.send(add_rule(PolicyRule(AF_INET, 1000, rule.table, rule.src + 2, 32)))
 
@@ -234,7 +234,7 @@ def test_another_plan_leaves_nothing_of_the_first(place: Host, node: NodePlan) -
     made(place, node)
     made(place, node_plan(FLAT, PORTS))
     assert place.differs(node_plan(FLAT, PORTS)) == []
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         assert [a for a in list_addresses(sock, AF_INET) if a.address >> 24 == 172] == []
         assert [r for r in list_routes(sock, AF_INET) if r.dst >> 24 == 172] == []
         assert [r for r in list_rules(sock, AF_INET) if r.src >> 24 == 172 or r.dst >> 24 == 172] == []
@@ -265,7 +265,7 @@ def test_what_an_older_version_left_anywhere_is_removed_and_comes_back_with_undo
 def test_a_route_in_table_main_over_the_port_gives_way_to_the_planned_one(place: Host, node: NodePlan) -> None:
     made(place, node)
     index, planned = place.index("rail0"), (172 << 24 | 16 << 16, 15)
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         place.send(delete_route(next(r for r in list_routes(sock, AF_INET, 254) if (r.dst, r.prefix) == planned)))
     place.send(add_route(Route(AF_INET, 254, *planned, oif=index, scope=253)))
     assert place.differs(node) == ["route to 172.16.0.0/15 in table main"]
@@ -301,7 +301,7 @@ def test_undo_brings_an_ipv6_address_back_ready_for_the_routes_that_use_it(place
     )
     made(place, node)
     assert undo(place.machine, place.records) == ()
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         assert [r.prefsrc for r in list_routes(sock, AF_INET6, 254) if r.dst == 0xFD99 << 112] == [own.address]
 
 
@@ -310,7 +310,7 @@ def test_what_another_program_sets_in_the_same_moment_is_no_failure(
 ) -> None:
     """As networkd does, from our own files."""
     made(place, node)
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         ours = [one for one in list_routes(sock, AF_INET) if one.table == 1001 and one.dst == 0]
     place.send(*map(delete_route, ours))
     assert len(place.differs(node)) == len(ours) == 1
@@ -351,7 +351,7 @@ def test_what_strangers_made_stays(place: Host, node: NodePlan) -> None:
     after = everything(place.machine)
     missing = [entry for kind in ("addresses", "routes", "rules") for entry in before[kind] if entry not in after[kind]]
     assert [entry for entry in missing if "eth0" not in repr(entry)] == []
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         assert {(r.priority, r.table) for r in list_rules(sock, AF_INET)} >= {(1000, 77), (500, 1000)}
         assert "mgmt0" in {r.iif for r in list_rules(sock, AF_INET) if r.priority == 1000}
         assert {r.dst >> 24 for r in list_routes(sock, AF_INET)} >= {9, 11}
@@ -365,7 +365,7 @@ def test_a_strangers_route_in_the_way_is_named_and_left_alone(place: Host, node:
     place.send(add_route(Route(AF_INET, 1000, oif=mgmt, gateway=MGMT + 2)))
     done = apply(place.machine, settings(node), place.records)
     (left,) = done.left.changes
-    assert (left.what, left.have) == ("route to 0.0.0.0/0 in table 1000", "via 10.99.0.2 dev mgmt0")
+    assert (left.subject, left.have) == ("route to 0.0.0.0/0 in table 1000", "via 10.99.0.2 dev mgmt0")
     assert left.advice.startswith("a route that is not Trackbed's stands in the way: via 10.99.0.2 dev mgmt0")
 
 
@@ -379,7 +379,7 @@ def test_an_address_with_the_wrong_prefix_is_replaced_and_others_stay(place: Hos
     )
     assert "IPv4 address of rail0" in place.differs(node)
     made(place, node)
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         on_rail = {(a.address, a.prefix) for a in list_addresses(sock, AF_INET) if a.index == index}
     assert on_rail == {(own.address, 31), (MGMT + 1, 24)}
     assert place.differs(node) == []
@@ -427,7 +427,7 @@ class Thief(Saboteur):
 
     def sabotage(self) -> None:
         """What goes wrong: a port is taken away."""
-        with self.socket() as sock:
+        with self.open_socket() as sock:
             sock.send([delete_link(next(link.index for link in list_links(sock) if link.name == "rail0"))])
 
 
@@ -465,7 +465,7 @@ def test_a_name_that_another_interface_has_as_its_second_is_explained(place: Hos
 def test_a_name_that_another_interface_has_is_left_to_a_person(place: Host, node: NodePlan) -> None:
     place.send(set_link(place.index("mgmt0"), name="rail1", up=False))
     done = apply(place.machine, settings(node), place.records)
-    assert [change.what for change in done.left.changes][:1] == [f"name of {MACS[1]}"]
+    assert [change.subject for change in done.left.changes][:1] == [f"name of {MACS[1]}"]
     assert "another interface is called rail1" in done.left.changes[0].advice
 
 
@@ -534,7 +534,7 @@ def test_what_others_made_after_the_apply_survives_the_undo(place: Host, node: N
         add_rule(PolicyRule(AF_INET, 1000, 77, 5 << 24, 8)),
     )
     undo(place.machine, place.records)
-    with place.machine.socket() as sock:
+    with place.machine.open_socket() as sock:
         assert (1000, 77) in {(rule.priority, rule.table) for rule in list_rules(sock, AF_INET)}
         assert MGMT + 1 in {own.address for own in list_addresses(sock, AF_INET)}
 
@@ -563,11 +563,11 @@ def test_only_some_steps_can_be_compared(place: Host, node: NodePlan) -> None:
     lose_rule(place)
     small_mtu(place)
     found = compare(place.machine, settings(node, {"routing"}))
-    assert [change.what for change in found.changes] == ["rule 1001 IPv4"]
+    assert [change.subject for change in found.changes] == ["rule 1001 IPv4"]
 
 
 def test_carrier_counts_of_another_boot_are_none(place: Host) -> None:
-    boot = place.machine.path("/proc/sys/kernel/random/boot_id")
+    boot = place.machine.locate("/proc/sys/kernel/random/boot_id")
     boot.parent.mkdir(parents=True)
     boot.write_text("one\n")
     folder = record.find_folder(place.machine)

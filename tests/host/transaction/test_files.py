@@ -22,7 +22,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def put(machine: Machine, path: str, content: str) -> Path:
-    place = machine.path(path)
+    place = machine.locate(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(content)
     return place
@@ -61,7 +61,7 @@ def test_files_of_others_are_never_touched(machine: Machine) -> None:
 def test_a_file_with_secrets_is_for_root_only_and_leaves_no_scraps(machine: Machine) -> None:
     put(machine, MINE, "old").chmod(0o644)
     write(machine, MINE, b"new")
-    place = machine.path(MINE)
+    place = machine.locate(MINE)
     assert (place.read_text(), place.stat().st_mode & 0o777) == ("new", 0o600)
     assert [path.name for path in place.parent.iterdir()] == ["90-trackbed.yaml"]
 
@@ -73,7 +73,7 @@ def test_a_file_for_all_can_be_read_by_all_whatever_the_umask(machine: Machine) 
         write(machine, path, b"-a = 1\n")
     finally:
         os.umask(mask)
-    assert machine.path(path).stat().st_mode & 0o777 == 0o644
+    assert machine.locate(path).stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_file_for_all_can_be_read_by_all_whatever_the_umask(machine: Machine) 
 )
 def test_the_machines_own_format_is_found(machine: Machine, folders: list[str], expected: str) -> None:
     for folder in folders:
-        machine.path(folder).mkdir(parents=True)
+        machine.locate(folder).mkdir(parents=True)
     assert find_renderer(machine) == expected
 
 

@@ -67,7 +67,7 @@ def host(place: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
             "/etc/trackbed/boot.sh": "an older one\n",
         },
     )
-    place.machine.path("/etc/trackbed/boot.sh").chmod(0o700)
+    place.machine.locate("/etc/trackbed/boot.sh").chmod(0o700)
     return Host(replace(place.machine, runner=programs(root)), place.far)
 
 
@@ -86,7 +86,7 @@ def test_everything_is_applied_once_and_undone(host: Host) -> None:
     assert {change.step for change in done.changes} == {
         *("cmdline", "rdma", "vfs", "addresses", "routing", "qos", "limits", "kubelet", "runtime")
     }
-    assert [(change.what, change.reboot) for change in done.left.changes] == [("kernel arguments", True)]
+    assert [(change.subject, change.reboot) for change in done.left.changes] == [("kernel arguments", True)]
     after = state(host)
     assert apply(host.machine, wanted(), host.records).changes == ()
     assert state(host) == after
@@ -99,7 +99,7 @@ def test_until_the_next_boot_no_file_is_touched(host: Host) -> None:
     done = apply(host.machine, wanted(), host.records, until_reboot=True)
     assert {change.step for change in done.changes} >= {"rdma", "vfs", "addresses", "routing"}
     assert {path for path in set(everything_below(host.machine.root)) ^ before if path.startswith("etc/")} == set()
-    assert [change.what for change in done.left.changes] == []
+    assert [change.subject for change in done.left.changes] == []
 
 
 KILLED = """
@@ -124,7 +124,7 @@ def doomed(machine, change, operation):
 
 apply.perform = doomed
 root = Path(sys.argv[1])
-talk.opened = lambda machine: RdmaCore(root)
+talk.open_rdma = lambda machine: RdmaCore(root)
 Machine.socket = lambda machine: NicSocket(machine, Drivers(file=root / "drivers.json"))
 apply.apply(Machine(root, Path(sys.argv[2]), programs(root)), wanted(), Path(sys.argv[3]))
 """
@@ -135,7 +135,7 @@ def test_a_kill_before_any_operation_is_finished_by_the_next_apply_and_undone(ho
     before = state(host)
     killed(host, operations)
     apply(host.machine, wanted(), host.records)
-    assert [change.what for change in compare(host.machine, wanted()).changes] == ["kernel arguments"]
+    assert [change.subject for change in compare(host.machine, wanted()).changes] == ["kernel arguments"]
     assert undo(host.machine, host.records) == ()
     assert state(host) == before
 

@@ -9,7 +9,7 @@ from trackbed.doctor.finding import Finding
 from trackbed.doctor.view import NodeView
 from trackbed.fabric.model.ranges import V4, V6
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.steps.limits import neighbours
+from trackbed.host.steps.limits import count_neighbours
 
 _SPEED = "/sys/class/net/{netdev}/speed"
 _STATISTICS = {V4: "/proc/net/stat/arp_cache", V6: "/proc/net/stat/ndisc_cache"}
@@ -46,7 +46,7 @@ def check_speeds(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
     Without carrier the kernel reports -1 or no speed; such ports are skipped.
     """
-    speeds = [(port, host.number(_SPEED.format(netdev=port.netdev))) for port in view.iter_ports()]
+    speeds = [(port, host.read_number(_SPEED.format(netdev=port.netdev))) for port in view.iter_ports()]
     known = [(port, speed) for port, speed in speeds if speed is not None and speed > 0]
     best = max((speed for _, speed in known), default=0)
     for port, speed in known if len(known) > 1 else ():
@@ -58,8 +58,8 @@ def check_neighbour_tables(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that the neighbour tables have room for twice the planned neighbours and are not nearly full."""
     overflows, is_checked = [], False
     for version, path in _STATISTICS.items():
-        size, planned = host.number(_TABLE_SIZE.format(version=version)), neighbours(view.node, version)
-        entries = _parse_entries(host.text(path) or "")
+        size, planned = host.read_number(_TABLE_SIZE.format(version=version)), count_neighbours(view.node, version)
+        entries = _parse_entries(host.read_text(path) or "")
         if size is None or not planned:
             continue
         is_checked = True
@@ -108,7 +108,7 @@ def _find_networks(
 
     Link-local addresses are left out: they belong to a resolver on the node itself (NodeLocal DNSCache).
     """
-    for section in block.findall(host.text(path) or ""):
+    for section in block.findall(host.read_text(path) or ""):
         for address in re.findall(pattern, section):
             try:
                 network = ip_network(address, strict=False)

@@ -58,7 +58,7 @@ def check_arguments(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     groups = [group for want in wants if isinstance(want, kernel_arguments.Want) for group in want.groups]
     if not groups:
         return
-    line = host.text(CMDLINE)
+    line = host.read_text(CMDLINE)
     if line is None:
         yield judge("cmdline-not-applied", view.node, None, ok=None, evidence=f"{CMDLINE} cannot be read")
         return
@@ -89,14 +89,14 @@ def check_iommu(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 def check_realloc(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check for pci=realloc where the VFs have no memory; with memory the argument is not needed."""
-    line = host.text(CMDLINE)
+    line = host.read_text(CMDLINE)
     if not view.node.common.vfs or line is None:
         return
     options = {option for word in split(line) if word.startswith("pci=") for option in word[4:].split(",")}
     for port, pci in iter_functions(view, host):
         bars = (read_attribute(host, pci, "resource") or "").splitlines()[_VF_BARS]
         is_empty = bars and not any(int(address, 16) for bar in bars for address in bar.split()[:2])
-        if is_empty and host.number(f"{DEVICES}/{pci}/sriov_totalvfs"):
+        if is_empty and host.read_number(f"{DEVICES}/{pci}/sriov_totalvfs"):
             ok = bool(options & {"realloc", "realloc=on"})
             evidence = f"{pci} has no memory for VFs, {CMDLINE} has {'' if ok else 'no '}pci=realloc"
             yield judge("cmdline-pci-realloc-missing", view.node, port, ok=ok, evidence=evidence)
@@ -107,7 +107,7 @@ def check_hugepages(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     kernel = view.node.common.kernel
     for size_kib, planned_count in kernel.hugepages if kernel else ():
         path = f"{PAGES}/hugepages-{size_kib}kB/nr_hugepages"
-        count = host.number(path)
+        count = host.read_number(path)
         if count is None:
             yield judge("cmdline-hugepages-short", view.node, None, ok=None, evidence=f"{path} does not exist")
             continue
@@ -122,7 +122,7 @@ def check_hugepages(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 def _check_numa_spread(view: NodeView, host: Snapshot, size_kib: int, count: int) -> Iterator[Finding]:
     """Check that every NUMA node with ports has its share of pages; by default the kernel spreads them evenly."""
     pattern = f"{NODES}/node*/hugepages/hugepages-{size_kib}kB/nr_hugepages"
-    pages = {int(re.sub(r"\D", "", path.split("/")[5])): host.number(path) or 0 for path in host.glob(pattern)}
+    pages = {int(re.sub(r"\D", "", path.split("/")[5])): host.read_number(path) or 0 for path in host.glob(pattern)}
     used = {int(node) for _, pci in iter_functions(view, host) if (node := read_attribute(host, pci, "numa_node"))}
     if len(pages) < 2:  # noqa: PLR2004 - with one NUMA node there is nothing to spread
         return
@@ -134,7 +134,7 @@ def _check_numa_spread(view: NodeView, host: Snapshot, size_kib: int, count: int
 
 def check_isolated_cpus(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that no more CPUs are isolated than planned."""
-    isolated, kernel = host.text(ISOLATED), view.node.common.kernel
+    isolated, kernel = host.read_text(ISOLATED), view.node.common.kernel
     if isolated is None:
         return
     planned_cpus = (kernel.isolated_cpus if kernel else None) or ""

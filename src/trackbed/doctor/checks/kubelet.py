@@ -36,7 +36,7 @@ def check_topology(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iter
         evidence = f"topologyManagerPolicy is {policy}, planned {planned.topology_manager}"
         ok = policy == planned.topology_manager
         yield judge("kubelet-topology-policy-not-planned", view.node, None, ok=ok, evidence=evidence)
-    numa_nodes = {host.number(f"/sys/class/net/{port.netdev}/device/numa_node") for port in view.iter_ports()}
+    numa_nodes = {host.read_number(f"/sys/class/net/{port.netdev}/device/numa_node") for port in view.iter_ports()}
     numa_nodes -= {None, -1}
     if numa_nodes:
         ok = policy != "single-numa-node" or len(numa_nodes) == 1

@@ -27,15 +27,15 @@ class KubeletInfo(NamedTuple):
 
 def read_kubelet(host: Snapshot) -> KubeletInfo | None:
     """Return kubelet's configuration; None where the host has none or it cannot be read."""
-    config = _parse_mapping(host.text(CONFIG))
+    config = _parse_mapping(host.read_text(CONFIG))
     if config is None:
         return None
-    arguments = host.said(*PS) or ""
-    flags = dict(_FLAG.findall(f"{host.text(_FLAGS) or ''} {arguments}"))
+    arguments = host.get_output(*PS) or ""
+    flags = dict(_FLAG.findall(f"{host.read_text(_FLAGS) or ''} {arguments}"))
     if not arguments or "config-dir" in flags:
         for path in host.glob(f"{FOLDER}/*.conf"):
-            config |= _parse_mapping(host.text(path)) or {}
-    version = re.search(r"v(\d+)\.(\d+)", host.said(*VERSION) or "")
+            config |= _parse_mapping(host.read_text(path)) or {}
+    version = re.search(r"v(\d+)\.(\d+)", host.get_output(*VERSION) or "")
     return KubeletInfo(config, flags, bool(arguments), (int(version[1]), int(version[2])) if version else (0, 0))
 
 

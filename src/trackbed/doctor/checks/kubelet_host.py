@@ -39,7 +39,7 @@ def check(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Find
     yield from check_identity(view, host)
     yield from check_hugepages(view, host, kubelet)
     yield from check_plugins(view, host, kubelet)
-    clock = host.said(*_CLOCK)
+    clock = host.get_output(*_CLOCK)
     if clock:
         ok = clock.strip().endswith("=yes")
         yield judge("kubelet-clock-skew", view.node, None, ok=ok, evidence=clock.strip())
@@ -63,7 +63,9 @@ def check_identity(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     others = [peer.host for peer in view.peers or () if peer.host is not None and peer.node.name != view.node.name]
     if others:
         shared = [
-            path for path in _IDENTITY if host.text(path) and host.text(path) in {other.text(path) for other in others}
+            path
+            for path in _IDENTITY
+            if host.read_text(path) and host.read_text(path) in {other.read_text(path) for other in others}
         ]
         evidence = f"another node has the same content of {', '.join(shared)}" if shared else ""
         yield judge("kubelet-duplicate-node-name", view.node, None, ok=not shared, evidence=evidence)
@@ -82,8 +84,8 @@ def check_hugepages(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Ite
     known = [
         (size, count, limit)
         for size, (name, cgroup_name) in _PAGES.items()
-        if (count := host.number(_PAGE_COUNT.format(name=name))) is not None
-        and (limit := host.number(_POD_LIMIT.format(name=cgroup_name))) is not None
+        if (count := host.read_number(_PAGE_COUNT.format(name=name))) is not None
+        and (limit := host.read_number(_POD_LIMIT.format(name=cgroup_name))) is not None
     ]
     short = [
         f"{count} pages of {size >> 20} MiB, pods may use {limit // size}"

@@ -25,14 +25,14 @@ READS = Wanted(files=(*(path for _, path, _, _ in _STATES), _SWAPS), folders=(_C
 def check(view: NodeView, host: Snapshot, kubelet: KubeletInfo) -> Iterator[Finding]:
     """Check the conditions that kubelet itself verifies when it starts."""
     yield from check_cgroup_version(view, host, kubelet)
-    swaps = (host.text(_SWAPS) or "").splitlines()[1:]
-    if host.text(_SWAPS) is not None:
+    swaps = (host.read_text(_SWAPS) or "").splitlines()[1:]
+    if host.read_text(_SWAPS) is not None:
         ok = not swaps or kubelet.config.get("failSwapOn") is False or kubelet.flags.get("fail-swap-on") == "false"
         evidence = f"swap on {', '.join(line.split()[0] for line in swaps if line)}" if swaps else ""
         yield judge("kubelet-swap-on", view.node, None, ok=ok, evidence=evidence)
     yield check_reserved_cpus(view, kubelet)
     for fault_id, path, key, default in _STATES:
-        state_policy, policy = _parse_policy(host.text(path)), str(kubelet.config.get(key) or default)
+        state_policy, policy = _parse_policy(host.read_text(path)), str(kubelet.config.get(key) or default)
         if state_policy is not None:
             evidence = f"{path} is of policy {state_policy}, {key} is {policy}"
             yield judge(fault_id, view.node, None, ok=state_policy == policy, evidence=evidence)

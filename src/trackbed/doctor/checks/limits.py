@@ -55,7 +55,7 @@ def check(view: NodeView) -> Iterator[Finding]:
 
 def check_open_files(view: NodeView, host: Snapshot, processes: list[ProcessLimits]) -> Iterator[Finding]:
     """Check the limits for open files of one process and of the system."""
-    file_max = host.number(_FILE_MAX)
+    file_max = host.read_number(_FILE_MAX)
     known = _get_limits(processes, "Max open files")
     if file_max is None or not known:
         return
@@ -104,7 +104,7 @@ def _read_memlock(host: Snapshot) -> dict[tuple[str, str], tuple[str, str]]:
     """Return (domain, soft or hard) -> (file, value) for all users and for root; the last line wins (pam_limits(8))."""
     limits: dict[tuple[str, str], tuple[str, str]] = {}
     for path in _glob_all(host, _LIMITS):
-        for line in (host.text(path) or "").splitlines():
+        for line in (host.read_text(path) or "").splitlines():
             columns = line.partition("#")[0].split()
             if len(columns) == _COLUMNS and columns[2] == "memlock" and columns[0] in {"*", "root"}:
                 domain, kinds, _, value = columns
@@ -120,7 +120,7 @@ def check_remove_ipc(view: NodeView, host: Snapshot) -> Finding:
     """Check that logind does not remove the IPC objects of users that log out; RemoveIPC is yes by default."""
     value, source = "yes", "the default"
     for path in _glob_all(host, _LOGIND):
-        for line in (host.text(path) or "").splitlines():
+        for line in (host.read_text(path) or "").splitlines():
             key, _, setting = line.partition("=")
             if key.strip() == "RemoveIPC":
                 value, source = setting.strip().lower(), path
@@ -130,7 +130,7 @@ def check_remove_ipc(view: NodeView, host: Snapshot) -> Finding:
 
 def check_inotify(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check the inotify limits of one user."""
-    values = {key: host.number(f"{_INOTIFY}/{key}") for key in INOTIFY}
+    values = {key: host.read_number(f"{_INOTIFY}/{key}") for key in INOTIFY}
     low = [f"{key} is {value}" for key, value in values.items() if value is not None and value < INOTIFY[key]]
     if None not in values.values():
         yield judge("limits-inotify-low", view.node, None, ok=not low, evidence=", ".join(low))
@@ -138,7 +138,7 @@ def check_inotify(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 def check_numa_balancing(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that NUMA balancing is off where the plan reserves CPUs, whose jobs pin their memory."""
-    common, value = view.node.common, host.number(_BALANCING)
+    common, value = view.node.common, host.read_number(_BALANCING)
     has_reserved_cpus = (common.kernel and common.kernel.isolated_cpus) or (
         common.kubelet and common.kubelet.reserved_cpus
     )
@@ -150,7 +150,7 @@ def check_numa_balancing(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 def check_rdma_cgroup(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that no cgroup limits RDMA resources."""
     paths = _glob_all(host, _CGROUPS)
-    lines = [(path, line) for path in paths for line in (host.text(path) or "").splitlines()]
+    lines = [(path, line) for path in paths for line in (host.read_text(path) or "").splitlines()]
     limited = [f"{path}: {line}" for path, line in lines if any(item[-4:] != "=max" for item in line.split()[1:])]
     if paths:
         yield judge("limits-rdma-cgroup", view.node, None, ok=not limited, evidence="; ".join(limited[:3]))

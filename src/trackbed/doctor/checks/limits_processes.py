@@ -29,9 +29,9 @@ def find_processes(host: Snapshot, *names: str) -> list[ProcessLimits]:
 def _iter_processes(host: Snapshot, names: tuple[str, ...]) -> Iterator[ProcessLimits]:
     for path in host.files:
         match = _COMM.fullmatch(path)
-        name = host.text(path) if match else None
+        name = host.read_text(path) if match else None
         if match and name in names:
-            yield ProcessLimits(name, int(match[1]), _parse_limits(host.text(f"/proc/{match[1]}/limits") or ""))
+            yield ProcessLimits(name, int(match[1]), _parse_limits(host.read_text(f"/proc/{match[1]}/limits") or ""))
 
 
 def _parse_limits(text: str) -> dict[str, str]:

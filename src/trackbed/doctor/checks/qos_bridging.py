@@ -37,7 +37,7 @@ def check_trust(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Find
     The driver's own file comes first, then the kernel's list of selectors. Without both, entries for DSCP imply trust,
     because mlx5 trusts DSCP as soon as there is one.
     """
-    trust, dcb = host.text(_TRUST.format(netdev=port.netdev)), view.dcb.get(port.netdev)
+    trust, dcb = host.read_text(_TRUST.format(netdev=port.netdev)), view.dcb.get(port.netdev)
     if trust is not None:
         ok, evidence = trust == "dscp", f"qos/trust: {trust}"
     elif dcb is None:
@@ -55,7 +55,7 @@ def check_mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> I
     A DSCP without an entry has its upper three bits as priority, where DSCP is trusted.
     """
     qos, entries = view.node.common.qos, group_dscp_priorities(dcb.apps)
-    if not entries and host.text(_TRUST.format(netdev=port.netdev)) is None:
+    if not entries and host.read_text(_TRUST.format(netdev=port.netdev)) is None:
         return  # without trust there is no mapping
     planned = {qos.cnp_dscp: qos.cnp_dscp >> 3} | {qos.dscp: qos.priority}
     actual = {dscp: max(entries.get(dscp) or {dscp >> 3}) for dscp in planned}
@@ -69,7 +69,7 @@ def check_mapping(view: NodeView, host: Snapshot, port: PortPlan, dcb: Dcb) -> I
 
 def check_global_pause(view: NodeView, host: Snapshot, port: PortPlan, qos: QosPlan) -> Iterator[Finding]:
     """Check that link-level pause is off where PFC is planned."""
-    output = host.said(*(argument.format(netdev=port.netdev) for argument in _PAUSE))
+    output = host.get_output(*(argument.format(netdev=port.netdev) for argument in _PAUSE))
     if qos.pfc and output is not None:
         directions = _PAUSED.findall(output)
         evidence = f"link-level pause is on: {', '.join(directions)}" if directions else ""

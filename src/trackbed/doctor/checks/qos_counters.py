@@ -21,7 +21,7 @@ READS = Wanted(commands=(_STATISTICS,))
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check each port that has counters for each priority."""
     for port in view.iter_ports():
-        output = host.said(*(argument.format(netdev=port.netdev) for argument in _STATISTICS))
+        output = host.get_output(*(argument.format(netdev=port.netdev) for argument in _STATISTICS))
         counters = {name: int(value) for name, value in _LINE.findall(output or "")}
         yield from check_pause_storms(view, port, counters)
         yield from check_drops(view, port, counters)

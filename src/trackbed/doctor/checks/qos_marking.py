@@ -12,7 +12,7 @@ from trackbed.fabric.plan.plan import PortPlan
 from trackbed.host.kinds.file import BOOT_SCRIPT as SCRIPT
 from trackbed.host.kinds.file import BOOT_WANTED as WANTED
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
-from trackbed.host.steps.qos import traffic_class
+from trackbed.host.steps.qos import compute_traffic_class
 
 _ECN = "/sys/class/net/{netdev}/ecn"
 _CC = "/sys/kernel/debug/mlx5/{pci}/cc_params"
@@ -62,7 +62,7 @@ def check_ecn(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Findin
         return
     counts = {name: _sum_counter(host, port, name) for name in _COUNTER_NAMES}
     for fault_id, side, cause, response in (_NOTIFICATION, _REACTION):
-        switch = host.number(f"{_ECN.format(netdev=port.netdev)}/{side}/enable/{qos.priority}")
+        switch = host.read_number(f"{_ECN.format(netdev=port.netdev)}/{side}/enable/{qos.priority}")
         causes, responses = counts[cause], counts[response]
         if switch is not None:
             evidence = f"ecn/{side}/enable/{qos.priority} is {switch}"
@@ -74,7 +74,7 @@ def check_ecn(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Findin
 
 def _sum_counter(host: Snapshot, port: PortPlan, name: str) -> int | None:
     """Return a counter summed over the port's RDMA devices; None where no device has it."""
-    counts = [host.number(f"{device.folder}{_COUNTERS}/{name}") for device in list_rdma_devices(host, port.netdev)]
+    counts = [host.read_number(f"{device.folder}{_COUNTERS}/{name}") for device in list_rdma_devices(host, port.netdev)]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -82,9 +82,9 @@ def _sum_counter(host: Snapshot, port: PortPlan, name: str) -> int | None:
 def check_cnp_marking(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     """Check the DSCP and priority of congestion notification packets (CNPs)."""
     qos, base = view.node.common.qos, f"{_ECN.format(netdev=port.netdev)}/roce_np"
-    cc = _CC.format(pci=port.pci or host.pci(port.netdev))
-    dscp = _coalesce(host.number(f"{base}/cnp_dscp"), host.number(f"{cc}/np_cnp_dscp"))
-    priority = _coalesce(host.number(f"{base}/cnp_802p_prio"), host.number(f"{cc}/np_cnp_prio"))
+    cc = _CC.format(pci=port.pci or host.find_pci(port.netdev))
+    dscp = _coalesce(host.read_number(f"{base}/cnp_dscp"), host.read_number(f"{cc}/np_cnp_dscp"))
+    priority = _coalesce(host.read_number(f"{base}/cnp_802p_prio"), host.read_number(f"{cc}/np_cnp_prio"))
     if qos.ecn and dscp is not None:
         ok = dscp == qos.cnp_dscp and priority in {None, qos.cnp_dscp >> 3}
         evidence = f"CNPs have DSCP {dscp}, priority {priority}; planned {qos.cnp_dscp}, {qos.cnp_dscp >> 3}"
@@ -97,7 +97,7 @@ def _coalesce(first: int | None, second: int | None) -> int | None:
 
 def check_traffic_class(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     """Check the traffic class that each device forces on its queue pairs."""
-    planned = traffic_class(view.node)
+    planned = compute_traffic_class(view.node)
     for text in _read_traffic_classes(host, port):
         match = re.search(r"\d+", text)
         actual = int(match[0]) if match else None
@@ -110,10 +110,10 @@ def check_rdma_cm(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Fi
 
     Its configfs has a device only after a mkdir of its name; devices without a folder are skipped.
     """
-    planned = traffic_class(view.node)
+    planned = compute_traffic_class(view.node)
     for device in list_rdma_devices(host, port.netdev):
         base = _CM.format(device=device.name)
-        tos, mode = host.number(f"{base}/default_roce_tos"), host.text(f"{base}/default_roce_mode")
+        tos, mode = host.read_number(f"{base}/default_roce_tos"), host.read_text(f"{base}/default_roce_mode")
         if tos is not None:
             evidence = f"rdma_cm gives {device.name} the class {tos}, planned {planned}"
             yield judge("qos-rdma-cm-tos-wrong", view.node, port, ok=tos == planned, evidence=evidence)
@@ -127,7 +127,9 @@ def check_persistence(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     if not any(port.netdev in view.dcb or _read_traffic_classes(host, port) for port in view.iter_ports()):
         return
     ours = [SCRIPT] if host.exists(SCRIPT) and host.exists(WANTED) else []
-    others = [path for pattern in _UNITS for path in host.glob(pattern) if _QOS_COMMAND.search(host.text(path) or "")]
+    others = [
+        path for pattern in _UNITS for path in host.glob(pattern) if _QOS_COMMAND.search(host.read_text(path) or "")
+    ]
     setters = [*ours, *others]
     evidence = f"set at boot by {', '.join(setters)}" if setters else "no unit and no udev rule here sets QoS"
     yield judge("qos-not-persistent", view.node, None, ok=bool(setters), evidence=evidence)
@@ -135,5 +137,5 @@ def check_persistence(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 def _read_traffic_classes(host: Snapshot, port: PortPlan) -> list[str]:
     """Return the content of the file `traffic_class` of each device of the port."""
-    texts = [host.text(device.folder + _CLASS) for device in list_rdma_devices(host, port.netdev)]
+    texts = [host.read_text(device.folder + _CLASS) for device in list_rdma_devices(host, port.netdev)]
     return [text for text in texts if text is not None]

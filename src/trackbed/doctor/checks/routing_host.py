@@ -37,7 +37,7 @@ def check(view: NodeView) -> Iterator[Finding]:
 
 def check_rp_filter_files(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that no sysctl file makes rp_filter strict at the next boot."""
-    settings = [(path, *setting) for path in _list_sysctl_files(host) for setting in _parse(host.text(path) or "")]
+    settings = [(path, *setting) for path in _list_sysctl_files(host) for setting in _parse(host.read_text(path) or "")]
     if not settings:
         return
     for port in view.iter_ports():
@@ -85,10 +85,10 @@ def check_networkd(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         return
     settings = dict.fromkeys(_KEYS, "yes")
     for path in (path for pattern in _NETWORKD for path in host.glob(pattern)):
-        for line in (host.text(path) or "").splitlines():
+        for line in (host.read_text(path) or "").splitlines():
             key, _, value = line.partition("=")
             settings |= {key.strip(): value.strip().lower()} if key.strip() in settings else {}
-    files = "\n".join(host.text(path) or "" for pattern in _NETWORKS for path in host.glob(pattern))
+    files = "\n".join(host.read_text(path) or "" for pattern in _NETWORKS for path in host.glob(pattern))
     sources = [
         format_address(address.version, address.address) for port in view.iter_ports() for address in port.addresses
     ]

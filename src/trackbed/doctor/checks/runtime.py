@@ -63,7 +63,7 @@ def _read_config(host: Snapshot) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for path in (_CONFIG, *host.glob(_DROP_INS)):
         try:
-            plugins = tomllib.loads(host.text(path) or "").get("plugins", {})
+            plugins = tomllib.loads(host.read_text(path) or "").get("plugins", {})
         except tomllib.TOMLDecodeError:
             continue
         for name in _CRI:
@@ -118,7 +118,7 @@ def _iter_spec_problems(host: Snapshot, specs: list[str]) -> Iterator[str]:
     """Yield the specifications without devices, and the device names that two files of one folder define."""
     owners: dict[tuple[str, str], str] = {}
     for path in specs:
-        names = _parse_device_names(path, host.text(path) or "")
+        names = _parse_device_names(path, host.read_text(path) or "")
         if not names:
             yield f"{path} names no device"
         for name in names:

@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True):
     grey: bool | None = msgspec.field(name="GrayOut", default=None)
 
 
-class Seen(msgspec.Struct, frozen=True):
+class BiosState(msgspec.Struct, frozen=True):
     """What a BMC told: manufacturer, current and pending attributes, and the registry's entries by name."""
 
     manufacturer: str
@@ -68,51 +68,53 @@ class Item(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-def vendor_of(manufacturer: str) -> str | None:
+def find_vendor(manufacturer: str) -> str | None:
     """The profile for a manufacturer as BMCs write it; None for one without."""
     words = re.findall(r"[a-z]+", manufacturer.lower().replace("super micro", "supermicro"))
     return VENDORS.get(words[0]) if words else None
 
 
-def compare(profile: Profile, wanted: Mapping[str, str], seen: Seen) -> tuple[Item, ...]:
+def compare(profile: Profile, wanted: Mapping[str, str], state: BiosState) -> tuple[Item, ...]:
     """How every wanted setting stands, in the order of `wanted`."""
-    return tuple(item for setting, want in wanted.items() for item in _of(profile, setting, want, seen))
+    return tuple(item for setting, want in wanted.items() for item in _iter_items(profile, setting, want, state))
 
 
-def _of(profile: Profile, setting: str, want: str, seen: Seen) -> Iterator[Item]:
-    found = [(name, which) for which in profile.get(setting, ()) for name in _named(which, seen)]
-    if not found:
+def _iter_items(profile: Profile, setting: str, want: str, state: BiosState) -> Iterator[Item]:
+    matches = [
+        (name, candidate) for candidate in profile.get(setting, ()) for name in _iter_attributes(candidate, state)
+    ]
+    if not matches:
         advice = "this server names no attribute that we know for it; look in its firmware setup"
         yield Item(setting, want, "missing", advice=advice)
-    for name, which in dict(found).items():
-        yield _item(setting, want, name, which.values.get(want, _SPELLINGS.get(want, (want,))), seen)
+    for name, candidate in dict(matches).items():
+        yield _judge_attribute(setting, want, name, candidate.values.get(want, _SPELLINGS.get(want, (want,))), state)
 
 
-def _named(which: Candidate, seen: Seen) -> Iterator[str]:
-    if which.name in seen.attributes:
-        yield which.name or ""
-    if which.label is None:
+def _iter_attributes(candidate: Candidate, state: BiosState) -> Iterator[str]:
+    if candidate.name in state.attributes:
+        yield candidate.name or ""
+    if candidate.label is None:
         return
-    label = _plain(which.label)
-    for name in seen.attributes:
-        entry = seen.registry.get(name)
-        told = entry.label if entry is not None and entry.label else re.sub(r"_[0-9A-Fa-f]{4}$", "", name)
-        if _plain(told) == label:
+    label = _normalize(candidate.label)
+    for name in state.attributes:
+        entry = state.registry.get(name)
+        shown = entry.label if entry is not None and entry.label else re.sub(r"_[0-9A-Fa-f]{4}$", "", name)
+        if _normalize(shown) == label:
             yield name
 
 
-def _plain(label: str) -> str:
+def _normalize(label: str) -> str:
     return re.sub(r"[^a-z0-9]", "", label.lower())
 
 
-def _item(setting: str, want: str, name: str, spellings: tuple[str, ...], seen: Seen) -> Item:
-    have, entry = seen.attributes[name], seen.registry.get(name)
-    value = _value(want, spellings, have, entry)
+def _judge_attribute(setting: str, want: str, name: str, spellings: tuple[str, ...], state: BiosState) -> Item:
+    have, entry = state.attributes[name], state.registry.get(name)
+    value = _choose_value(want, spellings, have, entry)
     if value is None:
-        legal = ", ".join(one.name for one in (entry.values if entry else None) or ())
+        legal = ", ".join(value_entry.name for value_entry in (entry.values if entry else None) or ())
         advice = f"it takes only {legal or 'values that are not known'}; set it by hand if one of them means {want}"
         return Item(setting, want, "illegal", name, have, advice=advice)
-    pending = seen.pending.get(name, have)
+    pending = state.pending.get(name, have)
     if pending == value:
         return Item(setting, want, "same" if have == value else "staged", name, have, value)
     if entry is not None and (entry.read_only or entry.grey):
@@ -123,12 +125,12 @@ def _item(setting: str, want: str, name: str, spellings: tuple[str, ...], seen: 
     return Item(setting, want, "differs", name, have, value)
 
 
-def _value(want: str, spellings: tuple[str, ...], have: Value, entry: Entry | None) -> Value:
+def _choose_value(want: str, spellings: tuple[str, ...], have: Value, entry: Entry | None) -> Value:
     """The value to stage: of the attribute's own type, in its own spelling; None where it takes no such value."""
     if isinstance(have, bool):
         return _TRUTH.get(want)
     if isinstance(have, int) and want.isdigit():
         return int(want)
-    legal = [one.name for one in (entry.values if entry else None) or ()] or [str(have), *spellings]
+    legal = [value_entry.name for value_entry in (entry.values if entry else None) or ()] or [str(have), *spellings]
     known = {text.lower(): text for text in reversed(legal)}
     return next((known[text.lower()] for text in spellings if text.lower() in known), None)

@@ -22,17 +22,17 @@ class Credentials(msgspec.Struct, frozen=True):
         return "Credentials(...)"
 
 
-def credentials(path: Path | None, environment: Mapping[str, str]) -> Credentials:
+def load_credentials(path: Path | None, environment: Mapping[str, str]) -> Credentials:
     """Read a file of two lines, user and password, or the two variables; ValueError says what is wrong."""
     if path is not None:
-        return _from_file(path)
+        return _read_file(path)
     user, password = environment.get(USER), environment.get(PASSWORD)
     if not user or not password:
         raise ValueError(f"no credentials for the BMCs: set {USER} and {PASSWORD}, or name a file with --credentials")
     return Credentials(user, password)
 
 
-def _from_file(path: Path) -> Credentials:
+def _read_file(path: Path) -> Credentials:
     with path.open("rb") as stream:
         mode = os.fstat(stream.fileno()).st_mode
         if stat.S_IMODE(mode) & 0o077:

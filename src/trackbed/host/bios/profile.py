@@ -10,7 +10,7 @@ import yaml
 from trackbed.host.bios.compare import Profile
 
 
-def profile(vendor: str) -> Profile:
+def load_profile(vendor: str) -> Profile:
     """The profile of dell, hpe, lenovo or supermicro."""
     text = files("trackbed.host.bios").joinpath("profiles", f"{vendor}.yaml").read_text(encoding="utf-8")
     return msgspec.convert(yaml.safe_load(text), Profile)

@@ -10,9 +10,9 @@ from trackbed.host.atomic import replace
 from trackbed.host.bios.compare import Value
 
 
-def load(place: Path, node: str) -> dict[str, Value]:
+def load(folder: Path, node: str) -> dict[str, Value]:
     """The recorded values of a node, empty where there is no record; ValueError on a file that is none."""
-    path = place / f"{node}.json"
+    path = folder / f"{node}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Value])
     except FileNotFoundError:
@@ -21,12 +21,12 @@ def load(place: Path, node: str) -> dict[str, Value]:
         raise ValueError(f"{path} is no record of BIOS attributes ({error}); move it away to go on") from error
 
 
-def add(place: Path, node: str, before: dict[str, Value]) -> None:
+def add(folder: Path, node: str, before: dict[str, Value]) -> None:
     """Record values durably; what is recorded already is older and stays."""
-    place.mkdir(parents=True, exist_ok=True)
-    replace(place / f"{node}.json", msgspec.json.encode(before | load(place, node)), 0o600)
+    folder.mkdir(parents=True, exist_ok=True)
+    replace(folder / f"{node}.json", msgspec.json.encode(before | load(folder, node)), 0o600)
 
 
-def drop(place: Path, node: str) -> None:
+def drop(folder: Path, node: str) -> None:
     """Forget a node's record."""
-    (place / f"{node}.json").unlink(missing_ok=True)
+    (folder / f"{node}.json").unlink(missing_ok=True)

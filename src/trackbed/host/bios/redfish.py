@@ -15,7 +15,7 @@ from sushy.connector import Connector  # type: ignore[import-untyped] # as above
 from sushy.main import Sushy  # type: ignore[import-untyped] # as above
 from sushy.resources.constants import ApplyTime  # type: ignore[import-untyped] # as above
 
-from trackbed.host.bios.compare import Entry, Seen, Value, vendor_of
+from trackbed.host.bios.compare import BiosState, Entry, Value, find_vendor
 from trackbed.host.bios.credentials import Credentials
 
 logging.getLogger("sushy").addHandler(logging.NullHandler())  # what it would log, our errors say
@@ -38,30 +38,35 @@ class Bmc(msgspec.Struct, frozen=True):
     seconds: float = 20.0
 
 
-def read(bmc: Bmc, who: Credentials) -> Seen:
+def read(bmc: Bmc, credentials: Credentials) -> BiosState:
     """Manufacturer, current and pending attributes, registry. Raises BmcError."""
-    with _told(bmc):
-        system, conn = _system(bmc, who)
-        bios = _bios(bmc, system)
-        registry = _registry(conn, bios.json.get("AttributeRegistry"))
-        return Seen(_manufacturer(system), _values(bios.attributes), _values(bios.pending_attributes), registry)
+    with _as_bmc_errors(bmc):
+        system, conn = _open_system(bmc, credentials)
+        bios = _get_bios(bmc, system)
+        registry = _read_registry(conn, bios.json.get("AttributeRegistry"))
+        return BiosState(
+            _get_manufacturer(system),
+            _convert_values(bios.attributes),
+            _convert_values(bios.pending_attributes),
+            registry,
+        )
 
 
-def stage(bmc: Bmc, who: Credentials, values: Mapping[str, Value]) -> str:
+def stage(bmc: Bmc, credentials: Credentials, values: Mapping[str, Value]) -> str:
     """Ask for `values` at the next boot, which the server is not told to make. Raises BmcError.
 
     Where the BMC takes an apply time (DSP0266, @Redfish.SettingsApplyTime), it is OnReset. Returns what else is to be
     done before a boot takes the values; empty where nothing is.
     """
-    with _told(bmc):
-        system, _ = _system(bmc, who)
-        bios = _bios(bmc, system)
+    with _as_bmc_errors(bmc):
+        system, _ = _open_system(bmc, credentials)
+        bios = _get_bios(bmc, system)
         at_reset = ApplyTime.ON_RESET in (bios.supported_apply_times or ())
         bios.set_attributes(dict(values), ApplyTime.ON_RESET if at_reset else None)
-        return "" if at_reset or vendor_of(_manufacturer(system)) != "dell" else IDRAC_JOB
+        return "" if at_reset or find_vendor(_get_manufacturer(system)) != "dell" else IDRAC_JOB
 
 
-def _system(bmc: Bmc, who: Credentials) -> tuple[Any, Any]:
+def _open_system(bmc: Bmc, credentials: Credentials) -> tuple[Any, Any]:
     conn = Connector(
         f"https://{bmc.address}",
         verify=str(bmc.ca) if bmc.ca else True,
@@ -69,14 +74,14 @@ def _system(bmc: Bmc, who: Credentials) -> tuple[Any, Any]:
         default_request_timeout=bmc.seconds,
         connect_timeout=bmc.seconds,
     )
-    root = Sushy(f"https://{bmc.address}", auth=BasicAuth(who.user, who.password), connector=conn)
-    found = root.get_system_collection().get_members()
-    if len(found) != 1:
-        raise BmcError(f"{bmc.address}: it names {len(found)} systems, one was expected; name the BMC of one server")
-    return found[0], conn
+    root = Sushy(f"https://{bmc.address}", auth=BasicAuth(credentials.user, credentials.password), connector=conn)
+    systems = root.get_system_collection().get_members()
+    if len(systems) != 1:
+        raise BmcError(f"{bmc.address}: it names {len(systems)} systems, one was expected; name the BMC of one server")
+    return systems[0], conn
 
 
-def _bios(bmc: Bmc, system: Any) -> Any:  # noqa: ANN401 - sushy has no types
+def _get_bios(bmc: Bmc, system: Any) -> Any:  # noqa: ANN401 - sushy has no types
     if not system.json.get("Bios"):
         raise BmcError(f"{bmc.address}: it offers no BIOS attributes; update its firmware, or its licence lacks them")
     bios = system.bios
@@ -85,46 +90,48 @@ def _bios(bmc: Bmc, system: Any) -> Any:  # noqa: ANN401 - sushy has no types
     return bios
 
 
-def _manufacturer(system: Any) -> str:  # noqa: ANN401 - sushy has no types
+def _get_manufacturer(system: Any) -> str:  # noqa: ANN401 - sushy has no types
     return str(system.json.get("Manufacturer") or next((c.manufacturer for c in system.chassis if c.manufacturer), ""))
 
 
-def _values(attributes: object) -> dict[str, Value]:
+def _convert_values(attributes: object) -> dict[str, Value]:
     return msgspec.convert(attributes or {}, dict[str, Value])
 
 
-def _registry(conn: Any, name: object) -> dict[str, Entry]:  # noqa: ANN401 - sushy has no types
+def _read_registry(conn: Any, name: object) -> dict[str, Entry]:  # noqa: ANN401 - sushy has no types
     """The attribute registry, from the BMC only: sushy's own way may ask the Internet. Empty where there is none."""
     try:
         listed = conn.get("/redfish/v1/Registries").json().get("Members", [])
-        paths = [str(one["@odata.id"]) for one in listed]
+        paths = [str(member["@odata.id"]) for member in listed]
         path = next((path for path in paths if path.rstrip("/").rsplit("/", 1)[-1] == name), None)
         if path is None:
             return {}
-        places = conn.get(path).json()["Location"]
-        place = next((one for one in places if str(one.get("Language", "")).startswith("en")), places[0])
-        told = conn.get(place["Uri"]).json()["RegistryEntries"]["Attributes"]
+        locations = conn.get(path).json()["Location"]
+        location = next(
+            (member for member in locations if str(member.get("Language", "")).startswith("en")), locations[0]
+        )
+        entries = conn.get(location["Uri"]).json()["RegistryEntries"]["Attributes"]
     except (exceptions.ResourceNotFoundError, KeyError, IndexError):
         return {}
-    return {entry.name: entry for entry in msgspec.convert(told, list[Entry])}
+    return {entry.name: entry for entry in msgspec.convert(entries, list[Entry])}
 
 
 @contextmanager
-def _told(bmc: Bmc) -> Iterator[None]:
+def _as_bmc_errors(bmc: Bmc) -> Iterator[None]:
     """Turn what sushy raises into one sentence with a remedy."""
     try:
         yield
     except exceptions.AccessError as error:
         raise BmcError(f"{bmc.address}: it refused user or password; check the credentials and the rights") from error
     except exceptions.ConnectionError as error:
-        raise BmcError(f"{bmc.address}: {_why(str(error), bmc)}") from error
+        raise BmcError(f"{bmc.address}: {_explain(str(error), bmc)}") from error
     except exceptions.SushyError as error:
         raise BmcError(f"{bmc.address}: {error}") from error
     except (msgspec.MsgspecError, OSError, ValueError, TypeError, AttributeError) as error:
         raise BmcError(f"{bmc.address}: it answered what is no Redfish ({error})") from error
 
 
-def _why(text: str, bmc: Bmc) -> str:
+def _explain(text: str, bmc: Bmc) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in text or "SSLError" in text:
         return "its certificate is not trusted; name the CA that signed it with --ca, or give the BMC a certificate"
     if "timed out" in text.lower() or "timeout" in text.lower():

@@ -6,36 +6,39 @@ from collections.abc import Iterator
 
 from trackbed.fabric.model.servers import CatalogueServer, load_servers
 from trackbed.host.discover.inventory import Inventory
-from trackbed.host.discover.rails import Found
+from trackbed.host.discover.rails import Selection
 
 
-def known_as(inventory: Inventory) -> dict[str, CatalogueServer]:
+def list_candidates(inventory: Inventory) -> dict[str, CatalogueServer]:
     """Servers of the catalogue that have this product name; several where a maker sells one with several GPUs."""
     product = inventory.product.strip()
     return {name: server for name, server in load_servers().items() if product and product in server.products}
 
 
-def crosscheck(inventory: Inventory, found: Found) -> tuple[str | None, tuple[str, ...]]:
+def crosscheck(inventory: Inventory, selection: Selection) -> tuple[str | None, tuple[str, ...]]:
     """(the server of the catalogue that this is, what differs from it); None where the catalogue has none like it.
 
     Of several with one product name the one with the fewest differences is meant.
     """
-    candidates = {name: tuple(_differences(inventory, found, one)) for name, one in known_as(inventory).items()}
+    candidates = {
+        name: tuple(_list_differences(inventory, selection, server_name))
+        for name, server_name in list_candidates(inventory).items()
+    }
     if not candidates:
         return None, ()
-    name = min(candidates, key=lambda one: len(candidates[one]))
+    name = min(candidates, key=lambda server_name: len(candidates[server_name]))
     return name, tuple(f"{name} in the catalogue {what}" for what in candidates[name])
 
 
-def _differences(inventory: Inventory, found: Found, server: CatalogueServer) -> Iterator[str]:
+def _list_differences(inventory: Inventory, selection: Selection, server: CatalogueServer) -> Iterator[str]:
     if len(inventory.gpus) != server.gpus.count:
         yield f"has {server.gpus.count} GPUs, here are {len(inventory.gpus)}"
-    ids = {rail.nic.id for rail in found.rails}
+    ids = {rail.nic.id for rail in selection.rails}
     if server.nic.id and ids and ids != {server.nic.id}:
         yield f"has rails of {server.nic.model} ({server.nic.id}), here they are {', '.join(sorted(ids))}"
     if server.ports is None:
         return
-    here = tuple(rail.nic.pci for rail in found.rails)
+    here = tuple(rail.nic.pci for rail in selection.rails)
     if len(here) != len(server.ports):
         yield f"has {len(server.ports)} rails, here are {len(here)}"
     for rail, (theirs, ours) in enumerate(zip(server.ports, here, strict=False)):

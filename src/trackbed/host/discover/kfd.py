@@ -6,17 +6,17 @@ from trackbed.host.discover.wanted import KFD
 from trackbed.host.snapshot.snapshot import Snapshot
 
 
-def kfd_order(seen: Snapshot) -> dict[str, int]:
+def read_kfd_order(snapshot: Snapshot) -> dict[str, int]:
     """PCI address -> index; empty without the amdgpu driver's compute part."""
-    nodes = sorted(seen.glob(f"{KFD}/*/properties"), key=lambda path: int(path.split("/")[-2]))
-    gpus = [pci for path in nodes if (pci := _gpu(seen.text(path) or ""))]
+    nodes = sorted(snapshot.glob(f"{KFD}/*/properties"), key=lambda path: int(path.split("/")[-2]))
+    gpus = [pci for path in nodes if (pci := _parse_address(snapshot.read_text(path) or ""))]
     return {pci: index for index, pci in enumerate(gpus)}
 
 
-def _gpu(properties: str) -> str | None:
+def _parse_address(properties: str) -> str | None:
     """The PCI address of a node that is a GPU (it has SIMD units): domain, and location_id = bus:device.function."""
-    told = {words[0]: words[1] for words in map(str.split, properties.splitlines()) if len(words) > 1}
-    if told.get("simd_count", "0") == "0" or not told.get("location_id", "").isdigit():
+    values = {words[0]: words[1] for words in map(str.split, properties.splitlines()) if len(words) > 1}
+    if values.get("simd_count", "0") == "0" or not values.get("location_id", "").isdigit():
         return None
-    place, domain = int(told["location_id"]), int(told.get("domain", "0"))
-    return f"{domain:04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.{place & 7}"
+    location, domain = int(values["location_id"]), int(values.get("domain", "0"))
+    return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"

@@ -17,33 +17,37 @@ def parse(text: str) -> dict[int, dict[str, str]]:
     plain = _ESCAPE.sub("", text)
     columns: list[str] = []
     names = dict(_LEGEND.findall(plain))
-    found: dict[int, dict[str, str]] = {}
+    rows: dict[int, dict[str, str]] = {}
     for words in (line.split() for line in plain.splitlines()):
         if not columns:
-            columns = list(_leading(words)) if words[:1] == ["GPU0"] else []
+            columns = list(_iter_devices(words)) if words[:1] == ["GPU0"] else []
         elif words and re.fullmatch(r"GPU\d+", words[0]):
             cells = zip(columns, words[1:], strict=False)
-            found[int(words[0][3:])] = {names.get(c, c): cell for c, cell in cells if not c.startswith("GPU")}
-    return found
+            rows[int(words[0][3:])] = {
+                names.get(column, column): cell for column, cell in cells if not column.startswith("GPU")
+            }
+    return rows
 
 
-def bus_ids(text: str) -> dict[int, str]:
+def parse_bus_ids(text: str) -> dict[int, str]:
     """GPU index -> PCI address, of `nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader`."""
-    return {int(index): f"{int(domain, 16):04x}:{rest.lower()}" for index, domain, rest in _BUS_ID.findall(text)}
+    return {
+        int(index): f"{int(domain, 16):04x}:{function.lower()}" for index, domain, function in _BUS_ID.findall(text)
+    }
 
 
-def by_address(
-    told: Mapping[int, Mapping[str, str]], gpus: Mapping[int, str], nics: Mapping[str, str]
+def to_addresses(
+    matrix: Mapping[int, Mapping[str, str]], gpus: Mapping[int, str], nics: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
     """The same by PCI addresses; devices that are not known are left out."""
     return {
         gpus[index]: {nics[name]: near for name, near in row.items() if name in nics}
-        for index, row in told.items()
+        for index, row in matrix.items()
         if index in gpus
     }
 
 
-def _leading(words: list[str]) -> Iterator[str]:
+def _iter_devices(words: list[str]) -> Iterator[str]:
     """The words that name devices; `CPU Affinity` and what follows is left."""
     for word in words:
         if not _DEVICE.fullmatch(word):

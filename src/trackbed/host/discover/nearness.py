@@ -31,28 +31,28 @@ class Near(IntEnum):
         return self <= Near.PXB
 
 
-def nearness(inventory: Inventory, gpu: Gpu, nic: Nic) -> Near:
+def find_nearness(inventory: Inventory, gpu: Gpu, nic: Nic) -> Near:
     """How near they are: by the PCIe tree, or by what nvidia-smi said where that is nearer (a VM hides the tree)."""
-    by_path = _by_path(gpu, nic)
-    told = inventory.matrix.get(gpu.pci, {}).get(nic.pci)
-    return min(by_path, Near[told]) if told is not None and told in Near.__members__ else by_path
+    by_path = _compare_paths(gpu, nic)
+    reported = inventory.matrix.get(gpu.pci, {}).get(nic.pci)
+    return min(by_path, Near[reported]) if reported is not None and reported in Near.__members__ else by_path
 
 
-def hops(gpu: Gpu, nic: Nic) -> int:
+def count_hops(gpu: Gpu, nic: Nic) -> int:
     """Links between the two through the PCIe tree."""
-    shared = _shared(gpu, nic)
+    shared = _count_shared(gpu, nic)
     return len(gpu.path) + len(nic.path) - 2 * shared
 
 
-def _by_path(gpu: Gpu, nic: Nic) -> Near:
-    shared = _shared(gpu, nic)
+def _compare_paths(gpu: Gpu, nic: Nic) -> Near:
+    shared = _count_shared(gpu, nic)
     if shared > 1:
-        return Near.PIX if hops(gpu, nic) <= _ONE_SWITCH else Near.PXB
+        return Near.PIX if count_hops(gpu, nic) <= _ONE_SWITCH else Near.PXB
     if shared:
         return Near.PHB
     return Near.NODE if gpu.numa is not None and gpu.numa == nic.numa else Near.SYS
 
 
-def _shared(gpu: Gpu, nic: Nic) -> int:
+def _count_shared(gpu: Gpu, nic: Nic) -> int:
     pairs = zip(gpu.path, nic.path, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -11,13 +11,16 @@ from trackbed.kernel.wire import lldp
 from trackbed.kernel.wire.netns_sockets import Netns
 
 
-def listened(inventory: Inventory, netns: Netns, seconds: float) -> Inventory:
+def add_neighbours(inventory: Inventory, netns: Netns, seconds: float) -> Inventory:
     """The inventory with what switches said within some seconds. ProbeError and OSError where one may not listen."""
     wanted = {nic.netdev for nic in inventory.nics if nic.netdev and nic.link == "ethernet"}
     with Socket(netns=netns) as sock:
         names = {link.index: link.name for link in list_links(sock) if link.name in wanted}
     if not names:
         return inventory
-    heard = lldp.listen(netns, list(names), seconds).neighbours
-    said = {names[index]: f"{one.system_name or one.chassis_id} {one.port_id}" for index, one in heard.items()}
-    return msgspec.structs.replace(inventory, neighbours=said)
+    neighbours = lldp.listen(netns, list(names), seconds).neighbours
+    ports = {
+        names[index]: f"{neighbour.system_name or neighbour.chassis_id} {neighbour.port_id}"
+        for index, neighbour in neighbours.items()
+    }
+    return msgspec.structs.replace(inventory, neighbours=ports)

@@ -12,8 +12,8 @@ import yaml
 
 from trackbed.host.discover import matrix
 from trackbed.host.discover.inventory import Gpu, Inventory, Nic
-from trackbed.host.discover.kfd import kfd_order
-from trackbed.host.discover.routes import default_interfaces
+from trackbed.host.discover.kfd import read_kfd_order
+from trackbed.host.discover.routes import find_default_interfaces
 from trackbed.host.discover.wanted import DEVICES, DMI, GPUS, NETDEVS, RDMA, TOPOLOGY
 from trackbed.host.snapshot.snapshot import Snapshot
 from trackbed.host.snapshot.vpd import parse as parse_vpd
@@ -36,148 +36,157 @@ class Model(msgspec.Struct, frozen=True):
 
 
 @cache
-def models() -> dict[str, Model]:
+def load_models() -> dict[str, Model]:
     """All NICs that are known, by vendor and device."""
     raw = files("trackbed.host.discover").joinpath("nics.yaml").read_bytes()
     return msgspec.convert(yaml.load(raw, yaml.CSafeLoader), dict[str, Model])
 
 
-def inventory(seen: Snapshot) -> Inventory:
+def read_inventory(snapshot: Snapshot) -> Inventory:
     """Everything that is known of the machine the snapshot was taken of."""
-    owners = _owners(seen)
-    routed = default_interfaces(seen)
-    addresses = [path.rpartition("/")[2] for path in seen.glob(f"{DEVICES}/*")]
-    nics = tuple(_nic(seen, pci, owners, routed) for pci in addresses if _is_nic(seen, pci))
-    gpus = _gpus(seen, [pci for pci in addresses if _is_gpu(seen, pci)])
+    owners = _find_owners(snapshot)
+    routed = find_default_interfaces(snapshot)
+    addresses = [path.rpartition("/")[2] for path in snapshot.glob(f"{DEVICES}/*")]
+    nics = tuple(_read_nic(snapshot, pci, owners, routed) for pci in addresses if _is_nic(snapshot, pci))
+    gpus = _read_gpus(snapshot, [pci for pci in addresses if _is_gpu(snapshot, pci)])
     return Inventory(
-        host=(seen.text("/proc/sys/kernel/hostname") or "host").partition(".")[0],
+        host=(snapshot.read_text("/proc/sys/kernel/hostname") or "host").partition(".")[0],
         nics=nics,
         gpus=gpus,
-        vendor=seen.text(f"{DMI}/sys_vendor") or "",
-        product=seen.text(f"{DMI}/product_name") or "",
-        matrix=_matrix(seen, gpus, nics),
+        vendor=snapshot.read_text(f"{DMI}/sys_vendor") or "",
+        product=snapshot.read_text(f"{DMI}/product_name") or "",
+        matrix=_read_matrix(snapshot, gpus, nics),
     )
 
 
-def _is_nic(seen: Snapshot, pci: str) -> bool:
-    return (seen.text(f"{DEVICES}/{pci}/class") or "").startswith(_NETWORK)
+def _is_nic(snapshot: Snapshot, pci: str) -> bool:
+    return (snapshot.read_text(f"{DEVICES}/{pci}/class") or "").startswith(_NETWORK)
 
 
-def _is_gpu(seen: Snapshot, pci: str) -> bool:
+def _is_gpu(snapshot: Snapshot, pci: str) -> bool:
     device = f"{DEVICES}/{pci}"
-    display = (seen.text(f"{device}/class") or "").startswith(_DISPLAY)
-    return display and seen.text(f"{device}/vendor") in _GPU_VENDORS and f"{device}/physfn" not in seen.links
+    display = (snapshot.read_text(f"{device}/class") or "").startswith(_DISPLAY)
+    return (
+        display and snapshot.read_text(f"{device}/vendor") in _GPU_VENDORS and f"{device}/physfn" not in snapshot.links
+    )
 
 
-def _owners(seen: Snapshot) -> dict[str, dict[str, str]]:
+def _find_owners(snapshot: Snapshot) -> dict[str, dict[str, str]]:
     """PCI address -> {"net": its first interface, "rdma": its RDMA device}."""
-    found: dict[str, dict[str, str]] = {}
+    owners: dict[str, dict[str, str]] = {}
     for kind, folder in (("net", NETDEVS), ("rdma", RDMA)):
-        for path in seen.glob(f"{folder}/*"):
-            place = _PCI.findall(seen.links.get(path, ""))
-            if place:
-                found.setdefault(place[-1], {}).setdefault(kind, path.rpartition("/")[2])
-    return found
+        for path in snapshot.glob(f"{folder}/*"):
+            addresses = _PCI.findall(snapshot.links.get(path, ""))
+            if addresses:
+                owners.setdefault(addresses[-1], {}).setdefault(kind, path.rpartition("/")[2])
+    return owners
 
 
-def _nic(seen: Snapshot, pci: str, owners: Mapping[str, Mapping[str, str]], routed: frozenset[str]) -> Nic:
+def _read_nic(snapshot: Snapshot, pci: str, owners: Mapping[str, Mapping[str, str]], routed: frozenset[str]) -> Nic:
     device, owned = f"{DEVICES}/{pci}", owners.get(pci, {})
     netdev, rdma = owned.get("net"), owned.get("rdma")
-    known = models().get(_id(seen, device))
+    known = load_models().get(_read_id(snapshot, device))
     return Nic(
         pci=pci,
-        path=_path(seen, pci),
-        id=_id(seen, device),
+        path=_read_path(snapshot, pci),
+        id=_read_id(snapshot, device),
         model=known.model if known else "",
-        subsystem=_id(seen, device, "subsystem_vendor", "subsystem_device"),
+        subsystem=_read_id(snapshot, device, "subsystem_vendor", "subsystem_device"),
         netdev=netdev,
-        mac=_mac(seen, netdev),
-        link=_link(seen, device, netdev, rdma),
-        speed=_speed(seen, netdev, rdma),
+        mac=_read_mac(snapshot, netdev),
+        link=_read_link_layer(snapshot, device, netdev, rdma),
+        speed=_read_speed(snapshot, netdev, rdma),
         max_speed=known.gbps * 1000 if known and known.gbps else None,
-        numa=_numa(seen, device),
-        driver=seen.target(f"{device}/driver"),
+        numa=_read_numa(snapshot, device),
+        driver=snapshot.get_target(f"{device}/driver"),
         rdma=rdma,
-        firmware=seen.text(f"{RDMA}/{rdma}/fw_ver") if rdma else None,
-        part=_part(seen, netdev, rdma),
-        label=seen.text(f"{device}/label"),
-        vfs=seen.number(f"{device}/sriov_totalvfs"),
-        pf=seen.target(f"{device}/physfn"),
-        pcie=_pcie(seen, device),
+        firmware=snapshot.read_text(f"{RDMA}/{rdma}/fw_ver") if rdma else None,
+        part=_read_part(snapshot, netdev, rdma),
+        label=snapshot.read_text(f"{device}/label"),
+        vfs=snapshot.read_number(f"{device}/sriov_totalvfs"),
+        pf=snapshot.get_target(f"{device}/physfn"),
+        pcie=_read_pcie(snapshot, device),
         default_route=netdev in routed,
     )
 
 
-def _gpus(seen: Snapshot, addresses: list[str]) -> tuple[Gpu, ...]:
-    told = {pci: index for index, pci in matrix.bus_ids(seen.said(*GPUS) or "").items()} or kfd_order(seen)
-    ordered = sorted(addresses, key=lambda pci: (told.get(pci, len(told)), pci))
-    return tuple(_gpu(seen, pci, told.get(pci, index)) for index, pci in enumerate(ordered))
+def _read_gpus(snapshot: Snapshot, addresses: list[str]) -> tuple[Gpu, ...]:
+    indexes = {
+        pci: index for index, pci in matrix.parse_bus_ids(snapshot.get_output(*GPUS) or "").items()
+    } or read_kfd_order(snapshot)
+    ordered = sorted(addresses, key=lambda pci: (indexes.get(pci, len(indexes)), pci))
+    return tuple(_read_gpu(snapshot, pci, indexes.get(pci, index)) for index, pci in enumerate(ordered))
 
 
-def _gpu(seen: Snapshot, pci: str, index: int) -> Gpu:
+def _read_gpu(snapshot: Snapshot, pci: str, index: int) -> Gpu:
     device = f"{DEVICES}/{pci}"
-    driver = seen.target(f"{device}/driver")
-    return Gpu(index, pci, _path(seen, pci), _id(seen, device), _numa(seen, device), driver)
+    driver = snapshot.get_target(f"{device}/driver")
+    return Gpu(index, pci, _read_path(snapshot, pci), _read_id(snapshot, device), _read_numa(snapshot, device), driver)
 
 
-def _matrix(seen: Snapshot, gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> dict[str, dict[str, str]]:
+def _read_matrix(snapshot: Snapshot, gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> dict[str, dict[str, str]]:
     by_name = {nic.rdma: nic.pci for nic in nics if nic.rdma}
     by_index = {gpu.index: gpu.pci for gpu in gpus}
-    return matrix.by_address(matrix.parse(seen.said(*TOPOLOGY) or ""), by_index, by_name)
+    return matrix.to_addresses(matrix.parse(snapshot.get_output(*TOPOLOGY) or ""), by_index, by_name)
 
 
-def _path(seen: Snapshot, pci: str) -> tuple[str, ...]:
+def _read_path(snapshot: Snapshot, pci: str) -> tuple[str, ...]:
     """From the host bridge down: the parts of the device's place in sysfs from pciDDDD:BB on."""
-    parts = seen.links.get(f"{DEVICES}/{pci}", pci).split("/")
+    parts = snapshot.links.get(f"{DEVICES}/{pci}", pci).split("/")
     root = next((at for at, part in enumerate(parts) if re.match(r"pci[0-9a-f]{4}", part)), len(parts) - 1)
     return tuple(parts[root:])
 
 
-def _id(seen: Snapshot, device: str, vendor: str = "vendor", model: str = "device") -> str:
-    both = (seen.text(f"{device}/{name}") or "" for name in (vendor, model))
-    return ":".join(one.removeprefix("0x") for one in both).strip(":")
+def _read_id(snapshot: Snapshot, device: str, vendor: str = "vendor", model: str = "device") -> str:
+    both = (snapshot.read_text(f"{device}/{name}") or "" for name in (vendor, model))
+    return ":".join(number.removeprefix("0x") for number in both).strip(":")
 
 
-def _numa(seen: Snapshot, device: str) -> int | None:
-    node = seen.number(f"{device}/numa_node")
+def _read_numa(snapshot: Snapshot, device: str) -> int | None:
+    node = snapshot.read_number(f"{device}/numa_node")
     return node if node is not None and node >= 0 else None
 
 
-def _mac(seen: Snapshot, netdev: str | None) -> str | None:
+def _read_mac(snapshot: Snapshot, netdev: str | None) -> str | None:
     """Its hardware address, unless somebody set it by hand (NET_ADDR_PERM is 0): a bond, an administrator."""
-    if netdev is None or seen.number(f"{NETDEVS}/{netdev}/addr_assign_type") not in {0, None}:
+    if netdev is None or snapshot.read_number(f"{NETDEVS}/{netdev}/addr_assign_type") not in {0, None}:
         return None
-    return seen.text(f"{NETDEVS}/{netdev}/address")
+    return snapshot.read_text(f"{NETDEVS}/{netdev}/address")
 
 
-def _link(seen: Snapshot, device: str, netdev: str | None, rdma: str | None) -> str:
-    told = seen.text(f"{RDMA}/{rdma}/ports/1/link_layer") if rdma else None
-    kind = seen.text(f"{NETDEVS}/{netdev}/type") if netdev else None
-    only_infiniband = (seen.text(f"{device}/class") or "").startswith("0x0207") and told is None and kind is None
-    return "infiniband" if told == "InfiniBand" or kind == _INFINIBAND_DEVICE or only_infiniband else "ethernet"
+def _read_link_layer(snapshot: Snapshot, device: str, netdev: str | None, rdma: str | None) -> str:
+    layer = snapshot.read_text(f"{RDMA}/{rdma}/ports/1/link_layer") if rdma else None
+    kind = snapshot.read_text(f"{NETDEVS}/{netdev}/type") if netdev else None
+    only_infiniband = (
+        (snapshot.read_text(f"{device}/class") or "").startswith("0x0207") and layer is None and kind is None
+    )
+    return "infiniband" if layer == "InfiniBand" or kind == _INFINIBAND_DEVICE or only_infiniband else "ethernet"
 
 
-def _speed(seen: Snapshot, netdev: str | None, rdma: str | None) -> int | None:
+def _read_speed(snapshot: Snapshot, netdev: str | None, rdma: str | None) -> int | None:
     """Mb/s; InfiniBand without an interface tells it as `400 Gb/sec (4X NDR)`."""
-    told = seen.number(f"{NETDEVS}/{netdev}/speed") if netdev else None
-    if told is not None and told > 0:
-        return told
+    speed = snapshot.read_number(f"{NETDEVS}/{netdev}/speed") if netdev else None
+    if speed is not None and speed > 0:
+        return speed
     if rdma is None or netdev is not None:
         return None
-    rate = re.match(r"([0-9.]+) Gb/sec", seen.text(f"{RDMA}/{rdma}/ports/1/rate") or "")
+    rate = re.match(r"([0-9.]+) Gb/sec", snapshot.read_text(f"{RDMA}/{rdma}/ports/1/rate") or "")
     return round(float(rate[1]) * 1000) if rate else None
 
 
-def _part(seen: Snapshot, netdev: str | None, rdma: str | None) -> str | None:
+def _read_part(snapshot: Snapshot, netdev: str | None, rdma: str | None) -> str | None:
     for owner in (f"{NETDEVS}/{netdev}", f"{RDMA}/{rdma}"):
-        raw = seen.content(f"{owner}/device/vpd")
+        raw = snapshot.read_bytes(f"{owner}/device/vpd")
         if isinstance(raw, bytes):
             return parse_vpd(raw).part or None
     return None
 
 
-def _pcie(seen: Snapshot, device: str) -> str | None:
-    speed, width = seen.text(f"{device}/current_link_speed"), seen.text(f"{device}/current_link_width")
+def _read_pcie(snapshot: Snapshot, device: str) -> str | None:
+    speed, width = (
+        snapshot.read_text(f"{device}/current_link_speed"),
+        snapshot.read_text(f"{device}/current_link_width"),
+    )
     if not speed or not width or speed.startswith("Unknown") or width == "0":
         return None
     return f"{speed.removesuffix(' PCIe')} x{width}"

@@ -22,22 +22,22 @@ _SSH_OPTIONS = "-o BatchMode=yes"
 """A host that wants a password is one that cannot be asked."""
 
 
-def ask(hosts: Sequence[str]) -> tuple[list[Inventory], dict[str, str]]:
+def query_hosts(hosts: Sequence[str]) -> tuple[list[Inventory], dict[str, str]]:
     """(inventories in the order of hosts, host -> why it has none). A host is called as it was asked for."""
     engine = task_self()
     engine.set_info("fanout", FANOUT)
     engine.set_info("ssh_options", _SSH_OPTIONS)
     engine.shell(COMMAND, nodes=",".join(hosts), timeout=TIMEOUT_SECONDS, stderr=True)
     engine.run()
-    answers = {host: _answer(engine, host) for host in hosts}
-    found = [one for one in answers.values() if isinstance(one, Inventory)]
-    return found, {host: one for host, one in answers.items() if isinstance(one, str)}
+    answers = {host: _parse_answer(engine, host) for host in hosts}
+    inventories = [answer for answer in answers.values() if isinstance(answer, Inventory)]
+    return inventories, {host: answer for host, answer in answers.items() if isinstance(answer, str)}
 
 
-def _answer(engine: Any, host: str) -> Inventory | str:  # noqa: ANN401 - ClusterShell has no types
+def _parse_answer(engine: Any, host: str) -> Inventory | str:  # noqa: ANN401 - ClusterShell has no types
     """What one host said: its inventory, or the reason that it has none."""
     try:
         return msgspec.structs.replace(msgspec.json.decode(bytes(engine.key_buffer(host)), type=Inventory), host=host)
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
-        said = bytes(engine.key_error(host)).decode(errors="replace").strip().splitlines()
-        return said[-1] if said else f"no answer to `{COMMAND}` within {TIMEOUT_SECONDS} s"
+        lines = bytes(engine.key_error(host)).decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"no answer to `{COMMAND}` within {TIMEOUT_SECONDS} s"

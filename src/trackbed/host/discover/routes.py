@@ -11,28 +11,28 @@ _MASK, _DESTINATION6, _FLAGS6, _NAME6 = 7, 0, 8, 9
 _ROUTE_UP, _REJECT = 0x1, 0x200
 
 
-def default_interfaces(seen: Snapshot) -> frozenset[str]:
+def find_default_interfaces(snapshot: Snapshot) -> frozenset[str]:
     """Interfaces with a default route, and those below a VLAN, bond or bridge that has one."""
-    found: set[str] = set()
-    waiting = [*_ipv4(seen), *_ipv6(seen)]
+    interfaces: set[str] = set()
+    waiting = [*_iter_ipv4(snapshot), *_iter_ipv6(snapshot)]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += _below(seen, name)
-    return frozenset(found)
+        if name not in interfaces:
+            interfaces.add(name)
+            waiting += _iter_lower(snapshot, name)
+    return frozenset(interfaces)
 
 
-def _ipv4(seen: Snapshot) -> Iterator[str]:
+def _iter_ipv4(snapshot: Snapshot) -> Iterator[str]:
     """Of /proc/net/route: interface, destination, gateway, flags, ..., mask in column 7."""
-    for words in _rows(seen, "/proc/net/route"):
+    for words in _read_rows(snapshot, "/proc/net/route"):
         if len(words) > _MASK and words[1] == words[_MASK] == "00000000":
             yield words[0]
 
 
-def _ipv6(seen: Snapshot) -> Iterator[str]:
+def _iter_ipv6(snapshot: Snapshot) -> Iterator[str]:
     """Of /proc/net/ipv6_route: destination, its length, ..., flags, interface."""
-    for words in _rows(seen, "/proc/net/ipv6_route"):
+    for words in _read_rows(snapshot, "/proc/net/ipv6_route"):
         if len(words) <= _NAME6 or words[1] != "00" or set(words[_DESTINATION6]) != {"0"}:
             continue
         flags = int(words[_FLAGS6], 16)
@@ -40,13 +40,13 @@ def _ipv6(seen: Snapshot) -> Iterator[str]:
             yield words[_NAME6]
 
 
-def _rows(seen: Snapshot, path: str) -> list[list[str]]:
-    return [line.split() for line in (seen.text(path) or "").splitlines()]
+def _read_rows(snapshot: Snapshot, path: str) -> list[list[str]]:
+    return [line.split() for line in (snapshot.read_text(path) or "").splitlines()]
 
 
-def _below(seen: Snapshot, name: str) -> Iterator[str]:
-    for path in seen.glob(f"{NETDEVS}/{name}/lower_*"):
+def _iter_lower(snapshot: Snapshot, name: str) -> Iterator[str]:
+    for path in snapshot.glob(f"{NETDEVS}/{name}/lower_*"):
         yield path.rpartition("/lower_")[2]
-    for path in seen.glob(f"{NETDEVS}/*/master"):
-        if seen.target(path) == name:
+    for path in snapshot.glob(f"{NETDEVS}/*/master"):
+        if snapshot.get_target(path) == name:
             yield path.split("/")[4]

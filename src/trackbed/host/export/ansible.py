@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.host.export.arguments import arguments, grub_line
-from trackbed.host.export.blocks import block, scalar
-from trackbed.host.export.files import OWN, HostFile, files, own_expressions
+from trackbed.host.export.arguments import find_arguments, render_grub_line
+from trackbed.host.export.blocks import render_block, render_scalar
+from trackbed.host.export.files import OWN, HostFile, build_patterns, list_files
 from trackbed.host.formats import Format
 from trackbed.host.kinds.arguments import IOMMU
 from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
@@ -55,34 +55,36 @@ _SITE = """\
 
 def render(nodes: Sequence[NodePlan], network: Format) -> Iterator[tuple[str, str]]:
     """Path below the folder of the playbook, and content; one after the other, for there may be thousands."""
-    found = {node.name: files(node, network) for node in nodes}
-    shared = _shared(list(found.values()))
+    files_by_host = {node.name: list_files(node, network) for node in nodes}
+    shared = _find_shared(list(files_by_host.values()))
     yield "site.yml", _SITE
-    yield "inventory.yml", _inventory(nodes)
-    yield f"{ROLE}/defaults/main.yml", _defaults(nodes[0], shared)
+    yield "inventory.yml", _render_inventory(nodes)
+    yield f"{ROLE}/defaults/main.yml", _render_defaults(nodes[0], shared)
     role = resources.files("trackbed.host.export").joinpath("role")
     for name in STATIC:
         yield f"{ROLE}/{name}", role.joinpath(name).read_text("utf-8")
     everywhere = frozenset(shared)
-    for name, own in found.items():
-        rest = [file for file in own if file not in everywhere]
-        yield f"host_vars/{name}.yml", f"# Written by Trackbed.\n{_files('trackbed_host_files', rest)}"
+    for name, host_files in files_by_host.items():
+        specific = [file for file in host_files if file not in everywhere]
+        yield f"host_vars/{name}.yml", f"# Written by Trackbed.\n{_render_files('trackbed_host_files', specific)}"
 
 
-def _shared(found: Sequence[Sequence[HostFile]]) -> list[HostFile]:
+def _find_shared(file_lists: Sequence[Sequence[HostFile]]) -> list[HostFile]:
     """Files that are the same on all hosts; of one host alone, none."""
-    if len(found) == 1:
+    if len(file_lists) == 1:
         return []
-    common = set(found[0]).intersection(*found[1:])
-    return [file for file in found[0] if file in common]
+    common = set(file_lists[0]).intersection(*file_lists[1:])
+    return [file for file in file_lists[0] if file in common]
 
 
-def _inventory(nodes: Iterable[NodePlan]) -> str:
-    return "# Written by Trackbed.\ntrackbed:\n  hosts:\n" + "".join(f"    {scalar(node.name)}:\n" for node in nodes)
+def _render_inventory(nodes: Iterable[NodePlan]) -> str:
+    return "# Written by Trackbed.\ntrackbed:\n  hosts:\n" + "".join(
+        f"    {render_scalar(node.name)}:\n" for node in nodes
+    )
 
 
-def _defaults(node: NodePlan, shared: Iterable[HostFile]) -> str:
-    wanted = arguments(node)
+def _render_defaults(node: NodePlan, shared: Iterable[HostFile]) -> str:
+    wanted = find_arguments(node)
     values = {
         "trackbed_root": "",
         "trackbed_reboot": False,
@@ -91,20 +93,21 @@ def _defaults(node: NodePlan, shared: Iterable[HostFile]) -> str:
         "trackbed_kernel_arguments": wanted.groups if wanted else (),
         "trackbed_iommu_words": IOMMU,
         "trackbed_grub_file": GRUB_FILE,
-        "trackbed_grub_line": grub_line("%s"),
+        "trackbed_grub_line": render_grub_line("%s"),
         "trackbed_other_file": OTHER_FILE,
         "trackbed_head": HEAD,
         "trackbed_signs": SIGNS,
-        "trackbed_own": own_expressions(),
+        "trackbed_own": build_patterns(),
         "trackbed_folders": sorted({name.partition("*")[0].rpartition("/")[0] for name in OWN}),
     }
     lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
-    return f"# Written by Trackbed; see README.md.\n{lines}{_files('trackbed_files', shared)}"
+    return f"# Written by Trackbed; see README.md.\n{lines}{_render_files('trackbed_files', shared)}"
 
 
-def _files(name: str, found: Iterable[HostFile]) -> str:
+def _render_files(name: str, files: Iterable[HostFile]) -> str:
     entries = "".join(
-        f'  - path: {scalar(file.path)}\n    mode: "{file.mode:04o}"\n    content: !unsafe {block(file.content, 6)}'
-        for file in found
+        f'  - path: {render_scalar(file.path)}\n    mode: "{file.mode:04o}"\n'
+        f"    content: !unsafe {render_block(file.content, 6)}"
+        for file in files
     )
     return f"{name}:\n{entries}" if entries else f"{name}: []\n"

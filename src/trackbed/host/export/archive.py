@@ -11,25 +11,25 @@ import tarfile
 from collections.abc import Iterable
 
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.host.export.arguments import arguments, grub_file
-from trackbed.host.export.files import HostFile, files
+from trackbed.host.export.arguments import find_arguments, render_grub_file
+from trackbed.host.export.files import HostFile, list_files
 from trackbed.host.formats import Format
 from trackbed.host.kinds.bootloader import GRUB_FILE
 
 
-def archive(node: NodePlan, network: Format, vendor: str | None) -> bytes:
+def build_archive(node: NodePlan, network: Format, vendor: str | None) -> bytes:
     """An uncompressed tar, GRUB's drop-in for a CPU of this vendor (a key of `arguments.IOMMU`) included.
 
     Raises ValueError where the arguments depend on the CPU and no vendor is given.
     """
-    return pack((*files(node, network), *_grub(node, vendor)))
+    return pack((*list_files(node, network), *_build_grub_file(node, vendor)))
 
 
-def pack(found: Iterable[HostFile]) -> bytes:
+def pack(files: Iterable[HostFile]) -> bytes:
     """These files as a tar."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for file in sorted(found, key=lambda one: one.path):
+        for file in sorted(files, key=lambda host_file: host_file.path):
             raw = file.content.encode()
             member = tarfile.TarInfo(file.path.lstrip("/"))
             member.size, member.mode = len(raw), file.mode
@@ -38,11 +38,11 @@ def pack(found: Iterable[HostFile]) -> bytes:
     return stream.getvalue()
 
 
-def _grub(node: NodePlan, vendor: str | None) -> tuple[HostFile, ...]:
-    wanted = arguments(node)
+def _build_grub_file(node: NodePlan, vendor: str | None) -> tuple[HostFile, ...]:
+    wanted = find_arguments(node)
     if wanted is None:
         return ()
     if vendor is None and wanted.iommu:
         message = f"node {node.name} wants the IOMMU on, and how that is said depends on its CPU"
         raise ValueError(message)
-    return (HostFile(GRUB_FILE, grub_file(wanted.words(vendor or "")), 0o644),)
+    return (HostFile(GRUB_FILE, render_grub_file(wanted.to_line(vendor or "")), 0o644),)

@@ -76,12 +76,12 @@ class Arguments:
     groups: tuple[str, ...]
     iommu: bool
 
-    def words(self, vendor: str) -> str:
+    def to_line(self, vendor: str) -> str:
         """All arguments as one line for a CPU of this vendor (a key of `IOMMU`)."""
         return " ".join((*(IOMMU[vendor] if self.iommu else ()), *self.groups))
 
 
-def arguments(node: NodePlan) -> Arguments | None:
+def find_arguments(node: NodePlan) -> Arguments | None:
     """The kernel arguments of a node; None where the plan asks for none."""
     for setting in settings(node, ("cmdline",)):
         want = setting.want
@@ -90,29 +90,29 @@ def arguments(node: NodePlan) -> Arguments | None:
     return None
 
 
-def script(wanted: Arguments) -> str:
+def render_script(wanted: Arguments) -> str:
     """A program for sh(1), as root, that gives the arguments to the boot loader of the machine it runs on."""
     sizes = sum(group.startswith("hugepagesz=") for group in wanted.groups)
     return "set -eu\n" + _SCRIPT.format(
         words=f"'{' '.join(wanted.groups)}'",
         one_size="no" if sizes > 1 else "yes",
-        iommu=_vendor() if wanted.iommu else "",
+        iommu=_render_vendor() if wanted.iommu else "",
         head=f"'{HEAD.strip()}'",
         other=OTHER_FILE,
         grub=GRUB_FILE,
     )
 
 
-def grub_file(words: str) -> str:
+def render_grub_file(words: str) -> str:
     """GRUB's drop-in with these arguments, as grub-mkconfig reads it."""
-    return f"{HEAD}{grub_line(words)}\n"
+    return f"{HEAD}{render_grub_line(words)}\n"
 
 
-def grub_line(words: str) -> str:
+def render_grub_line(words: str) -> str:
     """The one line of the drop-in that says something."""
     return f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {words}"'
 
 
-def _vendor() -> str:
+def _render_vendor() -> str:
     cases = "".join(f"{vendor}) iommu='{' '.join(words)}' ;;\n" for vendor, words in IOMMU.items())
     return _VENDOR.format(cases=cases)

@@ -12,53 +12,56 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.host.export.arguments import arguments, script
-from trackbed.host.export.blocks import block, scalar
-from trackbed.host.export.files import HostFile, files
+from trackbed.host.export.arguments import find_arguments, render_script
+from trackbed.host.export.blocks import render_block, render_scalar
+from trackbed.host.export.files import HostFile, list_files
 from trackbed.host.formats import Format
 
 TARGET = "/target"
 """Where the installer mounts the new system."""
 
 
-def user_data(node: NodePlan, network: Format) -> str:
+def render_user_data(node: NodePlan, network: Format) -> str:
     """A document for this node, complete but for whom the site lets in, and where it installs to."""
-    commands = "".join(f"    - {block(command, 6)}" for command in writes(node, network, TARGET))
+    commands = "".join(f"    - {render_block(command, 6)}" for command in render_writes(node, network, TARGET))
     return f"""#cloud-config
 # Node {node.name} of Fabric {node.common.fabric}, written by Trackbed.
 # Add identity (or ssh with authorized-keys), or nobody can log in, and storage, or the largest disk is taken.
 autoinstall:
   version: 1
   user-data:
-    hostname: {scalar(node.name)}
+    hostname: {render_scalar(node.name)}
   late-commands:
-{commands}{_arguments(node)}"""
+{commands}{_render_arguments(node)}"""
 
 
-def writes(node: NodePlan, network: Format, target: str) -> Iterator[str]:
+def render_writes(node: NodePlan, network: Format, target: str) -> Iterator[str]:
     """One program for sh(1) for each file, which it writes below `target`."""
-    return (_write(file, target) for file in files(node, network))
+    return (_render_write(file, target) for file in list_files(node, network))
 
 
-def _write(file: HostFile, target: str) -> str:
+def _render_write(file: HostFile, target: str) -> str:
     path = PurePosixPath(target + file.path)
     folder, name = shlex.quote(str(path.parent)), shlex.quote(str(path))
-    mark = _mark(file.content)
-    return f"mkdir -p {folder} && cat >{name} <<'{mark}' && chmod {file.mode:04o} {name}\n{file.content}{mark}\n"
+    delimiter = _choose_delimiter(file.content)
+    return (
+        f"mkdir -p {folder} && cat >{name} <<'{delimiter}' && chmod {file.mode:04o} {name}\n{file.content}{delimiter}\n"
+    )
 
 
-def _mark(content: str) -> str:
+def _choose_delimiter(content: str) -> str:
     """A word that ends the text and is no line of it."""
-    mark, lines = "TRACKBED", set(content.splitlines())
-    while mark in lines:
-        mark += "_"
-    return mark
+    delimiter, lines = "TRACKBED", set(content.splitlines())
+    while delimiter in lines:
+        delimiter += "_"
+    return delimiter
 
 
-def _arguments(node: NodePlan) -> str:
-    wanted = arguments(node)
+def _render_arguments(node: NodePlan) -> str:
+    wanted = find_arguments(node)
     if wanted is None:
         return ""
     chroot = ["curtin", "in-target", f"--target={TARGET}", "--", "sh", "-c"]
-    first, *rest = (f"{scalar(word)}\n" for word in chroot)
-    return f"    - - {first}{''.join(f'      - {word}' for word in rest)}      - {block(script(wanted), 8)}"
+    first, *others = (f"{render_scalar(word)}\n" for word in chroot)
+    script = render_block(render_script(wanted), 8)
+    return f"    - - {first}{''.join(f'      - {word}' for word in others)}      - {script}"

@@ -12,7 +12,7 @@ import re
 _PLAIN = re.compile(r"(?![ \t\n])[\t\n\x20-\x7e]*[\t\x20-\x7e]\n")
 
 
-def block(text: str, indent: int) -> str:
+def render_block(text: str, indent: int) -> str:
     """A text as the value of a key, with what stands below it indented by so many blanks."""
     if not _PLAIN.fullmatch(text):
         return f"{json.dumps(text)}\n"
@@ -21,6 +21,6 @@ def block(text: str, indent: int) -> str:
     return "|\n" + "\n".join(lines) + "\n"
 
 
-def scalar(text: str) -> str:
+def render_scalar(text: str) -> str:
     """A text of one line as a double-quoted scalar."""
     return json.dumps(text)

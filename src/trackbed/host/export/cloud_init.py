@@ -9,9 +9,9 @@ datasource NoCloud for `meta-data`.)
 from __future__ import annotations
 
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.host.export.arguments import arguments, script
-from trackbed.host.export.blocks import block, scalar
-from trackbed.host.export.files import HostFile, files
+from trackbed.host.export.arguments import find_arguments, render_script
+from trackbed.host.export.blocks import render_block, render_scalar
+from trackbed.host.export.files import HostFile, list_files
 from trackbed.host.formats import Format
 
 MERGE = """\
@@ -27,25 +27,25 @@ power_state:
 """
 
 
-def user_data(node: NodePlan, network: Format) -> str:
+def render_user_data(node: NodePlan, network: Format) -> str:
     """A cloud-config document for this node."""
     head = f"#cloud-config\n# Node {node.name} of Fabric {node.common.fabric}, written by Trackbed.\n"
-    written = "".join(_file(file) for file in files(node, network))
-    return f"{head}{MERGE}write_files:\n{written}{_run(node)}{_REBOOT}"
+    written = "".join(_render_file(file) for file in list_files(node, network))
+    return f"{head}{MERGE}write_files:\n{written}{_render_runcmd(node)}{_REBOOT}"
 
 
-def meta_data(node: NodePlan) -> str:
+def render_meta_data(node: NodePlan) -> str:
     """NoCloud's second file: the host is called as in the plan, by which Trackbed finds its part of it."""
-    return f"instance-id: {scalar(node.name)}\nlocal-hostname: {scalar(node.name)}\n"
+    return f"instance-id: {render_scalar(node.name)}\nlocal-hostname: {render_scalar(node.name)}\n"
 
 
-def _file(file: HostFile) -> str:
+def _render_file(file: HostFile) -> str:
     return (
-        f"  - path: {scalar(file.path)}\n    owner: root:root\n    permissions: '{file.mode:04o}'\n"
-        f"    content: {block(file.content, 6)}"
+        f"  - path: {render_scalar(file.path)}\n    owner: root:root\n    permissions: '{file.mode:04o}'\n"
+        f"    content: {render_block(file.content, 6)}"
     )
 
 
-def _run(node: NodePlan) -> str:
-    wanted = arguments(node)
-    return f"runcmd:\n  - - sh\n    - -c\n    - {block(script(wanted), 6)}" if wanted else ""
+def _render_runcmd(node: NodePlan) -> str:
+    wanted = find_arguments(node)
+    return f"runcmd:\n  - - sh\n    - -c\n    - {render_block(render_script(wanted), 6)}" if wanted else ""

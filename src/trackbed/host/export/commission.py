@@ -18,24 +18,26 @@ NAME = "50-trackbed"
 """MAAS runs commissioning scripts by name; 50 comes after its own that list the hardware."""
 
 
-def program(nodes: Iterable[NodePlan]) -> str:
+def render_program(nodes: Iterable[NodePlan]) -> str:
     """The commissioning script for these nodes."""
     text = resources.files("trackbed.host.export").joinpath("commissioning.txt").read_text("utf-8")
-    return text.replace("@NAME@", NAME).replace("@EXPECTED@", msgspec.json.encode(expected(nodes)).decode())
+    return text.replace("@NAME@", NAME).replace("@EXPECTED@", msgspec.json.encode(list_hardware(nodes)).decode())
 
 
-def expected(nodes: Iterable[NodePlan]) -> dict[str, Any]:
+def list_hardware(nodes: Iterable[NodePlan]) -> dict[str, Any]:
     """`hosts`: name -> index into `machines`: what each kind of machine must have."""
     machines: dict[bytes, int] = {}
-    hosts = {node.name: machines.setdefault(msgspec.json.encode(machine(node)), len(machines)) for node in nodes}
+    hosts = {
+        node.name: machines.setdefault(msgspec.json.encode(describe_machine(node)), len(machines)) for node in nodes
+    }
     return {"hosts": hosts, "machines": [msgspec.json.decode(raw) for raw in machines]}
 
 
-def machine(node: NodePlan) -> dict[str, Any]:
+def describe_machine(node: NodePlan) -> dict[str, Any]:
     """Ports, VFs of each, whether there must be an IOMMU, memory for huge pages in KiB."""
     kernel = node.common.kernel
     return {
-        "ports": [_port(port) for port in node.ports],
+        "ports": [_describe_port(port) for port in node.ports],
         "nic": node.nic,
         "vfs": node.common.vfs,
         "iommu": bool(kernel and kernel.iommu),
@@ -43,5 +45,5 @@ def machine(node: NodePlan) -> dict[str, Any]:
     }
 
 
-def _port(port: PortPlan) -> dict[str, Any]:
+def _describe_port(port: PortPlan) -> dict[str, Any]:
     return {"rail": port.rail, "pci": port.pci, "mac": port.mac}

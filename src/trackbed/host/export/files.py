@@ -38,14 +38,14 @@ class HostFile:
     mode: int
 
 
-def files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
+def list_files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
     """All files of the node, its network in this format, by path."""
-    found = [HostFile(path, content, choose_mode(path)) for path, content in FORMATS[network](node).items()]
+    host_files = [HostFile(path, content, choose_mode(path)) for path, content in FORMATS[network](node).items()]
     wanted = [setting.want for setting in settings(node, WITH_FILES)]
-    found += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, file.Want)]
-    return tuple(sorted(found, key=attrgetter("path")))
+    host_files += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, file.Want)]
+    return tuple(sorted(host_files, key=attrgetter("path")))
 
 
-def own_expressions() -> tuple[str, ...]:
+def build_patterns() -> tuple[str, ...]:
     """`OWN` as regular expressions that match a whole path."""
     return tuple(f"^{'[^/]*'.join(re.escape(part) for part in name.split('*'))}$" for name in OWN)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
-from trackbed.host.export.commission import NAME, machine, program
+from trackbed.host.export.commission import NAME, describe_machine, render_program
 
 MAX_KINDS = 32
 """Machines told apart by MAC address are as many kinds as nodes; so many tags would help nobody."""
@@ -42,49 +42,49 @@ class Tag:
 
 def render(nodes: Sequence[NodePlan]) -> dict[str, str]:
     """Content of all files by name; those that end in `.sh`, and the script, are programs."""
-    every = tuple(tags(nodes))
-    listed = "".join(_yaml(tag) for tag in every)
+    every = tuple(build_tags(nodes))
+    listed = "".join(_render_yaml(tag) for tag in every)
     return {
-        NAME: program(nodes),
+        NAME: render_program(nodes),
         "tags.yaml": (_HEAD if every else _NONE) + listed,
-        "tags.sh": _shell(every),
+        "tags.sh": _render_shell(every),
     }
 
 
-def tags(nodes: Sequence[NodePlan]) -> Iterator[Tag]:
+def build_tags(nodes: Sequence[NodePlan]) -> Iterator[Tag]:
     """The tags of these nodes of one Fabric; none where no port is known by its hardware."""
-    kinds = {repr(machine(node)): node for node in nodes}
-    known = [(node, found) for node in kinds.values() if (found := _has(node.ports))]
+    kinds = {repr(describe_machine(node)): node for node in nodes}
+    known = [(node, condition) for node in kinds.values() if (condition := _render_ports(node.ports))]
     if not known:
         return
     name = f"trackbed-{nodes[0].common.fabric}"
     if len(known) <= MAX_KINDS:
-        every = " or ".join(f"({found})" for _, found in known)
+        every = " or ".join(f"({condition})" for _, condition in known)
         yield Tag(name, f"has the ports of Fabric {nodes[0].common.fabric}", every)
     if 1 < len(known) <= MAX_KINDS:
-        for number, (node, found) in enumerate(known):
-            yield Tag(f"{name}-{number}", f"has the ports of {node.name} and its like", found)
+        for number, (node, condition) in enumerate(known):
+            yield Tag(f"{name}-{number}", f"has the ports of {node.name} and its like", condition)
 
 
-def _has(ports: Sequence[PortPlan]) -> str:
+def _render_ports(ports: Sequence[PortPlan]) -> str:
     """XPath that is true where all these ports are; empty where one cannot be recognised."""
-    conditions = [_is(port) for port in ports]
+    conditions = [_render_port(port) for port in ports]
     network = '//node[@class="network"]'
     return " and ".join(f"{network}{condition}" for condition in conditions) if all(conditions) else ""
 
 
-def _is(port: PortPlan) -> str:
+def _render_port(port: PortPlan) -> str:
     if port.pci:
         return f'[businfo="pci@{port.pci}"]'
     return f'[serial="{port.mac.lower()}"]' if port.mac else ""
 
 
-def _yaml(tag: Tag) -> str:
-    first, *rest = (f"{key}: {json.dumps(value)}\n" for key, value in asdict(tag).items())
-    return f"- {first}{''.join(f'  {line}' for line in rest)}"
+def _render_yaml(tag: Tag) -> str:
+    first, *others = (f"{key}: {json.dumps(value)}\n" for key, value in asdict(tag).items())
+    return f"- {first}{''.join(f'  {line}' for line in others)}"
 
 
-def _shell(every: Sequence[Tag]) -> str:
+def _render_shell(every: Sequence[Tag]) -> str:
     lines = "".join(f"tag {' '.join(shlex.quote(f'{k}={v}') for k, v in asdict(tag).items())}\n" for tag in every)
     return f"""#!/bin/sh
 # Makes or renews the tags and the commissioning script: ./tags.sh PROFILE, after `maas login PROFILE ...`.

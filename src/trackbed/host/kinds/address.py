@@ -58,7 +58,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     """Return the change of an address that is missing, or has the wrong prefix length."""
     planned, link = want.address, view.ports[want.netdev]
     family, subject = FAMILY[planned.version], f"IPv{planned.version} address of {want.netdev}"
-    present = [a for a in view.state.addresses_on(link) if (a.family, a.address) == (family, planned.address)]
+    present = [a for a in view.state.find_addresses(link) if (a.family, a.address) == (family, planned.address)]
     right = [address for address in present if address.prefix == planned.prefix]
     if any(address.flags & IFA_F_DADFAILED for address in right):
         return Skipped(setting, subject, f"another machine has {planned} (duplicate address detection failed)")
@@ -78,7 +78,7 @@ def find_stale(view: View) -> Iterator[Change]:
     planned = {(view.ports[want.netdev].index, FAMILY[want.version], want.address.address) for want in wants}
     for address in view.state.addresses:
         if address.protocol == PROTOCOL and (address.index, address.family, address.address) not in planned:
-            subject = f"old address of {view.state.named(address.index)}"
+            subject = f"old address of {view.state.find_name(address.index)}"
             do = (delete_address(address),)
             yield remove("addresses", view.find_rail(address.index), subject, _to_text(address), do)
 

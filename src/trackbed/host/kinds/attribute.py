@@ -31,9 +31,9 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     """Return the change of an attribute that has another value."""
     machine, path = view.machine, _find_file(want, view)
     subject = path or str(want)
-    have = Absent() if machine.shared or not path else machine.read(path)
+    have = Absent() if machine.shared_reason or not path else machine.read(path)
     if isinstance(have, Absent):
-        return Skipped(setting, subject, machine.shared or "this port's driver has no such file")
+        return Skipped(setting, subject, machine.shared_reason or "this port's driver has no such file")
     if isinstance(have, Unreadable):
         return Skipped(setting, subject, f"cannot be read: {have.reason}")
     now = parse_value(have)

@@ -37,7 +37,7 @@ class Loader(NamedTuple):
     name: str
     file: str
     staged: tuple[str, ...] | None
-    own: tuple[str, ...]
+    ours: tuple[str, ...]
     add: tuple[str, ...]
     remove: tuple[str, ...]
     places: tuple[str, ...]
@@ -50,7 +50,7 @@ class Loader(NamedTuple):
     @property
     def behind(self) -> bool:
         """Whether it has not read our file as it is now (a power cut): what it passes may be our former words."""
-        return self.reads_files and self.staged is not None and not set(self.own) <= set(self.staged)
+        return self.reads_files and self.staged is not None and not set(self.ours) <= set(self.staged)
 
     def content(self, words: Sequence[str]) -> str | None:
         """Our file with these arguments; None for no arguments and no file."""
@@ -63,7 +63,7 @@ class Loader(NamedTuple):
         """The commands by which the loader passes these arguments of ours, each with what undoes it."""
         if self.reads_files:
             return (Run(self.add, self.add),)
-        gone = tuple(word for word in self.own if word not in words)
+        gone = tuple(word for word in self.ours if word not in words)
         fresh = tuple(word for word in words if word not in (self.staged or ()))
         taken = ((Run(_append_words(self.remove, gone), _append_words(self.add, gone)),)) if gone else ()
         return (*taken, Run(_append_words(self.add, fresh), _append_words(self.remove, fresh))) if fresh else taken
@@ -75,10 +75,10 @@ class Loader(NamedTuple):
 
 def find_loader(machine: Machine) -> Loader | None:
     """The machine's boot loader; None where it is none of the three."""
-    if machine.path("/etc/kernelstub/configuration").is_file():
+    if machine.locate("/etc/kernelstub/configuration").is_file():
         return _find_kernelstub(machine)
-    entries = sorted(machine.path(_ENTRIES).glob("*.conf")) if machine.path("/boot").is_dir() else []
-    if entries and (machine.has("grubby") or not _reads_drop_ins(machine)):
+    entries = sorted(machine.locate(_ENTRIES).glob("*.conf")) if machine.locate("/boot").is_dir() else []
+    if entries and (machine.has_program("grubby") or not _reads_drop_ins(machine)):
         return _find_grubby(machine, [entry.name for entry in entries])
     return _find_grub(machine) if _reads_drop_ins(machine) else None
 
@@ -119,19 +119,21 @@ def _find_grub(machine: Machine) -> Loader:
         if isinstance(text, str):
             staged = _parse_first_entry(text)
             break
-    config = next((f for f in ("grub", "grub2") if machine.path(f"/boot/{f}").is_dir()), "grub")
+    config = next((f for f in ("grub", "grub2") if machine.locate(f"/boot/{f}").is_dir()), "grub")
     mkconfig = (f"{config}-mkconfig", "-o", f"/boot/{config}/grub.cfg")
-    update = mkconfig if machine.has(mkconfig[0]) and not machine.has("update-grub") else ("update-grub",)
-    drop_ins = sorted(path.name for path in machine.path("/etc/default/grub.d").glob("*.cfg"))
+    update = (
+        mkconfig if machine.has_program(mkconfig[0]) and not machine.has_program("update-grub") else ("update-grub",)
+    )
+    drop_ins = sorted(path.name for path in machine.locate("/etc/default/grub.d").glob("*.cfg"))
     places = ("/etc/default/grub", *(f"/etc/default/grub.d/{name}" for name in drop_ins))
     theirs = tuple(place for place in places if place != GRUB_FILE)
     return Loader("GRUB", GRUB_FILE, staged, _read_own(machine, GRUB_FILE), update, update, theirs)
 
 
 def _reads_drop_ins(machine: Machine) -> bool:
-    known = machine.path("/etc/default/grub").is_file()
-    signs = (machine.path(place) for place in ("/etc/default/grub.d", "/usr/sbin/update-grub"))
-    return known and (machine.has("update-grub") or any(sign.exists() for sign in signs))
+    known = machine.locate("/etc/default/grub").is_file()
+    signs = (machine.locate(place) for place in ("/etc/default/grub.d", "/usr/sbin/update-grub"))
+    return known and (machine.has_program("update-grub") or any(sign.exists() for sign in signs))
 
 
 def _parse_first_entry(text: str) -> tuple[str, ...] | None:

@@ -30,9 +30,9 @@ class Want(NamedTuple):
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of the state of another policy: its removal, or advice while kubelet runs."""
     machine, subject = view.machine, str(want)
-    text = Absent() if machine.shared else machine.read(STATE)
+    text = Absent() if machine.shared_reason else machine.read(STATE)
     if isinstance(text, Absent):
-        return Skipped(setting, subject, machine.shared) if machine.shared else None
+        return Skipped(setting, subject, machine.shared_reason) if machine.shared_reason else None
     have = _parse_policy(text)
     if have is None:
         return Skipped(setting, subject, f"{STATE} cannot be read")

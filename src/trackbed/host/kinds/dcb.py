@@ -129,7 +129,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     name, subject = view.ports[want.netdev].name, str(want)
     bridge = view.read_once(_read_bridges).get(want.netdev)
     if bridge is None:
-        return Skipped(setting, subject, view.machine.shared or "this port's driver has no DCB")
+        return Skipped(setting, subject, view.machine.shared_reason or "this port's driver has no DCB")
     outcome = want.compare(bridge, name)
     if isinstance(outcome, str):
         return Skipped(setting, subject, outcome)
@@ -155,7 +155,7 @@ def keep(view: View) -> Kept:
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     """Set ports as they were."""
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         names = {str(link.index): link.name for link in list_links(sock)}
         for index, before in kept.items():
             try:
@@ -190,8 +190,10 @@ def _change_apps(name: str, extra: list[App], missing: list[App]) -> tuple[Messa
 def _read_bridges(view: View) -> dict[str, Dcb]:
     """Read DCB of the ports that settings are about; those without DCB are not in it."""
     netdevs = dict.fromkeys(setting.netdev for setting in view.settings if isinstance(setting.want, Want))
-    ports = {netdev: view.ports[netdev].name for netdev in netdevs if netdev in view.ports and not view.machine.shared}
-    with view.machine.socket() as sock:
+    ports = {
+        netdev: view.ports[netdev].name for netdev in netdevs if netdev in view.ports and not view.machine.shared_reason
+    }
+    with view.machine.open_socket() as sock:
         bridges = {netdev: _read_bridge(sock, name) for netdev, name in ports.items()}
     return {netdev: bridge for netdev, bridge in bridges.items() if bridge}
 

@@ -42,7 +42,7 @@ def restore_entries(
 ) -> Iterator[str]:
     """Put back what is missing, and remove what Trackbed has made since: it has its mark, or `is_planned`."""
     bodies = {table.identify(body): body for body in map(b64decode, kept)}
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
 
         def list_now() -> dict[Identity, E]:
             return {table.identify(entry.body): entry for entry in list_families(sock, table.list_family)}

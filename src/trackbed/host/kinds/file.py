@@ -61,7 +61,7 @@ class Want(NamedTuple):
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a file that is missing or differs."""
     machine, subject = view.machine, str(want)
-    if reason := machine.shared or _find_lack(machine, want):
+    if reason := machine.shared_reason or _find_lack(machine, want):
         return Skipped(setting, subject, reason)
     have = machine.read(want.path)
     if isinstance(have, Unreadable):
@@ -76,8 +76,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 def find_stale(view: View) -> Iterator[Change]:
     """Yield the removal of files that no setting wants."""
     planned = {want.path for want in view.wants(Want)}
-    for step, path in NAMES if not view.machine.shared else ():
-        if path not in planned and view.machine.path(path).is_file():
+    for step, path in NAMES if not view.machine.shared_reason else ():
+        if path not in planned and view.machine.locate(path).is_file():
             yield remove(step, None, f"old file {path}", "ours", (FileWrite(path, None),))
 
 
@@ -94,9 +94,9 @@ def _plan_operations(machine: Machine, want: Want) -> tuple[Operation, ...]:
 
 def _can_run(machine: Machine, after: tuple[str, ...]) -> bool:
     """Return whether there is a command to run: systemctl only where systemd runs (sd_booted(3))."""
-    if not after or not machine.has(after[0]):
+    if not after or not machine.has_program(after[0]):
         return False
-    return after[0] != "systemctl" or machine.path("/run/systemd/system").is_dir()
+    return after[0] != "systemctl" or machine.locate("/run/systemd/system").is_dir()
 
 
 def _shorten(content: str) -> str:

@@ -72,9 +72,11 @@ def parse_values(text: str) -> dict[str, Value]:
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of parameters that differ: the command that sets them, or that only a reset is missing."""
     machine, subject = view.machine, str(want)
-    tool = next((name for name in _TOOLS if machine.has(name)), None)
-    if machine.shared or tool is None:
-        return Skipped(setting, subject, machine.shared or "neither mlxconfig nor mstconfig is here to ask the NIC")
+    tool = next((name for name in _TOOLS if machine.has_program(name)), None)
+    if machine.shared_reason or tool is None:
+        return Skipped(
+            setting, subject, machine.shared_reason or "neither mlxconfig nor mstconfig is here to ask the NIC"
+        )
     ran = machine.run((tool, "-d", want.pci, "-e", "q"))
     values = {} if isinstance(ran, Absent) else parse_values(ran.output)
     if isinstance(ran, Absent) or ran.status or not values:

@@ -29,8 +29,10 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     """Return the change of huge pages that the kernel could not, or did not yet, set aside."""
     machine, subject = view.machine, str(want)
     have = machine.read(f"/sys/kernel/mm/hugepages/hugepages-{want.size_kib}kB/nr_hugepages")
-    if machine.shared or not isinstance(have, str) or not have.isdigit():
-        return Skipped(setting, subject, machine.shared or "this kernel does not say how many huge pages there are")
+    if machine.shared_reason or not isinstance(have, str) or not have.isdigit():
+        return Skipped(
+            setting, subject, machine.shared_reason or "this kernel does not say how many huge pages there are"
+        )
     if int(have) >= want.count:
         return None
     line = machine.read("/proc/cmdline")

@@ -42,8 +42,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     """Return the change of arguments that are missing, now or at the next boot."""
     machine = view.machine
     line = machine.read("/proc/cmdline")
-    if machine.shared or isinstance(line, Absent | Unreadable):
-        return Skipped(setting, WHAT, machine.shared or "/proc/cmdline cannot be read here")
+    if machine.shared_reason or isinstance(line, Absent | Unreadable):
+        return Skipped(setting, WHAT, machine.shared_reason or "/proc/cmdline cannot be read here")
     words = find_iommu_arguments(machine) if want.iommu else ()
     if words is None:
         return Skipped(setting, WHAT, "/proc/cpuinfo does not say whose CPU this is, and each has its own IOMMU switch")
@@ -59,14 +59,14 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 def _judge(setting: Setting, groups: tuple[str, ...], loader: Loader, machine: Machine) -> Change | None:
     now = split(str(machine.read("/proc/cmdline")))
     next_ = now if loader.staged is None else loader.staged
-    theirs = remove_words(next_, loader.own)
+    theirs = remove_words(next_, loader.ours)
     wrong = tuple(dict.fromkeys(word for group in groups for word in list_contradictions(group, theirs)))
     if wrong and not loader.behind:
         return _advise_owner(setting, groups, wrong, bootloader.find_mentions(machine, loader, wrong[0]))
     ours = tuple(word for group in groups if not is_fulfilled(group, theirs) for word in group.split())
     lacking = _list_missing(groups, now), _list_missing(groups, next_)
     have, want = _describe_missing(*lacking), " ".join(groups)
-    written = loader.own == ours
+    written = loader.ours == ours
     if not written or (loader.staged is not None and lacking[1]):
         return _stage(setting, loader, machine, (ours, have, want))
     if lacking[0]:
@@ -89,7 +89,7 @@ def _stage(
 
 
 def _has_several_sizes(loader: Loader, ours: tuple[str, ...]) -> bool:
-    theirs = remove_words(loader.staged or (), loader.own)
+    theirs = remove_words(loader.staged or (), loader.ours)
     counts = [word for word in (*theirs, *ours) if word.startswith("hugepages=")]
     return len(counts) > 1 and any(word in ours for word in counts)
 
@@ -97,10 +97,10 @@ def _has_several_sizes(loader: Loader, ours: tuple[str, ...]) -> bool:
 def _plan_operations(loader: Loader, machine: Machine, ours: tuple[str, ...]) -> tuple[Operation, ...]:
     """Our file, then the loader's program; the file alone only where it says everything."""
     runs = loader.runs(ours)
-    able = all(machine.has(run.argv[0]) for run in runs)
+    able = all(machine.has_program(run.argv[0]) for run in runs)
     if not able and not loader.reads_files:
         return ()
-    write = () if loader.own == ours else (FileWrite(loader.file, loader.content(ours)),)
+    write = () if loader.ours == ours else (FileWrite(loader.file, loader.content(ours)),)
     return (*write, *runs) if able else write
 
 
@@ -123,9 +123,9 @@ def _describe_missing(now: tuple[str, ...], next_: tuple[str, ...]) -> str:
 def find_stale(view: View) -> Iterator[Change]:
     """Yield the removal of arguments of ours that no plan has any more."""
     machine = view.machine
-    loader = None if machine.shared or view.wants(Want) else bootloader.find_loader(machine)
-    if loader and loader.own:
-        yield remove("cmdline", None, f"old {WHAT}", " ".join(loader.own), _plan_operations(loader, machine, ()))
+    loader = None if machine.shared_reason or view.wants(Want) else bootloader.find_loader(machine)
+    if loader and loader.ours:
+        yield remove("cmdline", None, f"old {WHAT}", " ".join(loader.ours), _plan_operations(loader, machine, ()))
 
 
 KIND = Kind("kernel_arguments", (Want,), compare, find_stale, is_for_boot=True)

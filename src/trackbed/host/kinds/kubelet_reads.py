@@ -30,13 +30,13 @@ class Want(NamedTuple):
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change where kubelet does not read the folder, or was started before our file was written."""
     machine, subject = view.machine, str(want)
-    pid = "" if machine.shared else next(find_processes(machine, "kubelet"), "")
+    pid = "" if machine.shared_reason else next(find_processes(machine, "kubelet"), "")
     if not pid:
-        return Skipped(setting, subject, machine.shared or "no kubelet runs here")
+        return Skipped(setting, subject, machine.shared_reason or "no kubelet runs here")
     if not _reads(machine, pid, want.folder):
         advice = f"start kubelet with --config-dir={want.folder} (kubeadm: KUBELET_EXTRA_ARGS in /etc/default/kubelet)"
         return advise(setting, subject, "not read", want.folder, advice)
-    file, start = machine.path(want.file), read_start(machine, pid)
+    file, start = machine.locate(want.file), read_start(machine, pid)
     if file.is_file() and start is not None and start < file.stat().st_mtime:
         advice = "drain this node and restart kubelet: it was started before its drop-in was written"
         return advise(setting, subject, "older than its drop-in", want.folder, advice)

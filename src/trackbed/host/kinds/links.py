@@ -27,7 +27,7 @@ def restore_links(
     machine: Machine, kept: Kept, subject: str, build: Callable[[list[tuple[Link, Any]]], list[Message]]
 ) -> Iterator[str]:
     """Send the messages that `build` returns for the links of `kept` (by index) that are there, with what was kept."""
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         links = [(link, kept[str(link.index)]) for link in list_links(sock) if str(link.index) in kept]
         yield from (f"{subject}: {reason}" for reason in send_batch(sock, build(links)))
 

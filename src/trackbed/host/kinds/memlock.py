@@ -27,8 +27,8 @@ class Want(NamedTuple):
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a process with a limit: its restart lifts it, or the next boot where its file is there."""
     machine, subject = view.machine, str(want)
-    if machine.shared:
-        return Skipped(setting, subject, machine.shared)
+    if machine.shared_reason:
+        return Skipped(setting, subject, machine.shared_reason)
     limits = {pid: read_memlock(machine, pid) for pid in find_processes(machine, want.process)}
     limits = {pid: limit for pid, limit in limits.items() if limit}
     if not limits:
@@ -39,7 +39,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     have = f"{next(iter(lower.values()))} bytes"
     restart = f"systemctl restart {want.process} (drain the node first)"
     keeps = "a running process keeps the limit it started with"
-    if machine.path(want.by).exists() and all(_is_of(machine, pid, want.by) for pid in lower):
+    if machine.locate(want.by).exists() and all(_is_of(machine, pid, want.by) for pid in lower):
         return await_boot(setting, subject, have, "unlimited", f"{restart}, or reboot this host: {keeps}")
     return advise(setting, subject, have, "unlimited", f"{restart}: {keeps}")
 

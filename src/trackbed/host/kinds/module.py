@@ -22,9 +22,9 @@ class Want(NamedTuple):
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a module that is neither loaded nor built in."""
     machine, subject = view.machine, str(want)
-    if machine.shared or not machine.path("/sys/module").is_dir():
-        return Skipped(setting, subject, machine.shared or "/sys/module is not there")
-    if machine.path(f"/sys/module/{want.name}").is_dir():
+    if machine.shared_reason or not machine.locate("/sys/module").is_dir():
+        return Skipped(setting, subject, machine.shared_reason or "/sys/module is not there")
+    if machine.locate(f"/sys/module/{want.name}").is_dir():
         return None
     advice = f"modprobe {want.name}; where that fails, install the NIC's driver for this kernel (dkms status)"
     return advise(setting, subject, NOTHING, "loaded", advice)

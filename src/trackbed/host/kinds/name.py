@@ -85,7 +85,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
     link, subject = view.ports.get(want.netdev), f"name of {want.pci or want.mac or want.kernel_name or want.netdev}"
     if link is None:
         return advise(
-            setting, subject, "no such port", want.netdev, _explain_absence(want, view.state.link(want.netdev))
+            setting, subject, "no such port", want.netdev, _explain_absence(want, view.state.find_link(want.netdev))
         )
     if link.name == want.netdev:
         return None
@@ -101,7 +101,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     """Rename ports; yield those that are gone."""
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         indexes = {str(link.index) for link in list_links(sock)}
     yield from (f"interface {name} is gone" for index, name in kept.items() if index not in indexes)
     yield from restore_links(machine, kept, "name", lambda pairs: rename(pairs, live=renames_live(machine)))

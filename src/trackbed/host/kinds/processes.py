@@ -10,7 +10,7 @@ from trackbed.host.machine import Machine
 
 def find_processes(machine: Machine, name: str) -> Iterator[str]:
     """Yield the PIDs of the processes of a name."""
-    for place in machine.path("/proc").glob("[0-9]*/comm"):
+    for place in machine.locate("/proc").glob("[0-9]*/comm"):
         if machine.read(f"/proc/{place.parent.name}/comm") == name:
             yield place.parent.name
 

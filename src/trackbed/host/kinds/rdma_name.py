@@ -29,10 +29,10 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     """Return the rename of a device that has another name."""
     machine, subject, have = view.machine, str(want), find_rdma_device(view, want.netdev)
     if not have:
-        return Skipped(setting, subject, machine.shared or f"{want.netdev} has no RDMA device here")
+        return Skipped(setting, subject, machine.shared_reason or f"{want.netdev} has no RDMA device here")
     if have == want.name:
         return None
-    if machine.path(f"/sys/class/infiniband/{want.name}").exists():
+    if machine.locate(f"/sys/class/infiniband/{want.name}").exists():
         advice = f"another RDMA device is called {want.name}; give it another name: rdma dev set {want.name} name NAME"
         return advise(setting, subject, have, want.name, advice)
     index = view.read_once(_read_indexes).get(have)
@@ -50,16 +50,16 @@ def keep(view: View) -> Kept:
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     """Rename the devices; yield those that are gone."""
-    names = {str(index): name for name, index in talk.devices(machine).items()}
+    names = {str(index): name for name, index in talk.list_devices(machine).items()}
     for index, name in kept.items():
         if index not in names:
             yield f"RDMA device {name} is gone"
-        elif names[index] != name and (why := talk.told(machine, rename_device(int(index), name))):
+        elif names[index] != name and (why := talk.send_message(machine, rename_device(int(index), name))):
             yield f"name {name} of RDMA device {names[index]}: {why}"
 
 
 def _read_indexes(view: View) -> dict[str, int]:
-    return talk.devices(view.machine)
+    return talk.list_devices(view.machine)
 
 
 KIND = Kind("rdma_name", (Want,), compare, keep=keep, restore=restore, keeps_names=True)

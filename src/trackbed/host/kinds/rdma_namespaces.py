@@ -34,8 +34,8 @@ class Want(NamedTuple):
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of the mode, where there is RDMA at all."""
     machine, subject, have = view.machine, str(want), _read_mode(view.machine)
-    if machine.shared or not have:
-        return Skipped(setting, subject, machine.shared or "no RDMA core is loaded here")
+    if machine.shared_reason or not have:
+        return Skipped(setting, subject, machine.shared_reason or "no RDMA core is loaded here")
     if have == want.mode:
         return None
     if _has_other_namespaces(machine):
@@ -48,14 +48,14 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def keep(view: View) -> Kept:
     """Return the mode, where it is wanted and known."""
-    mode = _read_mode(view.machine) if view.wants(Want) and not view.machine.shared else None
+    mode = _read_mode(view.machine) if view.wants(Want) and not view.machine.shared_reason else None
     return {"mode": mode} if mode else {}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     """Set the mode."""
     mode = kept["mode"]
-    if _read_mode(machine) != mode and (why := talk.told(machine, _build_mode(mode))):
+    if _read_mode(machine) != mode and (why := talk.send_message(machine, _build_mode(mode))):
         yield f"RDMA namespace mode {mode}: {why}"
 
 
@@ -70,7 +70,7 @@ def _read_mode(machine: Machine) -> str | None:
 
 
 def _answers(machine: Machine) -> bool:
-    sock = talk.opened(machine)
+    sock = talk.open_rdma(machine)
     if sock is None:
         return False
     with sock:
@@ -79,10 +79,10 @@ def _answers(machine: Machine) -> bool:
 
 def _has_other_namespaces(machine: Machine) -> bool:
     """Return whether processes are in more than one network namespace, or one is kept without any."""
-    if any(any(machine.path(folder).glob("*")) for folder in ("/run/netns", "/run/docker/netns")):
+    if any(any(machine.locate(folder).glob("*")) for folder in ("/run/netns", "/run/docker/netns")):
         return True
     namespaces = set()
-    for place in machine.path("/proc").glob("[0-9]*/ns"):
+    for place in machine.locate("/proc").glob("[0-9]*/ns"):
         try:
             namespaces.add((place / "net").readlink())
         except OSError:

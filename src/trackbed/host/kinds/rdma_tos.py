@@ -37,8 +37,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     """Return the change of a traffic class that differs or is not known."""
     machine, subject, device = view.machine, str(want), find_rdma_device(view, want.netdev)
     if not device:
-        return Skipped(setting, subject, machine.shared or "this port has no RDMA device")
-    if not machine.path(BASE).is_dir():
+        return Skipped(setting, subject, machine.shared_reason or "this port has no RDMA device")
+    if not machine.locate(BASE).is_dir():
         return Skipped(
             setting, subject, "rdma_cm is not in configfs: the module is not loaded, or configfs not mounted"
         )
@@ -57,7 +57,7 @@ def keep(view: View) -> Kept:
     """Return each device's traffic class and whether its folder was there."""
     names = [name for want in view.wants(Want) if (name := find_rdma_device(view, want.netdev))]
     kept = {}
-    for name in names if view.machine.path(BASE).is_dir() else ():
+    for name in names if view.machine.locate(BASE).is_dir() else ():
         with suppress(OSError):
             kept[name] = _read_class(view.machine, name)
     return kept
@@ -65,7 +65,7 @@ def keep(view: View) -> Kept:
 
 def _read_class(machine: Machine, device: str) -> tuple[str, bool]:
     """Read a device's traffic class and whether its folder is there; a folder made for it is removed."""
-    folder = machine.path(f"{BASE}/{device}")
+    folder = machine.locate(f"{BASE}/{device}")
     compared = machine.read(f"{BASE}/{device}/{_FILE}")
     if isinstance(compared, str):
         return compared, True
@@ -82,7 +82,7 @@ def _read_class(machine: Machine, device: str) -> tuple[str, bool]:
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     """Set the traffic classes under the names that devices have again, and remove folders that were not there."""
     for name, (value, had_folder) in kept.items():
-        folder = machine.path(f"{BASE}/{name}")
+        folder = machine.locate(f"{BASE}/{name}")
         try:
             folder.mkdir(exist_ok=True)
             if (folder / _FILE).read_text(encoding="ascii").strip() != value:
@@ -96,8 +96,8 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
 
 def _remove_orphans(machine: Machine) -> Iterator[str]:
     """Remove folders of names that no device has any more: the kernel would not make them."""
-    for folder in machine.path(BASE).glob("*"):
-        if folder.is_dir() and not machine.path(f"/sys/class/infiniband/{folder.name}").exists():
+    for folder in machine.locate(BASE).glob("*"):
+        if folder.is_dir() and not machine.locate(f"/sys/class/infiniband/{folder.name}").exists():
             try:
                 folder.rmdir()
             except OSError as error:

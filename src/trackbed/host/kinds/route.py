@@ -185,7 +185,7 @@ def _to_text(route: Route, view: View) -> str:
 
 def _name_device(route: Route, view: View) -> str:
     planned = next((name for name, link in view.ports.items() if link.index == route.oif), None)
-    return planned or view.state.named(route.oif)
+    return planned or view.state.find_name(route.oif)
 
 
 KIND = Kind("route", (Want,), compare, find_stale, keep, restore, is_grouped=False)

@@ -36,7 +36,7 @@ class Want(NamedTuple):
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
     """Return the change of a parameter that has another value."""
-    have = view.state.sysctl(_find_key(want, view))
+    have = view.state.read_sysctl(_find_key(want, view))
     if isinstance(have, Absent):
         return Skipped(setting, want.key, "this machine, or this network namespace, has no such kernel parameter")
     if isinstance(have, Unreadable):
@@ -48,7 +48,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def keep(view: View) -> Kept:
     """Return the values by key, under the names that ports have now."""
-    values = {key: view.state.sysctl(key) for key in (_find_key(want, view) for want in view.wants(Want))}
+    values = {key: view.state.read_sysctl(key) for key in (_find_key(want, view) for want in view.wants(Want))}
     return {key: value for key, value in values.items() if isinstance(value, str)}
 
 

@@ -17,7 +17,7 @@ def find_device(view: View, netdev: str, pci: str | None) -> str:
     machine, link = view.machine, view.ports.get(netdev)
     folders = [f"/sys/bus/pci/devices/{pci}"] if pci else []
     folders += [f"/sys/class/net/{link.name}/device"] if link else []
-    return "" if machine.shared else next((folder for folder in folders if machine.path(folder).is_dir()), "")
+    return "" if machine.shared_reason else next((folder for folder in folders if machine.locate(folder).is_dir()), "")
 
 
 def find_rdma_device(view: View, netdev: str) -> str:
@@ -31,23 +31,23 @@ def _read_rdma_devices(view: View) -> dict[str, str]:
     A device of hardware lies below the port's PCI device; one of software (soft-RoCE) names the interface it is on.
     """
     machine = view.machine
-    if machine.shared:
+    if machine.shared_reason:
         return {}
     soft: dict[str, list[str]] = {}
-    for device in machine.path("/sys/class/infiniband").glob("*"):
+    for device in machine.locate("/sys/class/infiniband").glob("*"):
         interface = machine.read(f"/sys/class/infiniband/{device.name}/ports/1/gid_attrs/ndevs/0")
         if isinstance(interface, str):
             soft.setdefault(interface, []).append(device.name)
     devices = {}
     for netdev, link in view.ports.items():
-        hardware = [place.name for place in machine.path(f"/sys/class/net/{link.name}/device/infiniband").glob("*")]
+        hardware = [place.name for place in machine.locate(f"/sys/class/net/{link.name}/device/infiniband").glob("*")]
         devices[netdev] = hardware or soft.get(link.name, [])
     return {netdev: names[0] for netdev, names in devices.items() if len(names) == 1}
 
 
 def keep_files(view: View, paths: Iterable[str]) -> Kept:
     """Return the content of files by path, without those that are absent; an empty path stands for no file."""
-    if view.machine.shared:
+    if view.machine.shared_reason:
         return {}
     return {path: value for path in filter(None, paths) if isinstance(value := view.machine.read(path), str)}
 

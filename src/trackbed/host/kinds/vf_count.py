@@ -35,7 +35,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     machine, subject, planned = view.machine, str(want), str(want.count)
     folder = find_device(view, want.netdev, want.pci)
     if not folder:
-        return Skipped(setting, subject, machine.shared or f"{want.netdev} is no PCI device here")
+        return Skipped(setting, subject, machine.shared_reason or f"{want.netdev} is no PCI device here")
     total, have = (_parse_count(machine.read(folder + name)) for name in ("/sriov_totalvfs", _COUNT))
     if total is None or have is None:
         advice = f"{want.netdev} offers no VFs; switch SR-IOV on in the BIOS and in the NIC's firmware, then reboot"
@@ -62,7 +62,7 @@ def replaces_vfs(setting: Setting, changes: Sequence[Change]) -> bool:
 def list_busy(machine: Machine, folder: str) -> list[str]:
     """List the PCI addresses of a port's VFs that are given to vfio, or have a driver but no interface here."""
     busy = []
-    for virtual in sorted(machine.path(folder).glob("virtfn*")):
+    for virtual in sorted(machine.locate(folder).glob("virtfn*")):
         driver = virtual / "driver"
         is_away = not any((virtual / "net").glob("*")) or driver.resolve().name.startswith("vfio")
         if driver.exists() and is_away:

@@ -39,7 +39,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     machine, subject, link = view.machine, str(want), view.ports[want.netdev]
     vf = view.read_once(_read_vfs).get((link.index, want.vf))
     if vf is None:
-        return Skipped(setting, subject, machine.shared or "there is no such VF yet")
+        return Skipped(setting, subject, machine.shared_reason or "there is no such VF yet")
     if isinstance(machine.read(f"/sys/class/net/{link.name}/phys_switch_id"), str):
         return Skipped(setting, subject, f"{want.netdev} is in switchdev mode: the ports of its switch rule the VFs")
     if vf.trust is None and vf.spoof_check is None:
@@ -62,7 +62,7 @@ def keep(view: View) -> Kept:
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     """Set the switches of VFs that exist and differ."""
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         names = {link.index: link.name for link in list_links(sock)}
         for key, switches in kept.items():
             index, number = map(int, key.split())
@@ -77,8 +77,8 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
 
 def _read_vfs(view: View) -> dict[tuple[int, int], Vf]:
     """Read the VFs of ports by interface index and number."""
-    netdevs = {want.netdev for want in view.wants(Want)} if not view.machine.shared else set()
-    with view.machine.socket() as sock:
+    netdevs = {want.netdev for want in view.wants(Want)} if not view.machine.shared_reason else set()
+    with view.machine.open_socket() as sock:
         ports = [link for netdev, link in view.ports.items() if netdev in netdevs]
         return {(port.index, number): vf for port in ports for number, vf in _list_vfs(sock, port.name).items()}
 

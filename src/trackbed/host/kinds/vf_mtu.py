@@ -35,7 +35,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     """Return the change of an MTU that differs."""
     subject, link = str(want), _find_interface(view, want)
     if isinstance(link, str):
-        return Skipped(setting, subject, view.machine.shared or link)
+        return Skipped(setting, subject, view.machine.shared_reason or link)
     if link.mtu == want.mtu_bytes:
         return None
     port = view.ports[want.netdev]
@@ -49,7 +49,7 @@ def keep(view: View) -> Kept:
     """Return the MTUs by the VF's PCI address."""
     links = [(want, _find_interface(view, want)) for want in view.wants(Want)]
     return {
-        view.machine.path(_get_folder(view, want)).resolve().name: link.mtu
+        view.machine.locate(_get_folder(view, want)).resolve().name: link.mtu
         for want, link in links
         if isinstance(link, Link)
     }
@@ -57,10 +57,10 @@ def keep(view: View) -> Kept:
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
     """Set the MTUs of VFs that are on the host and differ."""
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         links = {link.name: link for link in list_links(sock)}
         for pci, mtu in kept.items():
-            places = machine.path(f"/sys/bus/pci/devices/{pci}/net").glob("*")
+            places = machine.locate(f"/sys/bus/pci/devices/{pci}/net").glob("*")
             link = next((links[place.name] for place in places if place.name in links), None)
             try:
                 sock.send([set_link(link.index, mtu=mtu)] if link and link.mtu != mtu else [])
@@ -74,7 +74,7 @@ def _get_folder(view: View, want: Want) -> str:
 
 def _find_interface(view: View, want: Want) -> Link | str:
     """Return the interface of a VF, or why there is none on the host."""
-    place = view.machine.path(_get_folder(view, want))
+    place = view.machine.locate(_get_folder(view, want))
     if not place.is_dir():
         return "there is no such VF yet"
     driver = (place / "driver").resolve().name if (place / "driver").exists() else ""
@@ -82,7 +82,7 @@ def _find_interface(view: View, want: Want) -> Link | str:
         return "no driver has this VF"
     if driver.startswith("vfio"):
         return f"this VF is given to {driver}"
-    links = (view.state.link(interface.name) for interface in (place / "net").glob("*"))
+    links = (view.state.find_link(interface.name) for interface in (place / "net").glob("*"))
     return next(filter(None, links), "the interface of this VF is in a pod")
 
 

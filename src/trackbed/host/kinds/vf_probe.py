@@ -25,7 +25,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
     """Return the change of a switch that is off; VFs that exist keep what they have."""
     machine, path = view.machine, _find_file(want, view)
     if not path:
-        return Skipped(setting, str(want), machine.shared or f"{want.netdev} is no PCI device here")
+        return Skipped(setting, str(want), machine.shared_reason or f"{want.netdev} is no PCI device here")
     have = machine.read(path)
     if not isinstance(have, str):
         return Skipped(setting, str(want), "this kernel or port has no such switch")

@@ -52,11 +52,11 @@ class View:
 
     def find_stranger(self, name: str) -> Link | None:
         """Return the interface that has a port's name and is no port."""
-        link = self.state.link(name)
+        link = self.state.find_link(name)
         return link if link and link.index not in self.indexes else None
 
     def has_ipv6(self, netdev: str) -> bool:
         """Return whether IPv6 is enabled, on a port if one is named."""
         if netdev:
-            return self.state.sysctl(f"net/ipv6/conf/{self.ports[netdev].name}/disable_ipv6") == "0"
-        return not isinstance(self.state.sysctl("net/ipv6/conf/all/disable_ipv6"), Absent)
+            return self.state.read_sysctl(f"net/ipv6/conf/{self.ports[netdev].name}/disable_ipv6") == "0"
+        return not isinstance(self.state.read_sysctl("net/ipv6/conf/all/disable_ipv6"), Absent)

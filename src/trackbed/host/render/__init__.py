@@ -16,6 +16,6 @@ FORMATS: Mapping[Format, Callable[[NodePlan], dict[str, str]]] = {
 """What writes each format: NodePlan in, {absolute path: content} out."""
 
 
-def render(node: NodePlan, form: Format) -> dict[str, str]:
+def render(node: NodePlan, output_format: Format) -> dict[str, str]:
     """Content of all files of one format by absolute path."""
-    return FORMATS[form](node)
+    return FORMATS[output_format](node)

@@ -21,32 +21,32 @@ TABLES = "/etc/iproute2/rt_tables.d/trackbed.conf"
 NETWORKD = "/etc/systemd/network/10-trackbed-"
 
 
-def common(node: NodePlan, told: Gathered) -> dict[str, str]:
+def render_common(node: NodePlan, gathered: Gathered) -> dict[str, str]:
     """Content of the shared files by path; `told` is what `ports.gather` found in the node."""
-    files = {SYSCTL: HEAD + "".join(f"-{want.key} = {want.value}\n" for want in told.sysctls)}
+    files = {SYSCTL: HEAD + "".join(f"-{want.key} = {want.value}\n" for want in gathered.sysctls)}
     tables = [rail for rail in node.common.rails if node.find_port(rail.rail)]
     files[TABLES] = HEAD + "".join(f"{rail.table}\trail{rail.rail}\n" for rail in tables)
-    files.update({f"{NETWORKD}{port.name.netdev}.link": _link(port) for port in told.ports if port.renamed})
+    files.update({f"{NETWORKD}{port.name.netdev}.link": _render_link(port) for port in gathered.ports if port.renamed})
     return files
 
 
-def ini(*sections: tuple[str, list[tuple[str, object]]]) -> str:
+def render_ini(*sections: tuple[str, list[tuple[str, object]]]) -> str:
     """Text of an INI file with the order kept and names repeated as given, as systemd and NetworkManager read it."""
-    return HEAD + "".join(_section(name, entries) for name, entries in sections)
+    return HEAD + "".join(_render_section(name, entries) for name, entries in sections)
 
 
-def _section(name: str, entries: list[tuple[str, object]]) -> str:
+def _render_section(name: str, entries: list[tuple[str, object]]) -> str:
     return "".join([f"\n[{name}]\n", *(f"{key}={value}\n" for key, value in entries)])
 
 
-def _link(port: Port) -> str:
-    return ini(
-        ("Match", list(_match(port))),
+def _render_link(port: Port) -> str:
+    return render_ini(
+        ("Match", list(_render_match(port))),
         ("Link", [("Name", port.name.netdev), ("AlternativeNamesPolicy", "database onboard slot path")]),
     )
 
 
-def _match(port: Port) -> Iterator[tuple[str, object]]:
+def _render_match(port: Port) -> Iterator[tuple[str, object]]:
     if port.name.pci:
         yield "Path", f"pci-{port.name.pci}"
     else:

@@ -14,8 +14,8 @@ from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.fabric.yaml_text import Layout, render_mapping
-from trackbed.host.render.common import common, ini
-from trackbed.host.render.networkd import rule_section
+from trackbed.host.render.common import render_common, render_ini
+from trackbed.host.render.networkd import build_rule_section
 from trackbed.host.render.ports import Port, gather
 from trackbed.host.setting import HEAD
 
@@ -27,19 +27,19 @@ FILE = "/etc/netplan/90-trackbed.yaml"
 
 def render(node: NodePlan) -> dict[str, str]:
     """Content of all files by path."""
-    told = gather(node)
-    ethernets = {port.name.netdev: _ethernet(port) for port in told.ports}
+    gathered = gather(node)
+    ethernets = {port.name.netdev: _build_ethernet(port) for port in gathered.ports}
     document = {"network": {"version": 2, "ethernets": ethernets}}
-    files = common(node, told) | {FILE: HEAD + render_mapping(document, _LAYOUT)}
-    for port in told.ports:
+    files = render_common(node, gathered) | {FILE: HEAD + render_mapping(document, _LAYOUT)}
+    for port in gathered.ports:
         fences = [rule for rule in port.rules if rule.unless_to]
         if fences:
             path = f"/etc/systemd/network/10-netplan-{port.name.netdev}.network.d/90-trackbed.conf"
-            files[path] = ini(*(rule_section(rule) for rule in fences))
+            files[path] = render_ini(*(build_rule_section(rule) for rule in fences))
     return files
 
 
-def _ethernet(port: Port) -> dict[str, Any]:
+def _build_ethernet(port: Port) -> dict[str, Any]:
     return {
         "renderer": "networkd",
         "optional": True,
@@ -47,13 +47,13 @@ def _ethernet(port: Port) -> dict[str, Any]:
         "dhcp6": False,
         "accept-ra": False,
         "mtu": port.mtu_bytes,
-        "addresses": [str(own) for own in port.addresses],
-        "routes": [_route(route) for route in port.routes],
-        "routing-policy": [_rule(rule) for rule in port.rules if rule.source],
+        "addresses": [str(address) for address in port.addresses],
+        "routes": [_build_route(route) for route in port.routes],
+        "routing-policy": [_build_rule(rule) for rule in port.rules if rule.source],
     }
 
 
-def _route(route: PlannedRoute) -> dict[str, Any]:
+def _build_route(route: PlannedRoute) -> dict[str, Any]:
     version = route.to.version
     entry: dict[str, Any] = {"to": str(route.to), "table": route.table}
     if route.unreachable:
@@ -67,5 +67,5 @@ def _route(route: PlannedRoute) -> dict[str, Any]:
     return entry
 
 
-def _rule(rule: PlannedRule) -> dict[str, Any]:
+def _build_rule(rule: PlannedRule) -> dict[str, Any]:
     return {"from": str(rule.source), "table": rule.table, "priority": rule.priority}

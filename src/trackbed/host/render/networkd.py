@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from trackbed.fabric.model.ranges import V4, format_address
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
-from trackbed.host.render.common import NETWORKD, common, ini
+from trackbed.host.render.common import NETWORKD, render_common, render_ini
 from trackbed.host.render.ports import Port, gather
 from trackbed.host.setting import PROTOCOL
 
@@ -21,13 +21,13 @@ Section = tuple[str, list[tuple[str, object]]]
 
 def render(node: NodePlan) -> dict[str, str]:
     """Content of all files by path."""
-    told = gather(node)
-    files = common(node, told)
-    files.update({f"{NETWORKD}{port.name.netdev}.network": _network(port) for port in told.ports})
+    gathered = gather(node)
+    files = render_common(node, gathered)
+    files.update({f"{NETWORKD}{port.name.netdev}.network": _render_network(port) for port in gathered.ports})
     return files
 
 
-def rule_section(rule: PlannedRule) -> Section:
+def build_rule_section(rule: PlannedRule) -> Section:
     """One rule as networkd reads it."""
     selector: list[tuple[str, object]] = (
         [("From", rule.source)] if rule.source else [("To", rule.unless_to), ("InvertRule", "yes")]
@@ -35,18 +35,18 @@ def rule_section(rule: PlannedRule) -> Section:
     return "RoutingPolicyRule", [("Priority", rule.priority), *selector, ("Table", rule.table)]
 
 
-def _network(port: Port) -> str:
-    addresses: list[tuple[str, object]] = [("Address", own) for own in port.addresses]
-    return ini(
+def _render_network(port: Port) -> str:
+    addresses: list[tuple[str, object]] = [("Address", address) for address in port.addresses]
+    return render_ini(
         ("Match", [("Name", port.name.netdev)]),
         ("Link", [("MTUBytes", port.mtu_bytes), ("RequiredForOnline", "no")]),
         ("Network", [("DHCP", "no"), ("IPv6AcceptRA", "no"), *addresses]),
-        *(("Route", list(_route(route))) for route in port.routes),
-        *(rule_section(rule) for rule in port.rules),
+        *(("Route", list(_list_route(route))) for route in port.routes),
+        *(build_rule_section(rule) for rule in port.rules),
     )
 
 
-def _route(route: PlannedRoute) -> Iterator[tuple[str, object]]:
+def _list_route(route: PlannedRoute) -> Iterator[tuple[str, object]]:
     version = route.to.version
     yield "Destination", route.to
     if route.unreachable:

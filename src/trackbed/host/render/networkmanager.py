@@ -12,8 +12,8 @@ from trackbed.fabric.model.ranges import V4, V6, format_address
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.host.kinds.rule import read_version
-from trackbed.host.render.common import common, ini
-from trackbed.host.render.ports import Port, gather, versions
+from trackbed.host.render.common import render_common, render_ini
+from trackbed.host.render.ports import Port, gather, list_versions
 
 Entries = list[tuple[str, object]]
 
@@ -22,38 +22,38 @@ FOLDER = "/etc/NetworkManager/system-connections/trackbed-"
 
 def render(node: NodePlan) -> dict[str, str]:
     """Content of all files by path."""
-    told = gather(node)
-    files = common(node, told)
-    files.update({f"{FOLDER}{port.name.netdev}.nmconnection": _profile(port) for port in told.ports})
+    gathered = gather(node)
+    files = render_common(node, gathered)
+    files.update({f"{FOLDER}{port.name.netdev}.nmconnection": _render_profile(port) for port in gathered.ports})
     return files
 
 
-def _profile(port: Port) -> str:
+def _render_profile(port: Port) -> str:
     kind = "infiniband" if port.infiniband else "ethernet"
     identity: Entries = [("id", f"trackbed-{port.name.netdev}"), ("type", kind)]
-    return ini(
+    return render_ini(
         ("connection", [*identity, ("interface-name", port.name.netdev)]),
         (kind, [("mtu", port.mtu_bytes)]),
-        ("ipv4", list(_ip(port, V4))),
-        ("ipv6", list(_ip(port, V6))),
+        ("ipv4", list(_render_ip(port, V4))),
+        ("ipv6", list(_render_ip(port, V6))),
     )
 
 
-def _ip(port: Port, version: int) -> Iterator[tuple[str, object]]:
-    if version not in versions(port):
+def _render_ip(port: Port, version: int) -> Iterator[tuple[str, object]]:
+    if version not in list_versions(port):
         yield "method", "disabled" if version == V4 else "link-local"
         return
     yield "method", "manual"
-    mine = [own for own in port.addresses if own.version == version]
-    yield from ((f"address{number}", own) for number, own in enumerate(mine, start=1))
+    addresses = [address for address in port.addresses if address.version == version]
+    yield from ((f"address{number}", address) for number, address in enumerate(addresses, start=1))
     routes = [route for route in port.routes if route.to.version == version]
     for number, route in enumerate(routes, start=1):
-        yield from _route(number, route)
+        yield from _render_route(number, route)
     rules = [rule for rule in port.rules if read_version(rule) == version]
-    yield from ((f"routing-rule{number}", _rule(rule)) for number, rule in enumerate(rules, start=1))
+    yield from ((f"routing-rule{number}", _render_rule(rule)) for number, rule in enumerate(rules, start=1))
 
 
-def _route(number: int, route: PlannedRoute) -> Iterator[tuple[str, object]]:
+def _render_route(number: int, route: PlannedRoute) -> Iterator[tuple[str, object]]:
     version = route.to.version
     yield f"route{number}", f"{route.to},{format_address(version, route.gateway)}" if route.gateway else route.to
     options = [f"table={route.table}"]
@@ -62,6 +62,6 @@ def _route(number: int, route: PlannedRoute) -> Iterator[tuple[str, object]]:
     yield f"route{number}_options", ",".join(options)
 
 
-def _rule(rule: PlannedRule) -> str:
+def _render_rule(rule: PlannedRule) -> str:
     selector = f"from {rule.source}" if rule.source else f"not to {rule.unless_to}"
     return f"priority {rule.priority} {selector} table {rule.table}"

@@ -42,23 +42,25 @@ def gather(node: NodePlan) -> Gathered:
     wanted = settings(node, RENDERED)
     names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, name.Want)]
     return Gathered(
-        tuple(_port(node, wanted, named, rail, first=rail == names[0][0]) for rail, named in names),
+        tuple(_build_port(node, wanted, name_want, rail, first=rail == names[0][0]) for rail, name_want in names),
         tuple(setting.want for setting in wanted if isinstance(setting.want, sysctl.Want)),
     )
 
 
-def versions(port: Port) -> tuple[int, ...]:
+def list_versions(port: Port) -> tuple[int, ...]:
     """The IP versions in which the port has an address."""
-    return tuple(version for version in (V4, V6) if any(own.version == version for own in port.addresses))
+    return tuple(version for version in (V4, V6) if any(address.version == version for address in port.addresses))
 
 
-def _port(node: NodePlan, wanted: tuple[Setting, ...], named: name.Want, rail: int | None, *, first: bool) -> Port:
-    mine = [s.want for s in wanted if s.rail == rail or (first and s.rail is None)]
+def _build_port(
+    node: NodePlan, wanted: tuple[Setting, ...], name_want: name.Want, rail: int | None, *, first: bool
+) -> Port:
+    wants = [setting.want for setting in wanted if setting.rail == rail or (first and setting.rail is None)]
     return Port(
-        named,
-        next(want.mtu_bytes for want in mine if isinstance(want, mtu.Want)),
+        name_want,
+        next(want.mtu_bytes for want in wants if isinstance(want, mtu.Want)),
         node.common.link_type == "infiniband",
-        tuple(want.address for want in mine if isinstance(want, address.Want)),
-        tuple(want.route for want in mine if isinstance(want, route.Want)),
-        tuple(want for want in mine if isinstance(want, PlannedRule)),
+        tuple(want.address for want in wants if isinstance(want, address.Want)),
+        tuple(want.route for want in wants if isinstance(want, route.Want)),
+        tuple(want for want in wants if isinstance(want, PlannedRule)),
     )

@@ -19,7 +19,7 @@ import msgspec
 
 from trackbed.host.machine import Machine
 from trackbed.host.snapshot.recorded import RECORD, Output, Record
-from trackbed.host.snapshot.secrets import blanked, forbidden
+from trackbed.host.snapshot.secrets import is_forbidden, mask_secrets
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 from trackbed.host.snapshot.take import take
 
@@ -43,17 +43,18 @@ class Captured:
 
 def capture(machine: Machine, wanted: Wanted, stream: BinaryIO) -> Captured:
     """Write everything that is wanted of a machine as a compressed tar archive."""
-    seen = take(machine, wanted)
-    withheld = tuple(sorted(path for path in seen.files if forbidden(path)))
-    contents = {path: blanked(path, raw) for path, raw in seen.files.items() if path not in withheld}
-    masked = tuple(sorted(path for path, raw in contents.items() if raw != seen.files[path]))
+    snapshot = take(machine, wanted)
+    withheld = tuple(sorted(path for path in snapshot.files if is_forbidden(path)))
+    contents = {path: mask_secrets(path, raw) for path, raw in snapshot.files.items() if path not in withheld}
+    masked = tuple(sorted(path for path, raw in contents.items() if raw != snapshot.files[path]))
     outputs = tuple(
-        Output(argv, ran.status, blanked("", ran.output.encode()).decode()) for argv, ran in seen.outputs.items()
+        Output(argv, ran.status, mask_secrets("", ran.output.encode()).decode())
+        for argv, ran in snapshot.outputs.items()
     )
     with tarfile.open(fileobj=stream, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
-        _write(archive, _members(machine, seen, contents))
+        _write_members(archive, _build_members(machine, snapshot, contents))
         record = msgspec.json.encode(Record(outputs, masked))
-        archive.addfile(_file(RECORD, len(record)), io.BytesIO(record))
+        archive.addfile(_build_file_entry(RECORD, len(record)), io.BytesIO(record))
     return Captured(len(contents), len(outputs), masked, withheld)
 
 
@@ -61,41 +62,41 @@ _Members = dict[str, bytes | str | None]
 """Place in the archive -> content of a file, target of a link, or None for a folder."""
 
 
-def _members(machine: Machine, seen: Snapshot, contents: dict[str, bytes]) -> _Members:
-    found: _Members = {}
+def _build_members(machine: Machine, snapshot: Snapshot, contents: dict[str, bytes]) -> _Members:
+    members: _Members = {}
     for path, raw in contents.items():
-        found[_placed(machine, path, found)] = raw
-    for path in seen.unreadable:
-        place = _placed(machine, path, found)
-        found[place] = PurePosixPath(place).name
-    for path, target in seen.links.items():
-        found[_placed(machine, path, found)] = target
-    for path, names in seen.folders.items():
-        _placed(machine, f"{path}/.", found)
+        members[_resolve(machine, path, members)] = raw
+    for path in snapshot.unreadable:
+        path_in_archive = _resolve(machine, path, members)
+        members[path_in_archive] = PurePosixPath(path_in_archive).name
+    for path, target in snapshot.links.items():
+        members[_resolve(machine, path, members)] = target
+    for path, names in snapshot.folders.items():
+        _resolve(machine, f"{path}/.", members)
         for name in names:
-            _entry(machine, f"{path}/{name}", found)
-    return found
+            _add_entry(machine, f"{path}/{name}", members)
+    return members
 
 
-def _entry(machine: Machine, path: str, found: _Members) -> None:
+def _add_entry(machine: Machine, path: str, members: _Members) -> None:
     """An entry of a listed folder: what it is, though not what is in it."""
-    place = _placed(machine, path, found)
+    place = _resolve(machine, path, members)
     real = machine.root / place
-    if place in found:
+    if place in members:
         return
     if real.is_symlink():
-        found[place] = str(real.readlink())
+        members[place] = str(real.readlink())
     else:
-        found[place] = None if real.is_dir() else PurePosixPath(place).name
+        members[place] = None if real.is_dir() else PurePosixPath(place).name
 
 
-def _placed(machine: Machine, path: str, found: _Members) -> str:
+def _resolve(machine: Machine, path: str, members: _Members) -> str:
     """Where a path really lies; every link and folder on the way is added to what was found."""
-    waiting = [part for part in path.split("/") if part]
+    remaining = [part for part in path.split("/") if part]
     place: list[str] = []
     links = 0
-    while len(waiting) > 1 or (waiting and waiting[0] in {".", ".."}):
-        part = waiting.pop(0)
+    while len(remaining) > 1 or (remaining and remaining[0] in {".", ".."}):
+        part = remaining.pop(0)
         if part == ".":
             continue
         if part == "..":
@@ -106,16 +107,16 @@ def _placed(machine: Machine, path: str, found: _Members) -> str:
         if place[:1] != ["proc"] and part != "proc" and here.is_symlink() and links < MAX_LINKS:
             links += 1
             target = str(here.readlink())
-            found[key] = target
+            members[key] = target
             place = [] if target.startswith("/") else place
-            waiting = [one for one in target.split("/") if one] + waiting
+            remaining = [part_of_target for part_of_target in target.split("/") if part_of_target] + remaining
             continue
         place.append(part)
-        found.setdefault(key, None)
-    return "/".join((*place, *waiting))
+        members.setdefault(key, None)
+    return "/".join((*place, *remaining))
 
 
-def _write(archive: tarfile.TarFile, members: _Members) -> None:
+def _write_members(archive: tarfile.TarFile, members: _Members) -> None:
     for place in sorted(members):
         content = members[place]
         if content is None:
@@ -127,10 +128,10 @@ def _write(archive: tarfile.TarFile, members: _Members) -> None:
             entry.type, entry.linkname = tarfile.SYMTYPE, content
             archive.addfile(entry)
         else:
-            archive.addfile(_file(place, len(content)), io.BytesIO(content))
+            archive.addfile(_build_file_entry(place, len(content)), io.BytesIO(content))
 
 
-def _file(place: str, size: int) -> tarfile.TarInfo:
+def _build_file_entry(place: str, size: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(place)
     entry.size, entry.mode = size, 0o644
     return entry
@@ -141,17 +142,17 @@ def unpack(archive: Path, folder: Path) -> None:
 
     Nothing is written outside the folder: members are placed by their own names, parents first resolved.
     """
-    with tarfile.open(archive) as opened:
-        members = list(_checked(opened))
+    with tarfile.open(archive) as tar:
+        members = list(_iter_checked(tar))
         if not any(member.name == RECORD for member in members):
             raise ValueError(f"it holds no {RECORD}, so `trackbed capture` did not write it")
-        for member in sorted(members, key=lambda one: (one.issym(), one.name)):
-            _unpack_one(opened, member, folder)
+        for member in sorted(members, key=lambda entry: (entry.issym(), entry.name)):
+            _unpack_member(tar, member, folder)
 
 
-def _checked(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def _iter_checked(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     total = 0
-    for count, member in enumerate(opened):
+    for count, member in enumerate(tar):
         parts = PurePosixPath(member.name).parts
         if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir() or member.issym()):
             raise ValueError(f"{member.name!r} has no place in the archive of a machine")
@@ -161,7 +162,7 @@ def _checked(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         yield member
 
 
-def _unpack_one(opened: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     """Write one member; links come last, so no file is ever written through one."""
     place = folder / member.name
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -172,11 +173,11 @@ def _unpack_one(opened: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) 
     elif member.issym():
         place.symlink_to(member.linkname)
     else:
-        stream = opened.extractfile(member)
+        stream = tar.extractfile(member)
         place.write_bytes(stream.read() if stream else b"")
 
 
-def masked(seen: Snapshot) -> Snapshot:
+def mask_snapshot(snapshot: Snapshot) -> Snapshot:
     """What a snapshot looks like once it was captured: secrets blanked, forbidden files gone."""
-    kept = {path: blanked(path, raw) for path, raw in seen.files.items() if not forbidden(path)}
-    return Snapshot(kept, seen.links, seen.folders, seen.outputs, seen.unreadable)
+    files = {path: mask_secrets(path, raw) for path, raw in snapshot.files.items() if not is_forbidden(path)}
+    return Snapshot(files, snapshot.links, snapshot.folders, snapshot.outputs, snapshot.unreadable)

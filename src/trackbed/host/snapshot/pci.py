@@ -40,43 +40,47 @@ class Express:
     max_width: int
 
 
-def readable(config: bytes) -> bool:
+def is_readable(config: bytes) -> bool:
     """Whether capabilities can be seen in these bytes at all: read by root, and of a function that answers."""
     return len(config) > HEADER_BYTES and config[:4] != b"\xff\xff\xff\xff"
 
 
-def capabilities(config: bytes) -> dict[int, int]:
+def list_capabilities(config: bytes) -> dict[int, int]:
     """Id -> offset of each capability (the first of an id)."""
-    found: dict[int, int] = {}
-    place = config[_LIST] & ~3 if readable(config) and config[_STATUS] & _HAS_LIST else 0
-    seen: set[int] = set()
-    while HEADER_BYTES <= place < min(len(config) - 1, LEGACY_BYTES) and place not in seen:
-        seen.add(place)
-        found.setdefault(config[place], place)
-        place = config[place + 1] & ~3
-    return found
+    offsets: dict[int, int] = {}
+    offset = config[_LIST] & ~3 if is_readable(config) and config[_STATUS] & _HAS_LIST else 0
+    visited: set[int] = set()
+    while HEADER_BYTES <= offset < min(len(config) - 1, LEGACY_BYTES) and offset not in visited:
+        visited.add(offset)
+        offsets.setdefault(config[offset], offset)
+        offset = config[offset + 1] & ~3
+    return offsets
 
 
-def extended(config: bytes) -> dict[int, int]:
+def list_extended(config: bytes) -> dict[int, int]:
     """Id -> offset of each extended capability (the first of an id)."""
-    found: dict[int, int] = {}
-    place, seen = LEGACY_BYTES if readable(config) else 0, set[int]()
-    while LEGACY_BYTES <= place <= len(config) - 4 and place not in seen:
-        seen.add(place)
-        header = _number(config, place, 4)
+    offsets: dict[int, int] = {}
+    offset, visited = LEGACY_BYTES if is_readable(config) else 0, set[int]()
+    while LEGACY_BYTES <= offset <= len(config) - 4 and offset not in visited:
+        visited.add(offset)
+        header = _read_number(config, offset, 4)
         if header in {0, 0xFFFFFFFF}:
             break
-        found.setdefault(header & 0xFFFF, place)
-        place = header >> 20 & ~3
-    return found
+        offsets.setdefault(header & 0xFFFF, offset)
+        offset = header >> 20 & ~3
+    return offsets
 
 
-def express(config: bytes) -> Express | None:
+def read_express(config: bytes) -> Express | None:
     """The PCI Express registers; None where there are none."""
-    place = capabilities(config).get(EXPRESS)
-    if place is None or place + 0x14 > len(config):
+    offset = list_capabilities(config).get(EXPRESS)
+    if offset is None or offset + 0x14 > len(config):
         return None
-    control, most, now = _number(config, place + 8, 2), _number(config, place + 12, 4), _number(config, place + 18, 2)
+    control, most, now = (
+        _read_number(config, offset + 8, 2),
+        _read_number(config, offset + 12, 4),
+        _read_number(config, offset + 18, 2),
+    )
     return Express(
         relaxed_ordering=bool(control & 0x10),
         max_payload_bytes=128 << (control >> 5 & 7),
@@ -88,17 +92,19 @@ def express(config: bytes) -> Express | None:
     )
 
 
-def acs(config: bytes) -> int | None:
+def read_acs(config: bytes) -> int | None:
     """The ACS control register; None where the function has no ACS."""
-    place = extended(config).get(ACS)
-    return _number(config, place + 6, 2) if place is not None and place + 8 <= len(config) else None
+    offset = list_extended(config).get(ACS)
+    return _read_number(config, offset + 6, 2) if offset is not None and offset + 8 <= len(config) else None
 
 
-def ats(config: bytes) -> bool | None:
+def read_ats(config: bytes) -> bool | None:
     """Whether ATS is enabled; None where the function has no ATS."""
-    place = extended(config).get(ATS)
-    return bool(_number(config, place + 6, 2) & 0x8000) if place is not None and place + 8 <= len(config) else None
+    offset = list_extended(config).get(ATS)
+    return (
+        bool(_read_number(config, offset + 6, 2) & 0x8000) if offset is not None and offset + 8 <= len(config) else None
+    )
 
 
-def _number(config: bytes, place: int, size: int) -> int:
-    return int.from_bytes(config[place : place + size], "little")
+def _read_number(config: bytes, offset: int, size: int) -> int:
+    return int.from_bytes(config[offset : offset + size], "little")

@@ -40,7 +40,7 @@ class Recorded:
 
     outputs: Mapping[tuple[str, ...], Ran]
 
-    def has(self, program: str) -> bool:
+    def has_program(self, program: str) -> bool:
         """Whether anything of this program was recorded."""
         return any(argv[0] == program for argv in self.outputs)
 
@@ -52,7 +52,7 @@ class Recorded:
 UNSEEN = "a captured machine's archive does not hold its network state; name one with --netns, or ask on the machine"
 
 
-def machine_of(root: Path, netns: Path | None = None) -> Machine:
+def open_machine(root: Path, netns: Path | None = None) -> Machine:
     """The machine below a folder. In a captured tree nothing runs, and this host's network is not taken for its own.
 
     ValueError where the tree's record is none of ours.
@@ -63,5 +63,5 @@ def machine_of(root: Path, netns: Path | None = None) -> Machine:
         return Machine(root, netns)
     except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{root / RECORD} cannot be read ({error}); unpack the archive once more") from error
-    programs = Recorded({one.argv: Ran(one.status, one.output) for one in record.outputs})
+    programs = Recorded({output.argv: Ran(output.status, output.output) for output in record.outputs})
     return Machine(root, netns, programs, "" if netns else UNSEEN)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from trackbed.host.snapshot.vpd import without_serial
+from trackbed.host.snapshot.vpd import mask_serials
 
 NEVER = (
     "/etc/shadow*",
@@ -86,23 +86,23 @@ _WIREGUARD = re.compile(rb"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=]
 _PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 
 
-def forbidden(path: str) -> bool:
+def is_forbidden(path: str) -> bool:
     """Whether a file is left where it is, whoever asks for it."""
     lowered = path.lower()
     return any(fnmatchcase(lowered, pattern.lower()) for pattern in NEVER)
 
 
-def blanked(path: str, content: bytes) -> bytes:
+def mask_secrets(path: str, content: bytes) -> bytes:
     """The content of a file or program without what must stay secret; equal to the content where there is nothing."""
     if path.endswith("/vpd"):
-        return without_serial(content)
+        return mask_serials(content)
     if b"\0" in content or not _MENTIONED.search(content):
         return content
     whole = not path.endswith("/cmdline")  # kernel arguments go on after a secret
-    return b"".join(_lines(_PEM.sub(_MASK, content), whole=whole))
+    return b"".join(_mask_lines(_PEM.sub(_MASK, content), whole=whole))
 
 
-def _lines(content: bytes, *, whole: bool) -> Iterator[bytes]:
+def _mask_lines(content: bytes, *, whole: bool) -> Iterator[bytes]:
     below: int | None = None
     for line in content.splitlines(keepends=True):
         bare = line.rstrip(b"\r\n")
@@ -111,58 +111,60 @@ def _lines(content: bytes, *, whole: bool) -> Iterator[bytes]:
             item = b"- " if bare[margin:].startswith(b"- ") else b""
             yield line[:margin] + item + _MASK_BELOW + line[len(bare) :] if bare.strip() else line
             continue
-        below = margin if _opens(bare) else None
+        below = margin if _opens_secret_block(bare) else None
         secret = below is None and _MENTIONED.search(bare)
-        yield _line(bare, whole=whole) + line[len(bare) :] if secret else line
+        yield _mask_line(bare, whole=whole) + line[len(bare) :] if secret else line
 
 
-def _opens(line: bytes) -> bool:
+def _opens_secret_block(line: bytes) -> bool:
     """Whether the lines below, indented, are the value of a secret."""
-    found = _OPENED.fullmatch(line)
-    return bool(_LISTED.fullmatch(line) or (found and found[1].lower() != b"auth" and _SECRET.search(found[1])))
+    match = _OPENED.fullmatch(line)
+    return bool(_LISTED.fullmatch(line) or (match and match[1].lower() != b"auth" and _SECRET.search(match[1])))
 
 
-def _line(line: bytes, *, whole: bool) -> bytes:
+def _mask_line(line: bytes, *, whole: bool) -> bytes:
     line = _URL.sub(rb"\1" + _MASK + b"@", line)
     line = _ISCSI.sub(rb"\1" + _MASK + b"@", line)
     line = _AUTHORIZATION.sub(rb"\1" + _MASK, line)
     line = _WIREGUARD.sub(_MASK, line)
-    line = _OPTION.sub(_option, line)
-    return b"".join(_assigned(line, whole=whole))
+    line = _OPTION.sub(_mask_option, line)
+    return b"".join(_iter_masked(line, whole=whole))
 
 
-def _option(found: re.Match[bytes]) -> bytes:
-    kept = not _SECRET.search(found[1]) or _harmless(found[1], found[3])
-    return found[0] if kept else found[0][: -len(found[3])] + _MASK
+def _mask_option(match: re.Match[bytes]) -> bytes:
+    is_public = not _SECRET.search(match[1]) or _is_harmless(match[1], match[3])
+    return match[0] if is_public else match[0][: -len(match[3])] + _MASK
 
 
-def _assigned(line: bytes, *, whole: bool) -> Iterator[bytes]:
+def _iter_masked(line: bytes, *, whole: bool) -> Iterator[bytes]:
     """The line in pieces, the values of secret names blanked."""
-    done = 0
-    for named in _NAMED.finditer(line):
-        if named.start() < done or not _SECRET.search(named[1]):
+    end = 0
+    for assignment in _NAMED.finditer(line):
+        if assignment.start() < end or not _SECRET.search(assignment[1]):
             continue
-        found = _value(line, named, whole=whole)
-        if found is None or _harmless(named[1], found[0]):
+        value = _match_value(line, assignment, whole=whole)
+        if value is None or _is_harmless(assignment[1], value[0]):
             continue
-        own = found[0][:1] if found[0][:1] in {b'"', b"'"} else b""
-        quote = own or (b'"' if b":" in named[2] or found[0][:1] in {b"[", b"{"} else b"")  # still YAML and JSON
-        yield line[done : found.start()] + quote + _MASK + quote
-        done = found.end()
-    yield line[done:]
+        opening = value[0][:1] if value[0][:1] in {b'"', b"'"} else b""
+        quote = opening or (
+            b'"' if b":" in assignment[2] or value[0][:1] in {b"[", b"{"} else b""
+        )  # still YAML and JSON
+        yield line[end : value.start()] + quote + _MASK + quote
+        end = value.end()
+    yield line[end:]
 
 
-def _value(line: bytes, named: re.Match[bytes], *, whole: bool) -> re.Match[bytes] | None:
+def _match_value(line: bytes, assignment: re.Match[bytes], *, whole: bool) -> re.Match[bytes] | None:
     """How far a value goes: to the line's end, to the quote before the name, or as its own quotes and blanks say."""
-    before, place = line[: named.start()], named.end()
+    before, start = line[: assignment.start()], assignment.end()
     if whole and before.endswith((b'"', b"'")) and before.lstrip().startswith(b"Environment="):  # systemd.exec(5)
-        return _TO_THE_QUOTE.match(line, place)
+        return _TO_THE_QUOTE.match(line, start)
     if whole and _FIRST.fullmatch(before):
-        return _TO_THE_END.match(line, place) or _VALUE.match(line, place)
-    return _VALUE.match(line, place)
+        return _TO_THE_END.match(line, start) or _VALUE.match(line, start)
+    return _VALUE.match(line, start)
 
 
-def _harmless(name: bytes, value: bytes) -> bool:
+def _is_harmless(name: bytes, value: bytes) -> bool:
     """Whether it is a truth value, a time, the place of a file, or netplan's and containerd's table `auth`."""
     bare = value.strip(b"\"'")
     return bool(

@@ -35,10 +35,10 @@ class Wanted:
     def __or__(self, other: Wanted) -> Wanted:
         """Both, each once."""
         return Wanted(
-            _once(self.files, other.files),
-            _once(self.links, other.links),
-            _once(self.folders, other.folders),
-            _once(self.commands, other.commands),
+            _merge_unique(self.files, other.files),
+            _merge_unique(self.links, other.links),
+            _merge_unique(self.folders, other.folders),
+            _merge_unique(self.commands, other.commands),
         )
 
 
@@ -58,24 +58,24 @@ class Snapshot:
 
     def read(self, path: str) -> str | Absent | Unreadable:
         """The text of a file without the blanks around it."""
-        content = self.content(path)
+        content = self.read_bytes(path)
         return content.decode(errors="replace").strip() if isinstance(content, bytes) else content
 
-    def content(self, path: str) -> bytes | Absent | Unreadable:
+    def read_bytes(self, path: str) -> bytes | Absent | Unreadable:
         """The bytes of a file."""
         if path in self.files:
             return self.files[path]
         return Unreadable(self.unreadable[path]) if path in self.unreadable else Absent()
 
-    def text(self, path: str) -> str | None:
+    def read_text(self, path: str) -> str | None:
         """The text of a file; None where it is absent or unreadable."""
-        found = self.read(path)
-        return found if isinstance(found, str) else None
+        text = self.read(path)
+        return text if isinstance(text, str) else None
 
-    def number(self, path: str) -> int | None:
+    def read_number(self, path: str) -> int | None:
         """The number that a file holds, decimal or 0x...; None where it is absent, unreadable or no number."""
         try:
-            return int(self.text(path) or "", 0)
+            return int(self.read_text(path) or "", 0)
         except ValueError:
             return None
 
@@ -83,36 +83,36 @@ class Snapshot:
         """Paths of files, links and folders here that match a pattern (`*` does not match a slash), sorted."""
         parts = pattern.split("/")
         known = {*self.files, *self.links, *self.folders}
-        return sorted(path for path in known if _matches(path.split("/"), parts))
+        return sorted(path for path in known if _is_match(path.split("/"), parts))
 
     def exists(self, path: str) -> bool:
         """Whether something was found there, or below it."""
         below = f"{path}/"
         places: Iterable[Mapping[str, object]] = (self.files, self.links, self.folders, self.unreadable)
-        return any(path in place or any(one.startswith(below) for one in place) for place in places)
+        return any(path in mapping or any(known.startswith(below) for known in mapping) for mapping in places)
 
-    def target(self, link: str) -> str | None:
+    def get_target(self, link: str) -> str | None:
         """The last part of a link's target: the name of a driver, a PCI address, an IOMMU group."""
-        found = self.links.get(link)
-        return found.rstrip("/").rpartition("/")[2] if found is not None else None
+        target = self.links.get(link)
+        return target.rstrip("/").rpartition("/")[2] if target is not None else None
 
-    def pci(self, netdev: str) -> str | None:
+    def find_pci(self, netdev: str) -> str | None:
         """The PCI address behind an interface; None where it has none (veth, bond)."""
-        return self.target(f"/sys/class/net/{netdev}/device")
+        return self.get_target(f"/sys/class/net/{netdev}/device")
 
-    def ran(self, *argv: str) -> Ran | Absent:
+    def get_outcome(self, *argv: str) -> Ran | Absent:
         """How a command ended; Absent where the host has no such program, or nobody asked it."""
         return self.outputs.get(argv, Absent())
 
-    def said(self, *argv: str) -> str | None:
+    def get_output(self, *argv: str) -> str | None:
         """What a command wrote that ended well; None otherwise."""
-        ran = self.ran(*argv)
-        return ran.output if isinstance(ran, Ran) and ran.status == 0 else None
+        outcome = self.get_outcome(*argv)
+        return outcome.output if isinstance(outcome, Ran) and outcome.status == 0 else None
 
 
-def _matches(path: list[str], pattern: list[str]) -> bool:
+def _is_match(path: list[str], pattern: list[str]) -> bool:
     return len(path) == len(pattern) and all(map(fnmatchcase, path, pattern))
 
 
-def _once(first: tuple[_T, ...], second: tuple[_T, ...]) -> tuple[_T, ...]:
+def _merge_unique(first: tuple[_T, ...], second: tuple[_T, ...]) -> tuple[_T, ...]:
     return tuple(dict.fromkeys((*first, *second)))

@@ -31,39 +31,41 @@ def take(machine: Machine, wanted: Wanted) -> Snapshot:
     """Read everything that is wanted; never raises for what is absent or unreadable."""
     files: dict[str, bytes] = {}
     unreadable: dict[str, str] = {}
-    for path in _found(machine, wanted.files):
+    for path in _expand(machine, wanted.files):
         try:
-            files[path] = _content(machine, path)
+            files[path] = _read_file(machine, path)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue  # it went away meanwhile, or is no file
         except _UNREADABLE as error:
             unreadable[path] = str(getattr(error, "strerror", None) or error)
-    return Snapshot(files, _links(machine, wanted), _folders(machine, wanted), _outputs(machine, wanted), unreadable)
-
-
-def ports_of(machine: Machine) -> dict[str, str]:
-    """Interface -> PCI address of every port that has a function of its own and is no VF, by name."""
-    found: dict[str, str] = {}
-    for link in sorted(_found(machine, ("/sys/class/net/*/device",))):
-        with suppress(*_UNREADABLE):
-            function = machine.path(link).readlink().name
-            virtual = os.path.lexists(machine.path(f"{link}/physfn"))
-            if _FUNCTION.fullmatch(function) and not virtual:
-                found[link.split("/")[4]] = function
-    return found
-
-
-def for_ports(wanted: Wanted, ports: Mapping[str, str | None]) -> Wanted:
-    """The same with {netdev} and {pci} filled in for each port; `ports` is interface -> PCI address, where known."""
-    return Wanted(
-        tuple(one for pattern in wanted.files for one in _filled(pattern, ports)),
-        tuple(one for pattern in wanted.links for one in _filled(pattern, ports)),
-        tuple(one for pattern in wanted.folders for one in _filled(pattern, ports)),
-        tuple(dict.fromkeys(one for argv in wanted.commands for one in _commands(argv, ports))),
+    return Snapshot(
+        files, _read_links(machine, wanted), _read_folders(machine, wanted), _run_commands(machine, wanted), unreadable
     )
 
 
-def _filled(pattern: str, ports: Mapping[str, str | None]) -> Iterator[str]:
+def list_ports(machine: Machine) -> dict[str, str]:
+    """Interface -> PCI address of every port that has a function of its own and is no VF, by name."""
+    addresses: dict[str, str] = {}
+    for link in sorted(_expand(machine, ("/sys/class/net/*/device",))):
+        with suppress(*_UNREADABLE):
+            function = machine.locate(link).readlink().name
+            virtual = os.path.lexists(machine.locate(f"{link}/physfn"))
+            if _FUNCTION.fullmatch(function) and not virtual:
+                addresses[link.split("/")[4]] = function
+    return addresses
+
+
+def expand_ports(wanted: Wanted, ports: Mapping[str, str | None]) -> Wanted:
+    """The same with {netdev} and {pci} filled in for each port; `ports` is interface -> PCI address, where known."""
+    return Wanted(
+        tuple(expanded for pattern in wanted.files for expanded in _fill_placeholders(pattern, ports)),
+        tuple(expanded for pattern in wanted.links for expanded in _fill_placeholders(pattern, ports)),
+        tuple(expanded for pattern in wanted.folders for expanded in _fill_placeholders(pattern, ports)),
+        tuple(dict.fromkeys(expanded for argv in wanted.commands for expanded in _expand_command(argv, ports))),
+    )
+
+
+def _fill_placeholders(pattern: str, ports: Mapping[str, str | None]) -> Iterator[str]:
     if "{netdev}" not in pattern and "{pci}" not in pattern:
         yield pattern
         return
@@ -72,12 +74,12 @@ def _filled(pattern: str, ports: Mapping[str, str | None]) -> Iterator[str]:
             yield pattern.replace("{netdev}", netdev).replace("{pci}", pci or "")
 
 
-def _commands(argv: tuple[str, ...], ports: Mapping[str, str | None]) -> Iterator[tuple[str, ...]]:
-    for words in _filled("\0".join(argv), ports):
+def _expand_command(argv: tuple[str, ...], ports: Mapping[str, str | None]) -> Iterator[tuple[str, ...]]:
+    for words in _fill_placeholders("\0".join(argv), ports):
         yield tuple(words.split("\0"))
 
 
-def _found(machine: Machine, patterns: tuple[str, ...]) -> Iterator[str]:
+def _expand(machine: Machine, patterns: tuple[str, ...]) -> Iterator[str]:
     """Absolute paths on the machine that match, each once; what lies outside the root is not found."""
     for pattern in dict.fromkeys(patterns):
         if glob.has_magic(pattern):
@@ -87,35 +89,35 @@ def _found(machine: Machine, patterns: tuple[str, ...]) -> Iterator[str]:
             yield pattern
 
 
-def _content(machine: Machine, path: str) -> bytes:
-    with machine.inside(path).open("rb") as stream:
+def _read_file(machine: Machine, path: str) -> bytes:
+    with machine.locate_inside(path).open("rb") as stream:
         return stream.read(MAX_BYTES)
 
 
-def _links(machine: Machine, wanted: Wanted) -> dict[str, str]:
-    found = {}
-    for path in _found(machine, wanted.links):
+def _read_links(machine: Machine, wanted: Wanted) -> dict[str, str]:
+    targets = {}
+    for path in _expand(machine, wanted.links):
         with suppress(*_UNREADABLE):
-            found[path] = str(machine.path(path).readlink())
-    return found
+            targets[path] = str(machine.locate(path).readlink())
+    return targets
 
 
-def _folders(machine: Machine, wanted: Wanted) -> dict[str, tuple[str, ...]]:
-    found = {}
-    for path in _found(machine, wanted.folders):
+def _read_folders(machine: Machine, wanted: Wanted) -> dict[str, tuple[str, ...]]:
+    names = {}
+    for path in _expand(machine, wanted.folders):
         with suppress(*_UNREADABLE):
-            found[path] = tuple(sorted(_names(machine.inside(path))))
-    return found
+            names[path] = tuple(sorted(_list_names(machine.locate_inside(path))))
+    return names
 
 
-def _names(folder: Path) -> list[str]:
-    return [one.name for one in folder.iterdir()]
+def _list_names(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir()]
 
 
-def _outputs(machine: Machine, wanted: Wanted) -> dict[tuple[str, ...], Ran]:
+def _run_commands(machine: Machine, wanted: Wanted) -> dict[tuple[str, ...], Ran]:
     """Each command's end, in the order asked; side by side, for most of them only wait."""
     if not wanted.commands:
         return {}
     with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(wanted.commands)), "take") as threads:
-        ran = zip(wanted.commands, threads.map(machine.run, wanted.commands), strict=True)
-        return {argv: one for argv, one in ran if isinstance(one, Ran)}
+        outcomes = zip(wanted.commands, threads.map(machine.run, wanted.commands), strict=True)
+        return {argv: outcome for argv, outcome in outcomes if isinstance(outcome, Ran)}

@@ -21,19 +21,21 @@ class Vpd:
 def parse(raw: bytes) -> Vpd:
     """Read VPD; what is broken or cut short yields what came before it."""
     name, part = "", ""
-    for tag, place, size in _resources(raw):
+    for tag, start, size in _iter_resources(raw):
         if tag == _NAME:
-            name = _text(raw[place : place + size])
+            name = _decode(raw[start : start + size])
         elif tag == _READ_ONLY:
-            part = next((_text(raw[at : at + n]) for key, at, n in _fields(raw, place, size) if key == b"PN"), part)
+            part = next(
+                (_decode(raw[at : at + n]) for key, at, n in _iter_fields(raw, start, size) if key == b"PN"), part
+            )
     return Vpd(name, part)
 
 
-def without_serial(raw: bytes) -> bytes:
+def mask_serials(raw: bytes) -> bytes:
     """The same with every serial number overwritten by X, its checksum made good again."""
     blank = bytearray(raw)
-    for tag, place, size in _resources(raw):
-        for key, at, length in _fields(raw, place, size) if tag == _READ_ONLY else ():
+    for tag, start, size in _iter_resources(raw):
+        for key, at, length in _iter_fields(raw, start, size) if tag == _READ_ONLY else ():
             if key == _SERIAL:
                 blank[at : at + length] = b"X" * length
             elif key == _CHECKSUM and length:
@@ -41,23 +43,23 @@ def without_serial(raw: bytes) -> bytes:
     return bytes(blank)
 
 
-def _resources(raw: bytes) -> Iterator[tuple[int, int, int]]:
+def _iter_resources(raw: bytes) -> Iterator[tuple[int, int, int]]:
     """(tag, where its content begins, its size) of each large resource up to the end tag."""
-    place = 0
-    while place + 3 <= len(raw) and raw[place] != _END and raw[place] & _LARGE:
-        size = int.from_bytes(raw[place + 1 : place + 3], "little")
-        yield raw[place], place + 3, min(size, len(raw) - place - 3)
-        place += 3 + size
+    start = 0
+    while start + 3 <= len(raw) and raw[start] != _END and raw[start] & _LARGE:
+        size = int.from_bytes(raw[start + 1 : start + 3], "little")
+        yield raw[start], start + 3, min(size, len(raw) - start - 3)
+        start += 3 + size
 
 
-def _fields(raw: bytes, place: int, size: int) -> Iterator[tuple[bytes, int, int]]:
+def _iter_fields(raw: bytes, start: int, size: int) -> Iterator[tuple[bytes, int, int]]:
     """(key, where its value begins, its length) of each field of a read-only resource."""
-    end = place + size
-    while place + 3 <= end:
-        length = min(raw[place + 2], end - place - 3)
-        yield raw[place : place + 2], place + 3, length
-        place += 3 + length
+    end = start + size
+    while start + 3 <= end:
+        length = min(raw[start + 2], end - start - 3)
+        yield raw[start : start + 2], start + 3, length
+        start += 3 + length
 
 
-def _text(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     return "".join(c for c in raw.decode("ascii", "replace") if c.isprintable()).strip()

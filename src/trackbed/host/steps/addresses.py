@@ -22,14 +22,14 @@ HAS_FILES = False
 def settings(node: NodePlan) -> Iterator[Setting]:
     """All ports are prepared before the first address is set."""
     for port in node.ports:
-        yield from _link(port, node.common.mtu_bytes)
+        yield from _list_link_settings(port, node.common.mtu_bytes)
     for port in node.ports:
-        for planned in port.addresses:
-            want = address.Want(port.netdev, planned)
+        for address_plan in port.addresses:
+            want = address.Want(port.netdev, address_plan)
             yield Setting(STEP, want, port.rail, f"the plan's address of rail {port.rail}")
 
 
-def _link(port: PortPlan, mtu_bytes: int) -> Iterator[Setting]:
+def _list_link_settings(port: PortPlan, mtu_bytes: int) -> Iterator[Setting]:
     refuse = sysctl.Want(f"net/ipv6/conf/{port.netdev}/accept_ra", "0")
     yield Setting(STEP, refuse, port.rail, "a router advertisement would put a default route on the rail")
     if port.v6:

@@ -26,7 +26,7 @@ _QOS = ("/sys/class/net/*/ecn/roce_np", "/sys/class/infiniband/*")
 _RELOAD = ("systemctl", "daemon-reload")
 
 
-def files(node: NodePlan, wants: Iterable[object]) -> Iterator[file.Want]:
+def build_files(node: NodePlan, wants: Iterable[object]) -> Iterator[file.Want]:
     """The three files; with nothing to set, none. Where the plan has no VFs they need a port with RDMA or QoS files."""
     ports = node.ports if node.common.vfs else ()
     lines = [f"await {port.netdev}\n" for port in ports]

@@ -31,12 +31,12 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     if kernel is None:
         return
     why = "VFs need the IOMMU, jobs their pages and CPUs" if kernel.iommu else "the Fabric asks for them"
-    yield Setting(STEP, kernel_arguments.Want(tuple(_groups(kernel)), kernel.iommu), None, why)
+    yield Setting(STEP, kernel_arguments.Want(tuple(_render_groups(kernel)), kernel.iommu), None, why)
     for size_kib, count in kernel.hugepages:
         yield Setting(STEP, huge_pages.Want(size_kib, count), None, "the Fabric asks for so many huge pages")
 
 
-def _groups(kernel: KernelPlan) -> Iterator[str]:
+def _render_groups(kernel: KernelPlan) -> Iterator[str]:
     if kernel.hugepages:
         yield f"default_hugepagesz={SIZES[kernel.hugepages[0][0]]}"
     for size_kib, count in kernel.hugepages:

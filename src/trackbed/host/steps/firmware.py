@@ -30,11 +30,11 @@ def settings(node: NodePlan) -> Iterator[Setting]:
         return
     for port in node.ports:
         if port.pci:
-            want = Want(port.netdev, port.pci, tuple(_parameters(node, port)))
+            want = Want(port.netdev, port.pci, tuple(_list_parameters(node, port)))
             yield Setting(STEP, want, port.rail, f"the NIC of rail {port.rail} must offer what the plan takes")
 
 
-def _parameters(node: NodePlan, port: PortPlan) -> Iterator[Parameter]:
+def _list_parameters(node: NodePlan, port: PortPlan) -> Iterator[Parameter]:
     count = node.common.vfs
     if count:
         yield Parameter("SRIOV_EN", "1")

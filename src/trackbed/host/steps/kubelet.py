@@ -26,22 +26,25 @@ CONFIG = "/var/lib/kubelet/config.yaml"
 
 def settings(node: NodePlan) -> Iterator[Setting]:
     """The drop-in, whether kubelet has read it, and the CPU manager's state; nothing where the plan asks for none."""
-    wanted = node.common.kubelet
-    if wanted is None:
+    kubelet = node.common.kubelet
+    if kubelet is None:
         return
     why = "a pod's CPUs, GPUs and NICs come from one NUMA node"
     yield Setting(
-        STEP, file.Want(file.KUBELET_DROP_IN, _content(wanted), (CONFIG,), "no kubelet is set up here"), None, why
+        STEP,
+        file.Want(file.KUBELET_DROP_IN, _render_drop_in(kubelet), (CONFIG,), "no kubelet is set up here"),
+        None,
+        why,
     )
-    if wanted.reserved_cpus:
+    if kubelet.reserved_cpus:
         yield Setting(STEP, cpu_state.Want("static"), None, "kubelet refuses to start on the state of another policy")
     yield Setting(STEP, kubelet_reads.Want(FOLDER, file.KUBELET_DROP_IN), None, why)
 
 
-def _content(wanted: KubeletPlan) -> str:
+def _render_drop_in(kubelet: KubeletPlan) -> str:
     lines = ["apiVersion: kubelet.config.k8s.io/v1beta1", "kind: KubeletConfiguration"]
-    if wanted.topology_manager:
-        lines.append(f"topologyManagerPolicy: {wanted.topology_manager}")
-    if wanted.reserved_cpus:
-        lines += ["cpuManagerPolicy: static", f'reservedSystemCPUs: "{wanted.reserved_cpus}"']
+    if kubelet.topology_manager:
+        lines.append(f"topologyManagerPolicy: {kubelet.topology_manager}")
+    if kubelet.reserved_cpus:
+        lines += ["cpuManagerPolicy: static", f'reservedSystemCPUs: "{kubelet.reserved_cpus}"']
     return HEAD + "".join(f"{line}\n" for line in lines)

@@ -35,10 +35,10 @@ KERNEL_THRESH3 = 1024
 def settings(node: NodePlan) -> Iterator[Setting]:
     """Three thresholds for each IP version that is planned, and the limit of locked memory."""
     for version in (V4, V6):
-        count = neighbours(node, version)
+        count = count_neighbours(node, version)
         if not count:
             continue
-        largest = thresh3(count)
+        largest = compute_thresh3(count)
         why = f"the rails can bring {count} neighbours"
         for number, value in ((3, largest), (2, largest // 2), (1, largest // 8)):
             key = f"net/ipv{version}/neigh/default/gc_thresh{number}"
@@ -49,18 +49,20 @@ def settings(node: NodePlan) -> Iterator[Setting]:
         yield Setting(STEP, want, None, "RDMA outside pods locks the memory it registers")
 
 
-def neighbours(node: NodePlan, version: int) -> int:
+def count_neighbours(node: NodePlan, version: int) -> int:
     """How many neighbours the node can have on all its rails in one IP version; 0 where nothing is planned."""
-    return sum(_on_rail(node, own) for port in node.ports for own in port.addresses if own.version == version)
+    return sum(
+        _count_on_rail(node, address) for port in node.ports for address in port.addresses if address.version == version
+    )
 
 
-def thresh3(count: int) -> int:
+def compute_thresh3(count: int) -> int:
     """The table size for `count` neighbours."""
     return max(KERNEL_THRESH3, 1 << (2 * count - 1).bit_length())
 
 
-def _on_rail(node: NodePlan, own: AddressPlan) -> int:
-    gateway = 1 if own.gateway else 0
+def _count_on_rail(node: NodePlan, address: AddressPlan) -> int:
+    gateway = 1 if address.gateway else 0
     if node.common.scheme == "shared-subnet":
-        return node.common.nodes * (1 + own.pods_count) + gateway
-    return gateway + own.pods_count
+        return node.common.nodes * (1 + address.pods_count) + gateway
+    return gateway + address.pods_count

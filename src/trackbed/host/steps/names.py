@@ -22,8 +22,8 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     """One name for each port."""
     for port in node.ports:
         want = name.Want(port.netdev, port.pci, port.mac, port.kernel_name)
-        yield Setting(STEP, want, port.rail, f"rail {port.rail} is the port {_known_as(port)}")
+        yield Setting(STEP, want, port.rail, f"rail {port.rail} is the port {_identify(port)}")
 
 
-def _known_as(port: PortPlan) -> str:
+def _identify(port: PortPlan) -> str:
     return port.pci or port.mac or port.kernel_name or port.netdev

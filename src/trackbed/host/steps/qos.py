@@ -39,44 +39,47 @@ ECT0 = 2
 def settings(node: NodePlan) -> Iterator[Setting]:
     """The attributes of each port, then what sets them (and the VFs) again at the next boot."""
     wanted = [
-        (port, *told)
+        (port, *reasoned_want)
         for port in (node.ports if node.common.link_type == "ethernet" else ())
-        for told in (*_attributes(node, port), *_standard(node, port))
+        for reasoned_want in (*_list_attributes(node, port), *_list_dcb_wants(node, port))
     ]
     for port, want, why in wanted:
         yield Setting(STEP, want, port.rail, why)
-    for file in boot.files(node, [want for _, want, _ in wanted]):
+    for file in boot.build_files(node, [want for _, want, _ in wanted]):
         yield Setting(STEP, file, None, "VFs and QoS are set again at every boot")
 
 
-def traffic_class(node: NodePlan) -> int:
+def compute_traffic_class(node: NodePlan) -> int:
     """The traffic class (IPv4: TOS) of RDMA packets: DSCP 26 with ECN gives 106."""
     return node.common.qos.dscp << 2 | (ECT0 if node.common.qos.ecn else 0)
 
 
-def _attributes(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
+def _list_attributes(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
     qos, base = node.common.qos, "/sys/class/net/{netdev}"
     files = {f"{base}/qos/trust": "dscp"}
     files |= {f"{base}/ecn/{side}/enable/{qos.priority}": "1" if qos.ecn else "0" for side in ("roce_np", "roce_rp")}
     files[f"{base}/ecn/roce_np/cnp_dscp"] = str(qos.cnp_dscp)
-    files[f"{base}/ecn/roce_np/cnp_802p_prio"] = str(_upper(qos.cnp_dscp))
-    files[f"{base}/device/infiniband/{{rdma}}/tc/1/traffic_class"] = str(traffic_class(node))
+    files[f"{base}/ecn/roce_np/cnp_802p_prio"] = str(_get_default_priority(qos.cnp_dscp))
+    files[f"{base}/device/infiniband/{{rdma}}/tc/1/traffic_class"] = str(compute_traffic_class(node))
     for path, value in files.items():
         yield attribute.Want(port.netdev, path, value), "RDMA traffic is in the class that the leaf protects"
 
 
-def _standard(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
+def _list_dcb_wants(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
     qos, name = node.common.qos, port.netdev
-    pairs = {qos.cnp_dscp: _upper(qos.cnp_dscp)} | {qos.dscp: qos.priority}
+    pairs = {qos.cnp_dscp: _get_default_priority(qos.cnp_dscp)} | {qos.dscp: qos.priority}
     yield DcbDscp(name, tuple(sorted(pairs.items()))), "the port sorts RDMA traffic as the leaf does"
     pause = (qos.priority,) if qos.pfc else ()
     yield DcbPfc(name, pause), "the port pauses the priority that the leaf pauses, and no other"
-    if _upper(qos.cnp_dscp) != qos.priority:
-        ets = DcbEts(name, qos.priority, _upper(qos.cnp_dscp))
+    if _get_default_priority(qos.cnp_dscp) != qos.priority:
+        ets = DcbEts(name, qos.priority, _get_default_priority(qos.cnp_dscp))
         yield ets, "pauses of RDMA traffic stop no other traffic"
-    yield rdma_tos.Want(name, traffic_class(node)), "connections by rdma_cm are in the class that the leaf protects"
+    yield (
+        rdma_tos.Want(name, compute_traffic_class(node)),
+        "connections by rdma_cm are in the class that the leaf protects",
+    )
 
 
-def _upper(dscp: int) -> int:
+def _get_default_priority(dscp: int) -> int:
     """The priority that a DSCP has where nobody says otherwise: its upper three bits (RFC 2474, class selectors)."""
     return dscp >> 3

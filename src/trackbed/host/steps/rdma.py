@@ -35,24 +35,24 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     modprobe = file.Want(file.RDMA_MODPROBE, option, _LOADED, _LACK, note=_INITRAMFS)
     yield Setting(STEP, modprobe, None, f"{why}, after a reboot, too")
     yield Setting(STEP, rdma_namespaces.Want(mode), None, why)
-    if rules := "".join(_rule(node, port) for port in node.ports if port.pci):
-        named = "RDMA devices keep their rails' names after a reboot"
-        yield Setting(STEP, file.Want(file.RDMA_RULES, HEAD + rules, _LOADED, _LACK), None, named)
+    if rules := "".join(_render_rules(node, port) for port in node.ports if port.pci):
+        reason = "RDMA devices keep their rails' names after a reboot"
+        yield Setting(STEP, file.Want(file.RDMA_RULES, HEAD + rules, _LOADED, _LACK), None, reason)
     for port in node.ports:
-        want = rdma_name.Want(port.netdev, _name(node, port))
+        want = rdma_name.Want(port.netdev, _find_name(node, port))
         yield Setting(STEP, want, port.rail, f"rail {port.rail} has one name on every host")
 
 
-def _rule(node: NodePlan, port: PortPlan) -> str:
+def _render_rules(node: NodePlan, port: PortPlan) -> str:
     """Two lines: hardware by its PCI address; soft-RoCE, which has none, by the interface that it rides on.
 
     rdma_rename is rdma-core's own helper; NAME_FIXED takes the name given (kernel-boot/rdma_rename.c). `parent` is an
     attribute of rdma_rxe and siw (drivers/infiniband/sw/rxe/rxe_verbs.c).
     """
     matches = (f'KERNELS=="{port.pci}"', f'ATTR{{parent}}=="{port.netdev}"')
-    name = f'PROGRAM="rdma_rename %k NAME_FIXED {_name(node, port)}"'
+    name = f'PROGRAM="rdma_rename %k NAME_FIXED {_find_name(node, port)}"'
     return "".join(f'ACTION=="add", SUBSYSTEM=="infiniband", {match}, {name}\n' for match in matches)
 
 
-def _name(node: NodePlan, port: PortPlan) -> str:
+def _find_name(node: NodePlan, port: PortPlan) -> str:
     return next(rail.rdma for rail in node.common.rails if rail.rail == port.rail)

@@ -38,31 +38,33 @@ def settings(node: NodePlan) -> Iterator[Setting]:
     """Switches, then routes, then the rules that lead to them, the fence last."""
     for port in node.ports:
         if port.v4:
-            yield from _switches(node, port, port.v4)
+            yield from _list_switches(node, port, port.v4)
     for port in node.ports:
-        yield from _routes(node, port)
+        yield from _list_routes(node, port)
     for port in node.ports:
         why = f"traffic from rail {port.rail}'s address leaves by rail {port.rail}"
-        yield from (Setting(STEP, build_rule(node.common, port.rail, own), port.rail, why) for own in port.addresses)
-    yield from _fences(node)
+        yield from (
+            Setting(STEP, build_rule(node.common, port.rail, address), port.rail, why) for address in port.addresses
+        )
+    yield from _list_fences(node)
 
 
-def _switches(node: NodePlan, port: PortPlan, own: AddressPlan) -> Iterator[Setting]:
-    shared = any(other.v4 and other.v4.subnet == own.subnet for other in node.ports if other is not port)
+def _list_switches(node: NodePlan, port: PortPlan, address: AddressPlan) -> Iterator[Setting]:
+    shared = any(other.v4 and other.v4.subnet == address.subnet for other in node.ports if other is not port)
     for name, value, why in (*_SWITCHES, _FILTER) if shared else _SWITCHES:
         yield Setting(STEP, sysctl.Want(f"net/ipv4/conf/{port.netdev}/{name}", value), port.rail, why)
 
 
-def _routes(node: NodePlan, port: PortPlan) -> Iterator[Setting]:
-    for own in port.addresses:
-        for planned in build_routes(node.common, port.rail, own, first=port is node.ports[0]):
+def _list_routes(node: NodePlan, port: PortPlan) -> Iterator[Setting]:
+    for address in port.addresses:
+        for planned_route in build_routes(node.common, port.rail, address, first=port is node.ports[0]):
             why = f"where traffic of rail {port.rail} goes"
-            yield Setting(STEP, route.Want(port.netdev, planned), port.rail, why)
+            yield Setting(STEP, route.Want(port.netdev, planned_route), port.rail, why)
 
 
-def _fences(node: NodePlan) -> Iterator[Setting]:
+def _list_fences(node: NodePlan) -> Iterator[Setting]:
     for version in (V4, V6):
-        planned = any(own.version == version for port in node.ports for own in port.addresses)
-        wanted = build_fence(node.common, version) if planned else None
-        if wanted:
-            yield Setting(STEP, wanted, None, "only traffic between rails may use the tables of the rails")
+        is_planned = any(address.version == version for port in node.ports for address in port.addresses)
+        fence = build_fence(node.common, version) if is_planned else None
+        if fence:
+            yield Setting(STEP, fence, None, "only traffic between rails may use the tables of the rails")

@@ -27,11 +27,11 @@ HAS_FILES = False
 def settings(node: NodePlan) -> Iterator[Setting]:
     """Port by port, its count first; nothing where the plan has no VFs: then they are another's affair."""
     for port in node.ports if node.common.vfs else ():
-        for want, why in _wanted(node, port):
+        for want, why in _list_wants(node, port):
             yield Setting(STEP, want, port.rail, why)
 
 
-def _wanted(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
+def _list_wants(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, str]]:
     common, rail = node.common, port.rail
     yield vf_probe.Want(port.netdev, port.pci), f"VFs of rail {rail} need a driver to have an RDMA device"
     yield vf_count.Want(port.netdev, port.pci, common.vfs), f"pods take VFs of rail {rail}"

@@ -35,7 +35,7 @@ from trackbed.host.transaction import files as hostfiles
 from trackbed.host.transaction import record as records
 from trackbed.host.transaction.compare import drop_files, judge, observe
 from trackbed.host.transaction.files import FileChange
-from trackbed.host.transaction.perform import RefusedError, perform
+from trackbed.host.transaction.perform import OperationError, perform
 from trackbed.host.transaction.undo import restore
 from trackbed.kernel.netlink.addresses import RTM_DELADDR, RTM_NEWADDR
 from trackbed.kernel.netlink.codec import Message, NetlinkError
@@ -145,7 +145,7 @@ def _apply(machine: Machine, folder: Path, files: Mapping[str, str] | None, look
     except (Exception, KeyboardInterrupt) as error:  # whatever it was, the machine must not stay half done
         wrong = restore(machine, record)
         records.drop(folder)
-        if not isinstance(error, RefusedError | NetlinkError | OSError):
+        if not isinstance(error, OperationError | NetlinkError | OSError):
             raise
         raise ApplyError(_to_message(error, wrong)) from error
     _finish(folder)
@@ -192,8 +192,8 @@ def _apply_rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ..
         comparison = look.repeat(comparison)
     left = [change for change in comparison.changes if change.do]
     if left:
-        listed = "; ".join(f"{change.what} is {change.have}, not {change.want}" for change in left[:3])
-        raise RefusedError(f"settings do not stay as they are set: {listed}. Does another program set them?")
+        listed = "; ".join(f"{change.subject} is {change.have}, not {change.want}" for change in left[:3])
+        raise OperationError(f"settings do not stay as they are set: {listed}. Does another program set them?")
     return tuple(done), comparison
 
 
@@ -227,7 +227,7 @@ _ADDS = frozenset({RTM_NEWADDR, RTM_NEWROUTE, RTM_NEWRULE})
 
 
 def _send(machine: Machine, batch: Sequence[tuple[Change, Message]], may_be_there: frozenset[int]) -> None:
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         try:
             sock.send([message for _, message in batch])
         except BatchError as error:
@@ -238,7 +238,7 @@ def _send(machine: Machine, batch: Sequence[tuple[Change, Message]], may_be_ther
                 if not (failure.errno == EEXIST and message.type in may_be_there) and not _is_gone(message, failure)
             ]
             if reasons:
-                raise RefusedError("; ".join(dict.fromkeys(reasons))) from error
+                raise OperationError("; ".join(dict.fromkeys(reasons))) from error
 
 
 def _is_gone(message: Message, failure: Failure) -> bool:
@@ -250,7 +250,7 @@ def _rewrite(machine: Machine, change: FileChange) -> None:
     try:
         hostfiles.write(machine, change.path, change.want)
     except OSError as error:
-        raise RefusedError(f"cannot write {change.path}: {error.strerror}") from error
+        raise OperationError(f"cannot write {change.path}: {error.strerror}") from error
 
 
 def _explain(change: Change, failure: Failure) -> str:
@@ -261,7 +261,7 @@ def _explain(change: Change, failure: Failure) -> str:
     if change.step == "names" and failure.errno == EBUSY:
         hint = " (the interface is in use; set it down first)"
     doing = f"setting {change.want}" if change.want != NOTHING else "removing it"
-    return f"{change.what}: {doing} was refused: {os.strerror(failure.errno)}{kernel}{hint}"
+    return f"{change.subject}: {doing} was refused: {os.strerror(failure.errno)}{kernel}{hint}"
 
 
 def _to_message(error: BaseException, wrong: Sequence[str]) -> str:

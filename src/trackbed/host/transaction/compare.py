@@ -60,7 +60,7 @@ def _group(skipped: list[Skipped]) -> Iterator[Skipped]:
         groups.setdefault((skip.setting.step, skip.reason) if is_grouped else id(skip), []).append(skip)
     for first, *others in groups.values():
         suffix = f" and {len(others)} more of step {first.setting.step}" if others else ""
-        yield Skipped(first.setting, first.what + suffix, first.reason)
+        yield Skipped(first.setting, first.subject + suffix, first.reason)
 
 
 def _find_stale(view: View) -> Iterator[Change]:

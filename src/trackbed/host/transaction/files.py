@@ -50,15 +50,16 @@ class FileChange(NamedTuple):
 
 def find_renderer(machine: Machine) -> Format:
     """Which format the machine's network is configured in: netplan, else NetworkManager, else networkd."""
-    if machine.path("/etc/netplan").is_dir():
+    if machine.locate("/etc/netplan").is_dir():
         return "netplan"
-    return "networkmanager" if machine.path("/etc/NetworkManager").is_dir() else "networkd"
+    return "networkmanager" if machine.locate("/etc/NetworkManager").is_dir() else "networkd"
 
 
 def read_owned(machine: Machine) -> dict[str, bytes]:
     """Content of all files that Trackbed has on the machine, by absolute path."""
     return {
-        f"{folder}/{path.relative_to(machine.path(folder))}": path.read_bytes() for folder, path in _iter_owned(machine)
+        f"{folder}/{path.relative_to(machine.locate(folder))}": path.read_bytes()
+        for folder, path in _iter_owned(machine)
     }
 
 
@@ -75,7 +76,7 @@ def write(machine: Machine, path: str, content: bytes | None, permissions: int |
 
     Permissions are what readers of such a path demand, where none are given.
     """
-    place = machine.path(path)
+    place = machine.locate(path)
     if content is None:
         with suppress(FileNotFoundError, NotADirectoryError):
             place.unlink()
@@ -93,7 +94,7 @@ def list_rivals(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
     ours = {path for _, path in _iter_owned(machine)}
     places: list[str] = []
     for folder, pattern in RIVALS:
-        for path in sorted(machine.path(folder).glob(pattern)):
+        for path in sorted(machine.locate(folder).glob(pattern)):
             if path.is_file() and path not in ours:
                 places += _iter_mentions(path, f"{folder}/{path.name}", names)
     return tuple(places)
@@ -122,4 +123,4 @@ def _iter_mentions(path: Path, shown: str, names: frozenset[str]) -> Iterator[st
 
 def _iter_owned(machine: Machine) -> Iterator[tuple[str, Path]]:
     for folder, pattern in OWN:
-        yield from ((folder, path) for path in sorted(machine.path(folder).glob(pattern)) if path.is_file())
+        yield from ((folder, path) for path in sorted(machine.locate(folder).glob(pattern)) if path.is_file())

@@ -10,7 +10,7 @@ from trackbed.kernel.netlink.codec import Message, NetlinkError
 from trackbed.kernel.netlink.dcb import apply_setting
 
 
-class RefusedError(Exception):
+class OperationError(Exception):
     """The kernel, the file system or a program refused one change."""
 
 
@@ -21,12 +21,12 @@ def perform(machine: Machine, change: Change, operation: object) -> None:
             try:
                 machine.write_sysctl(key, value)
             except OSError as error:
-                raise RefusedError(f"{change.what}: cannot write {value}: {error.strerror}") from error
+                raise OperationError(f"{change.subject}: cannot write {value}: {error.strerror}") from error
         case FileWrite(path, content, mode):
             try:
                 files.write(machine, path, None if content is None else content.encode(), mode)
             except OSError as error:
-                raise RefusedError(f"cannot write {path}: {error.strerror}") from error
+                raise OperationError(f"cannot write {path}: {error.strerror}") from error
         case AttributeWrite() as write:
             _write_attribute(machine, change, write)
         case Run(argv):
@@ -34,37 +34,37 @@ def perform(machine: Machine, change: Change, operation: object) -> None:
         case DcbSet(messages):
             _set_dcb(machine, change, messages)
         case RdmaSet(message):
-            if why := talk.told(machine, message):
-                raise RefusedError(f"{change.what}: setting {change.want} was refused: {why}")
+            if why := talk.send_message(machine, message):
+                raise OperationError(f"{change.subject}: setting {change.want} was refused: {why}")
 
 
 def run(machine: Machine, argv: tuple[str, ...]) -> None:
     """Run a program to its good end; RefusedError with the last lines it wrote."""
     done = machine.run(argv)
     if isinstance(done, Absent):
-        raise RefusedError(f"there is no {argv[0]} to run on this machine; run by hand: {' '.join(argv)}")
+        raise OperationError(f"there is no {argv[0]} to run on this machine; run by hand: {' '.join(argv)}")
     if done.status:
         output = " / ".join(done.output.strip().splitlines()[-3:])
-        raise RefusedError(f"{' '.join(argv)} failed with status {done.status}: {output}")
+        raise OperationError(f"{' '.join(argv)} failed with status {done.status}: {output}")
 
 
 def _write_attribute(machine: Machine, change: Change, write: AttributeWrite) -> None:
     value = write.first
     try:
         if write.folder:
-            machine.path(write.folder).mkdir(exist_ok=True)
+            machine.locate(write.folder).mkdir(exist_ok=True)
         if write.first:
             machine.write_attribute(write.path, write.first)
         value = write.value
         machine.write_attribute(write.path, value)
     except OSError as error:
-        raise RefusedError(f"{change.what}: cannot write {value} to {write.path}: {error.strerror}") from error
+        raise OperationError(f"{change.subject}: cannot write {value} to {write.path}: {error.strerror}") from error
 
 
 def _set_dcb(machine: Machine, change: Change, messages: tuple[Message, ...]) -> None:
-    with machine.socket() as sock:
+    with machine.open_socket() as sock:
         for message in messages:
             try:
                 apply_setting(sock, message)
             except NetlinkError as error:
-                raise RefusedError(f"{change.what}: setting {change.want} was refused: {error}") from error
+                raise OperationError(f"{change.subject}: setting {change.want} was refused: {error}") from error

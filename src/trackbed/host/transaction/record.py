@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
 def find_folder(machine: Machine) -> Path:
     """Where a machine's record lies: a namespace that shares this host's files has a folder of its own."""
-    place = machine.path(FOLDER)
+    place = machine.locate(FOLDER)
     is_whole = machine.netns is None or machine.root != Path("/")
     return place if is_whole else place / f"netns-{_read_netns(machine)}"
 
@@ -64,8 +64,8 @@ def build_record(view: View, files: Iterable[FileChange], changes: Iterable[Chan
         _read_netns(machine),
         {kind.name: dict(kept) for kind in KINDS if (kept := kind.keep(view))},
         before,
-        {path: machine.path(path).stat().st_mode & 0o7777 for path, have in before.items() if have is not None},
-        tuple(dict.fromkeys(run.back for run in operations if isinstance(run, Run) and run.back)),
+        {path: machine.locate(path).stat().st_mode & 0o7777 for path, have in before.items() if have is not None},
+        tuple(dict.fromkeys(run.undo for run in operations if isinstance(run, Run) and run.undo)),
     )
 
 

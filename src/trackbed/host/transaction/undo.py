@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from trackbed.host.kinds.registry import KINDS
 from trackbed.host.machine import Machine
 from trackbed.host.transaction import files
-from trackbed.host.transaction.perform import RefusedError, run
+from trackbed.host.transaction.perform import OperationError, run
 from trackbed.host.transaction.record import Record, is_here
 
 
@@ -35,5 +35,5 @@ def _restore(machine: Machine, record: Record) -> Iterator[str]:
     for argv in record.commands:
         try:
             run(machine, argv)
-        except RefusedError as error:
+        except OperationError as error:
             yield str(error)

@@ -186,7 +186,7 @@ def _accept_advertisements(target: FaultTarget) -> None:
 
 
 def _delete_files(target: FaultTarget) -> None:
-    for path in target.lab.get_machine(target.node.name).path("/etc").rglob("*trackbed*"):
+    for path in target.lab.get_machine(target.node.name).locate("/etc").rglob("*trackbed*"):
         if path.is_file():
             path.unlink()
 

@@ -63,7 +63,7 @@ def _compare_link(host: Snapshot, pci: str, quantity: str) -> tuple[bool, str] |
     None where the function has no real link: it is emulated, or the kernel reports `Unknown`.
     """
     current, maximum = (read_attribute(host, pci, f"{prefix}_link_{quantity}") for prefix in ("current", "max"))
-    bridge_maximum = host.text(to_bridge_path(pci, f"max_link_{quantity}"))
+    bridge_maximum = host.read_text(to_bridge_path(pci, f"max_link_{quantity}"))
     value, limits = _parse_value(current), [limit for limit in map(_parse_value, (maximum, bridge_maximum)) if limit]
     if not value or not limits:
         return None
@@ -92,7 +92,7 @@ def _describe_errors(host: Snapshot, pci: str) -> str | None:
 
 
 def _read_total(host: Snapshot, path: str) -> int | None:
-    match = _TOTAL.search(host.text(path) or "")
+    match = _TOTAL.search(host.read_text(path) or "")
     return int(match[1]) if match else None
 
 
@@ -100,5 +100,5 @@ def _compute_limit(host: Snapshot, name: str) -> float:
     """Return how many errors of a kind are accepted: none but correctable ones, by uptime."""
     if name != "aer_dev_correctable":
         return 0
-    seconds = _parse_value((host.text(UPTIME) or "").partition(" ")[0])
+    seconds = _parse_value((host.read_text(UPTIME) or "").partition(" ")[0])
     return max(_TRAINING, CORRECTABLE_PER_HOUR * seconds / 3600)

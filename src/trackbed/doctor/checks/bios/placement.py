@@ -30,7 +30,7 @@ _DATA_DIRECT = {(NVIDIA_NIC, "0x1023")}
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check each port's placement."""
-    has_numa = (host.text(ONLINE) or "0") != "0"
+    has_numa = (host.read_text(ONLINE) or "0") != "0"
     is_physical = is_x86(host) and not is_virtual(host)
     for port, pci in iter_functions(view, host):
         if has_numa:
@@ -43,7 +43,7 @@ def check_numa_node(view: NodeView, host: Snapshot, port: PortPlan, pci: str) ->
     """Check that the firmware assigned the port to a NUMA node."""
     node = read_attribute(host, pci, "numa_node")
     if node is not None:
-        evidence = f"{DEVICES}/{pci}/numa_node is {node}, nodes {host.text(ONLINE)} are online"
+        evidence = f"{DEVICES}/{pci}/numa_node is {node}, nodes {host.read_text(ONLINE)} are online"
         yield judge("bios-numa-node-unknown", view.node, port, ok=not node.startswith("-"), evidence=evidence)
 
 
@@ -59,8 +59,8 @@ def check_gpu_distance(view: NodeView, host: Snapshot, port: PortPlan, pci: str)
     yield judge("bios-nic-not-beside-gpu", view.node, port, ok=not far, evidence=evidence)
     between = sorted({bridge for bridges in gpu_bridges.values() for bridge in port_bridges ^ bridges})
     configs = {bridge: _read_config_space(host, bridge) for bridge in between}
-    if any(registers.readable(config) for config in configs.values()):
-        controls = {bridge: registers.acs(config) for bridge, config in configs.items()}
+    if any(registers.is_readable(config) for config in configs.values()):
+        controls = {bridge: registers.read_acs(config) for bridge, config in configs.items()}
         redirecting = [
             f"{bridge} ACSCtl {control:#06x}"
             for bridge, control in controls.items()
@@ -74,6 +74,6 @@ def check_gpu_distance(view: NodeView, host: Snapshot, port: PortPlan, pci: str)
 
 def _read_config_space(host: Snapshot, bridge: str) -> bytes:
     """Return a bridge's configuration space, read through a bus below it; empty where it could not be read."""
-    below = next((link for link in host.glob(f"{BUSES}/*/device") if host.target(link) == bridge), None)
-    content = host.content(f"{below}/config") if below else None
+    below = next((link for link in host.glob(f"{BUSES}/*/device") if host.get_target(link) == bridge), None)
+    content = host.read_bytes(f"{below}/config") if below else None
     return content if isinstance(content, bytes) else b""

@@ -18,12 +18,12 @@ READS = Wanted(files=(_GOVERNORS, LOCKDOWN))
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check the CPU governor and kernel lockdown, where the host has them."""
-    governors = Counter(host.text(path) for path in host.glob(_GOVERNORS))
+    governors = Counter(host.read_text(path) for path in host.glob(_GOVERNORS))
     if governors:
         evidence = ", ".join(f"{count} CPUs {name}" for name, count in governors.most_common())
         ok = set(governors) == {"performance"}
         yield judge("bios-cpu-governor-powersave", view.node, None, ok=ok, evidence=evidence)
-    mode = re.search(r"\[(\w+)\]", host.text(LOCKDOWN) or "")
+    mode = re.search(r"\[(\w+)\]", host.read_text(LOCKDOWN) or "")
     if mode:
         unmet = [
             setting

@@ -108,7 +108,7 @@ def check_high_windows(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 def _find_high_buses(host: Snapshot) -> set[str] | None:
     """Return the buses with a window above 4 GiB; None where addresses are hidden (zeros for unprivileged users)."""
-    windows = [(int(start, 16), bus) for start, bus in _WINDOW.findall(host.text(IOMEM) or "")]
+    windows = [(int(start, 16), bus) for start, bus in _WINDOW.findall(host.read_text(IOMEM) or "")]
     if not any(start for start, _ in windows):
         return None
     return {bus for start, bus in windows if start >= _FOUR_GIB}
@@ -120,7 +120,7 @@ def check_vf_bars(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         return
     for port, pci in iter_functions(view, host):
         bars = (read_attribute(host, pci, "resource") or "").splitlines()[_VF_BARS]
-        if not bars or not host.number(f"{DEVICES}/{pci}/sriov_totalvfs"):
+        if not bars or not host.read_number(f"{DEVICES}/{pci}/sriov_totalvfs"):
             continue
         assigned = [bar for bar in bars if all(int(address, 16) for address in bar.split()[:2])]
         if assigned:

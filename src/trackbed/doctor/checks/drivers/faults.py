@@ -66,7 +66,7 @@ def check_reload(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> It
     if link is None or baseline is None or not port.addresses:
         return
     is_new = link.carrier_up_count + link.carrier_down_count < baseline[0]
-    vfs = host.number(f"{DEVICES}/{pci}/sriov_numvfs") if view.node.common.vfs else 0
+    vfs = host.read_number(f"{DEVICES}/{pci}/sriov_numvfs") if view.node.common.vfs else 0
     has_lost = is_new and not vfs and _has_only_rule(view, port, link)
     table = view.node.common.rails[port.rail].table
     loss = f"is new: no address, no route in table {table}, {vfs or 0} VFs; the rule for table {table} remained"

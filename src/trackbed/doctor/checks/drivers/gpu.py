@@ -34,7 +34,7 @@ _UNKNOWN_SYMBOL = r"Unknown symbol ib_register_peer_memory_client"
 
 def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check the driver where it is loaded."""
-    driver = host.text(DRIVER)
+    driver = host.read_text(DRIVER)
     if driver is None:
         return
     yield from check_library(view, host)
@@ -57,7 +57,7 @@ def check_gpudirect(view: NodeView, host: Snapshot, driver: str) -> Iterator[Fin
 
 
 def _read_kernel_release(host: Snapshot) -> tuple[int, ...]:
-    match = re.match(r"(\d+)\.(\d+)", host.text(RELEASE) or "")
+    match = re.match(r"(\d+)\.(\d+)", host.read_text(RELEASE) or "")
     return tuple(map(int, match.groups())) if match else (0, 0)
 
 
@@ -66,8 +66,8 @@ def check_library(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
     The version is in the library's file name: libnvidia-ml.so.1 links to libnvidia-ml.so.570.86.15.
     """
-    loaded = host.text(MODULE)
-    targets = {host.target(path) or "" for pattern in _LIBRARIES for path in host.glob(pattern)}
+    loaded = host.read_text(MODULE)
+    targets = {host.get_target(path) or "" for pattern in _LIBRARIES for path in host.glob(pattern)}
     versions = {name.partition(".so.")[2] for name in targets if re.search(r"\.so\.\d+\.\d", name)}
     if loaded is None or not versions:
         return
@@ -85,7 +85,7 @@ def check_fabric_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     ]
     if not switches:
         return
-    ran = host.ran(*MANAGER)
+    ran = host.get_outcome(*MANAGER)
     state = ran.output.strip() if isinstance(ran, Ran) else None
     ok = None if state is None else state == "active"
     evidence = f"{len(switches)} NVSwitches; "

@@ -90,7 +90,7 @@ def check_rejections(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 def check_presence(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that the running kernel has all modules: they are loaded, or modinfo finds them."""
     modules, loaded = _list_planned_modules(view, host), _list_loaded_modules(host) or frozenset()
-    ran = host.ran(*MODINFO)
+    ran = host.get_outcome(*MODINFO)
     unloaded = [name for name in modules if name not in loaded]
     if not modules:
         return
@@ -99,7 +99,7 @@ def check_presence(view: NodeView, host: Snapshot) -> Iterator[Finding]:
         yield judge("driver-module-missing-for-kernel", view.node, None, ok=None, evidence=evidence)
         return
     missing = sorted(set(_MISSING.findall(ran.output)) & set(unloaded)) if isinstance(ran, Ran) else []
-    kernel = host.text("/proc/sys/kernel/osrelease") or "the running kernel"
+    kernel = host.read_text("/proc/sys/kernel/osrelease") or "the running kernel"
     evidence = f"no {', '.join(missing)} for {kernel}" if missing else f"{', '.join(modules)} for {kernel}"
     yield judge("driver-module-missing-for-kernel", view.node, None, ok=not missing, evidence=evidence)
 
@@ -111,7 +111,7 @@ def check_trees(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """
     if "mlx5_core" not in _list_planned_modules(view, host):
         return
-    ran, log = host.ran(*MODINFO), read_kernel_log(host) or ""
+    ran, log = host.get_outcome(*MODINFO), read_kernel_log(host) or ""
     trees = _group_by_tree(ran.output) if isinstance(ran, Ran) else {}
     line = find_log_line(log, _UNKNOWN)
     if not trees and not line:
@@ -170,4 +170,8 @@ def check_version(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 def _read_mlx5_version(host: Snapshot) -> str | None:
     """Return the version of the loaded mlx5_core; None where it is not loaded."""
-    return (host.text(VERSION) or "of the kernel itself") if "mlx5_core" in (_list_loaded_modules(host) or ()) else None
+    return (
+        (host.read_text(VERSION) or "of the kernel itself")
+        if "mlx5_core" in (_list_loaded_modules(host) or ())
+        else None
+    )

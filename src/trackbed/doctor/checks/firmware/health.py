@@ -58,7 +58,7 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 def _describe_reporters(host: Snapshot, pci: str) -> str:
     """Return the devlink reporters that are not healthy (devlink-health(8), -j); empty where none is known."""
     try:
-        document = json.loads(host.said(*_DEVLINK) or "{}")
+        document = json.loads(host.get_output(*_DEVLINK) or "{}")
         reporters = document.get("health", {}).get(f"pci/{pci}", ())
         states = {reporter["reporter"]: reporter["state"] for reporter in reporters}
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -71,7 +71,7 @@ def check_temperature(view: NodeView, host: Snapshot, port: PortPlan, pci: str) 
     log = read_kernel_log(host)
     line = find_log_line(log, rf"mlx5_core {re.escape(pci)}\b.*{_HOT}") if log else ""
     sensors = [
-        (path, host.number(path), host.number(path.removesuffix("_input") + "_crit"))
+        (path, host.read_number(path), host.read_number(path.removesuffix("_input") + "_crit"))
         for path in host.glob(f"{DEVICES}/{pci}/hwmon/hwmon*/temp*_input")
     ]
     known = [(path, value, limit) for path, value, limit in sensors if value is not None and limit]

@@ -30,12 +30,12 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 def check_registers(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
     """Check the maximum read request size and relaxed ordering."""
     path = f"{DEVICES}/{pci}/config"
-    config = host.content(path)
+    config = host.read_bytes(path)
     if not isinstance(config, bytes):
         return
-    express = pcie.express(config)
+    express = pcie.read_express(config)
     if express is None:
-        if not pcie.readable(config):
+        if not pcie.is_readable(config):
             for fault_id in ("fw-max-read-request-small", "fw-relaxed-ordering-off"):
                 yield judge(fault_id, view.node, port, ok=None, evidence=f"{path} can be read by root only")
         return
@@ -66,5 +66,5 @@ def check_version(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> I
 
 
 def _read_version(host: Snapshot, pci: str) -> str | None:
-    versions = (host.text(path) for path in host.glob(f"{DEVICES}/{pci}/infiniband/*/fw_ver"))
+    versions = (host.read_text(path) for path in host.glob(f"{DEVICES}/{pci}/infiniband/*/fw_ver"))
     return next((version for version in versions if version), None)

@@ -58,7 +58,7 @@ def check(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
 def read_flash(host: Snapshot, pci: str) -> Mapping[str, Value]:
     """Return the parameters in the NIC's flash; empty without a tool that reads them."""
-    outputs = (host.said(tool, "-d", pci, "-e", "q") for tool in _TOOLS)
+    outputs = (host.get_output(tool, "-d", pci, "-e", "q") for tool in _TOOLS)
     return parse_values(next((output for output in outputs if output), ""))
 
 
@@ -70,7 +70,7 @@ def list_unmet_settings(view: NodeView, host: Snapshot, port: PortPlan, pci: str
         for parameter in parameters
         if parameter.name in values and not _is_met(parameter, values[parameter.name].next)
     ]
-    if not values and (host.number(f"{DEVICES}/{pci}/sriov_totalvfs") or 0) < view.node.common.vfs:
+    if not values and (host.read_number(f"{DEVICES}/{pci}/sriov_totalvfs") or 0) < view.node.common.vfs:
         unmet = [parameter for parameter in parameters if parameter.name in {"SRIOV_EN", "NUM_OF_VFS"}]
     return [f"{parameter.name}={parameter.value}" for parameter in unmet]
 
@@ -94,7 +94,7 @@ def check_sriov(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Ite
     planned_vfs, path = view.node.common.vfs, f"{DEVICES}/{pci}/sriov_totalvfs"
     if not planned_vfs:
         return
-    total, enabled = host.number(path), read_flash(host, pci).get("SRIOV_EN", Value("1", "1"))
+    total, enabled = host.read_number(path), read_flash(host, pci).get("SRIOV_EN", Value("1", "1"))
     ok = bool(total) and enabled.now != "0"
     evidence = f"{path}: {'absent' if total is None else total}"
     evidence += ", SRIOV_EN is 0" if enabled.now == "0" else ""
@@ -109,12 +109,12 @@ def check_link_layer(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -
     layers = {
         text.lower(): path
         for path in host.glob(f"{DEVICES}/{pci}/infiniband/*/ports/1/link_layer")
-        if (text := host.text(path))
+        if (text := host.read_text(path))
     }
     types = {
         _ARPHRD.get(text, f"type {text}"): path
         for path in host.glob(f"{DEVICES}/{pci}/net/*/type")
-        if (text := host.text(path))
+        if (text := host.read_text(path))
     }
     sources = {**types, **layers}
     if sources:
@@ -151,11 +151,11 @@ def check_bluefield(view: NodeView, host: Snapshot, port: PortPlan, pci: str) ->
 
 def check_ats(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iterator[Finding]:
     """Check that ATS is on in a virtual machine with GPUs; on bare metal the IOMMU is in passthrough mode."""
-    config = host.content(f"{DEVICES}/{pci}/config")
+    config = host.read_bytes(f"{DEVICES}/{pci}/config")
     needs_ats = read_attribute(host, pci, "vendor") == NVIDIA_NIC and is_virtual(host) and list_accelerators(host)
-    if not needs_ats or not isinstance(config, bytes) or not registers.readable(config):
+    if not needs_ats or not isinstance(config, bytes) or not registers.is_readable(config):
         return
-    is_on = registers.ats(config)
+    is_on = registers.read_ats(config)
     evidence = f"{pci}: {'no ATS capability' if is_on is None else 'ATSCtl Enable' + ('+' if is_on else '-')}"
     yield judge("fw-ats-off-in-vm", view.node, port, ok=bool(is_on), evidence=evidence)
 
@@ -172,7 +172,7 @@ def check_roce(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -> Iter
 def _read_devlink_parameter(host: Snapshot, pci: str, name: str) -> dict[str, object]:
     """Return configuration mode -> value of a devlink parameter (devlink-dev(8), -j)."""
     try:
-        document = json.loads(host.said(*_DEVLINK) or "{}")
+        document = json.loads(host.get_output(*_DEVLINK) or "{}")
         parameters = document.get("param", {}).get(f"pci/{pci}", ())
         return {
             value["cmode"]: value.get("value")

@@ -42,7 +42,9 @@ def check_cloud_init(view: NodeView, host: Snapshot) -> Iterator[Finding]:
             evidence = f"{_CLOUD_INIT}: {host.unreadable[_CLOUD_INIT]}"
             yield judge("names-cloud-init-rewrites-network", view.node, None, ok=None, evidence=evidence)
         return
-    is_off = any(_disables_network(host.text(path) or "") for pattern in _CLOUD_CONFIG for path in host.glob(pattern))
+    is_off = any(
+        _disables_network(host.read_text(path) or "") for pattern in _CLOUD_CONFIG for path in host.glob(pattern)
+    )
     entries = [f"{name} {settings}".lower() for name, settings in iter_ethernets(content)]
     for port in view.iter_ports():
         names = [re.escape(name.lower()) for name in (port.netdev, port.mac, port.kernel_name) if name]
@@ -69,7 +71,7 @@ def check_network_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 
     It may manage ports where Trackbed itself rendered their connections for it.
     """
-    output = host.said(*_NM)
+    output = host.get_output(*_NM)
     if output is None:
         return  # NetworkManager is not installed, or not running: nmcli then exits with 8
     states = dict(_parse_state(line) for line in output.splitlines())

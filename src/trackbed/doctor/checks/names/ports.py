@@ -53,7 +53,7 @@ def _has_name(view: NodeView, port: PortPlan, holder: Link | None, owner: Link |
     """Return whether an interface has the name; None where a virtual machine has the port, which has no interface."""
     if holder is not None or _has_conflict(view, port, holder, owner):
         return True
-    driver = view.host.target(_DRIVER.format(pci=port.pci)) if view.host and port.pci else None
+    driver = view.host.get_target(_DRIVER.format(pci=port.pci)) if view.host and port.pci else None
     return None if driver == "vfio-pci" else False
 
 

@@ -69,11 +69,11 @@ def _describe(position: RailPosition) -> str:
 
 def _identify_nics(view: NodeView, host: Snapshot) -> tuple[str | None, tuple[str, ...]]:
     """Return the planned NIC with its slots, which nodes of one model share."""
-    return view.node.nic, tuple(sorted(host.pci(port.netdev) or "" for port in view.iter_ports()))
+    return view.node.nic, tuple(sorted(host.find_pci(port.netdev) or "" for port in view.iter_ports()))
 
 
 def _list_positions(view: NodeView, host: Snapshot) -> tuple[RailPosition, ...]:
-    addresses = {port.rail: pci for port in view.iter_ports() if (pci := host.pci(port.netdev)) is not None}
+    addresses = {port.rail: pci for port in view.iter_ports() if (pci := host.find_pci(port.netdev)) is not None}
     names = {port.rail: [device.name for device in list_rdma_devices(host, port.netdev)] for port in view.iter_ports()}
     ordered = sorted(addresses.values())
     return tuple(

@@ -51,7 +51,7 @@ def _applies(source: NameSource, port: PortPlan) -> bool:
 
 def _iter_udev_rules(host: Snapshot) -> Iterator[NameSource]:
     for path in _glob_all(host, *_RULES):
-        lines = (host.text(path) or "").replace("\\\n", " ").splitlines()
+        lines = (host.read_text(path) or "").replace("\\\n", " ").splitlines()
         for line in lines:
             key = None if line.lstrip().startswith("#") else _NAME_KEY.search(line)
             if key and 'SUBSYSTEM=="infiniband"' not in line:
@@ -64,7 +64,7 @@ def _iter_link_files(host: Snapshot) -> Iterator[NameSource]:
             continue
         parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
         try:
-            parser.read_string(host.text(path) or "")
+            parser.read_string(host.read_text(path) or "")
         except configparser.Error:
             continue  # systemd.link(5) skips lines that it cannot parse; configparser rejects the file
         name = parser.get("Link", "Name", fallback="")
@@ -74,7 +74,7 @@ def _iter_link_files(host: Snapshot) -> Iterator[NameSource]:
 
 def _iter_set_names(host: Snapshot) -> Iterator[NameSource]:
     for path in _glob_all(host, _NETPLAN):
-        for key, settings in iter_ethernets(host.text(path) or ""):
+        for key, settings in iter_ethernets(host.read_text(path) or ""):
             if isinstance(name := settings.get("set-name"), str):
                 yield NameSource(path, name, f"{key} {settings.get('match')}")
 

@@ -32,7 +32,7 @@ def check(view: NodeView) -> Iterator[Finding]:
     for port in view.iter_ports():
         if view.find_link(port) is None:
             continue  # step names reports the missing interface
-        port_devices, driver = devices[port.rail], host.target(f"{get_device_folder(port.netdev)}/driver")
+        port_devices, driver = devices[port.rail], host.get_target(f"{get_device_folder(port.netdev)}/driver")
         if port_devices or has_soft or driver in RDMA_OF:
             yield check_count(view, port, port_devices, driver)
         yield from check_device_nodes(view, port, nodes, port_devices)
@@ -76,7 +76,7 @@ def check_device_nodes(
 
 def _map_nodes(host: Snapshot, pattern: str) -> Mapping[str, str]:
     """Return RDMA device -> name of its device node."""
-    return {device: path.split("/")[-2] for path in host.glob(pattern) if (device := host.text(path)) is not None}
+    return {device: path.split("/")[-2] for path in host.glob(pattern) if (device := host.read_text(path)) is not None}
 
 
 def check_lost_devices(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:

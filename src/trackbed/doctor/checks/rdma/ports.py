@@ -67,13 +67,13 @@ def check(view: NodeView) -> Iterator[Finding]:
 
 def check_device(view: NodeView, host: Snapshot, port: PortPlan, device: SysfsRdmaDevice) -> Iterator[Finding]:
     """Check that the device's port is active, and on Ethernet its GIDs and path MTU."""
-    state, physical = (host.text(f"{device.folder}/{_PORT}/{name}") for name in ("state", "phys_state"))
+    state, physical = (host.read_text(f"{device.folder}/{_PORT}/{name}") for name in ("state", "phys_state"))
     if state is None:
         return
     is_active = state.endswith("ACTIVE")
     evidence = f"{device.name}: state {state}, phys_state {physical}"
     yield judge("rdma-port-down", view.node, port, ok=is_active, evidence=evidence)
-    if is_active and host.text(f"{device.folder}/{_PORT}/link_layer") == "Ethernet":
+    if is_active and host.read_text(f"{device.folder}/{_PORT}/link_layer") == "Ethernet":
         yield from check_gids(view, host, port, device)
         yield from check_path_mtu(view, host, port, device)
 
@@ -84,8 +84,8 @@ def _read_rate(host: Snapshot, port: PortPlan) -> tuple[float, int] | None:
     The plan has no rate; the rates of all rails are compared instead.
     """
     for device in list_rdma_devices(host, port.netdev):
-        match = _RATE.match(host.text(f"{device.folder}/{_PORT}/rate") or "")
-        if match and not device.is_soft and (host.text(f"{device.folder}/{_PORT}/state") or "").endswith("ACTIVE"):
+        match = _RATE.match(host.read_text(f"{device.folder}/{_PORT}/rate") or "")
+        if match and not device.is_soft and (host.read_text(f"{device.folder}/{_PORT}/state") or "").endswith("ACTIVE"):
             return float(match[1]), int(match[2])
     return None
 
@@ -113,9 +113,9 @@ def _read_gids(host: Snapshot, device: SysfsRdmaDevice) -> Iterator[Gid]:
     """Yield the GIDs in use; for unused ones the kernel returns zeros and refuses type and interface (EINVAL)."""
     folder = f"{device.folder}/{_PORT}"
     for index in _INDEXES:
-        kind, netdev = (host.text(f"{folder}/gid_attrs/{name}/{index}") for name in ("types", "ndevs"))
+        kind, netdev = (host.read_text(f"{folder}/gid_attrs/{name}/{index}") for name in ("types", "ndevs"))
         try:
-            number = int(IPv6Address(host.text(f"{folder}/gids/{index}") or ""))
+            number = int(IPv6Address(host.read_text(f"{folder}/gids/{index}") or ""))
         except ValueError:
             continue
         if number and kind is not None:
@@ -127,7 +127,7 @@ def check_path_mtu(view: NodeView, host: Snapshot, port: PortPlan, device: Sysfs
     link, planned = view.find_link(port), view.node.common.path_mtu_bytes
     if link is None:
         return
-    reported = _parse_active_mtu(host.said(*_DEVINFO) or "", device.name)
+    reported = _parse_active_mtu(host.get_output(*_DEVINFO) or "", device.name)
     derived = next((size for size in PATH_MTUS if size <= link.mtu - HEADERS_BYTES), 0)
     path_mtu = reported if reported is not None else derived
     evidence = f"{device.name}: path MTU {path_mtu}, planned {planned}; {port.netdev} has MTU {link.mtu}"

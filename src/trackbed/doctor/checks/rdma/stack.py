@@ -51,7 +51,7 @@ def _iter_missing_modules(view: NodeView, host: Snapshot) -> Iterator[str]:
     if "infiniband" not in host.folders[CLASSES]:
         yield "/sys/class/infiniband (ib_core)"
     ports = [port for port in view.iter_ports() if not list_rdma_devices(host, port.netdev)]
-    drivers = {host.target(f"{get_device_folder(port.netdev)}/driver") or "" for port in ports}
+    drivers = {host.get_target(f"{get_device_folder(port.netdev)}/driver") or "" for port in ports}
     modules = {RDMA_OF[driver] for driver in drivers if driver in RDMA_OF}
     yield from sorted(modules - set(host.folders.get(MODULES, modules)))
 
@@ -65,7 +65,7 @@ def check_rdma_cm(view: NodeView, host: Snapshot) -> Finding:
 
 def check_netns_mode(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check the namespace mode of RDMA devices, now and at the next boot."""
-    planned, mode = view.node.common.rdma_mode, _MODES.get(host.text(MODE) or "")
+    planned, mode = view.node.common.rdma_mode, _MODES.get(host.read_text(MODE) or "")
     if mode is not None:
         ok = mode == planned
         yield judge("rdma-netns-mode-wrong", view.node, None, ok=ok, evidence=f"{MODE}: {mode}, planned {planned}")
@@ -85,9 +85,9 @@ def _read_boot_mode(host: Snapshot) -> tuple[str, str]:
     The last setting wins; modprobe appends its options to the kernel's own.
     """
     settings = [("the kernel's default", "1")]
-    settings += [(_CMDLINE, value) for value in _ARGUMENT.findall(host.text(_CMDLINE) or "")]
+    settings += [(_CMDLINE, value) for value in _ARGUMENT.findall(host.read_text(_CMDLINE) or "")]
     paths = {path.rpartition("/")[2]: path for pattern in reversed(_OPTIONS) for path in host.glob(pattern)}
     for _, path in sorted(paths.items()):
-        settings += [(path, value) for value in _OPTION.findall(host.text(path) or "")]
+        settings += [(path, value) for value in _OPTION.findall(host.read_text(path) or "")]
     source, value = settings[-1]
     return "shared" if value in _YES else "exclusive", source

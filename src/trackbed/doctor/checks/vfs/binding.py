@@ -45,7 +45,7 @@ def check_bond(view: NodeView, port: PortPlan) -> Iterator[Finding]:
 def check_eswitch(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Finding]:
     """Check that the e-switch is not in switchdev mode, by the representors that this mode adds below the port."""
     below = f"{get_device_folder(port.netdev)}/net"
-    names = {netdev: host.text(f"{below}/{netdev}/phys_port_name") for netdev in host.folders.get(below, ())}
+    names = {netdev: host.read_text(f"{below}/{netdev}/phys_port_name") for netdev in host.folders.get(below, ())}
     known = {netdev: name for netdev, name in names.items() if name is not None}
     representors = [f"{netdev} ({name})" for netdev, name in known.items() if _REPRESENTOR.fullmatch(name)]
     if known:
@@ -59,7 +59,7 @@ def check_drivers(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Fi
     if not vfs:
         return
     driverless = [vf.pci for vf in vfs if vf.driver is None]
-    autoprobe = host.text(f"{get_device_folder(port.netdev)}/sriov_drivers_autoprobe")
+    autoprobe = host.read_text(f"{get_device_folder(port.netdev)}/sriov_drivers_autoprobe")
     evidence = f"no driver: {summarize(driverless)}; sriov_drivers_autoprobe {autoprobe}"
     evidence = evidence if driverless else f"{len(vfs)} have a driver"
     yield judge("vfs-driver-missing", view.node, port, ok=not driverless, evidence=evidence)

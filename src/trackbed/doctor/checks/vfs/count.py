@@ -51,7 +51,7 @@ def check(view: NodeView) -> Iterator[Finding]:
 
 def check_count(view: NodeView, host: Snapshot, port: PortPlan, count: int) -> Iterator[Finding]:
     """Check that the port has the planned VFs, or none yet: another number needs their removal first."""
-    planned, total = view.node.common.vfs, host.number(f"{get_device_folder(port.netdev)}/sriov_totalvfs")
+    planned, total = view.node.common.vfs, host.read_number(f"{get_device_folder(port.netdev)}/sriov_totalvfs")
     present = sum(1 for _ in iter_vfs(host, port.netdev))
     evidence = f"sriov_numvfs {count}, sriov_totalvfs {total}, {present} present, planned {planned}"
     yield judge("vfs-count-change-busy", view.node, port, ok=count in {0, planned}, evidence=evidence)
@@ -71,12 +71,12 @@ def _find_creator(host: Snapshot) -> str | None:
     if _OPERATOR in host.folders:
         return _OPERATOR
     paths = (path for pattern in _CREATORS for path in host.glob(pattern))
-    return next((path for path in paths if _CREATES_VFS.search(host.text(path) or "")), None)
+    return next((path for path in paths if _CREATES_VFS.search(host.read_text(path) or "")), None)
 
 
 def check_bus_numbers(view: NodeView, host: Snapshot, port: PortPlan, count: int) -> Iterator[Finding]:
     """Check the log for exhausted bus numbers, where VFs are missing; else its lines are about an earlier attempt."""
-    pci, log = port.pci or host.pci(port.netdev), host.ran(*_LOG)
+    pci, log = port.pci or host.find_pci(port.netdev), host.get_outcome(*_LOG)
     if count == view.node.common.vfs or pci is None or not isinstance(log, Ran):
         return
     match = re.search(_NO_BUS.format(pci=re.escape(pci)), log.output)

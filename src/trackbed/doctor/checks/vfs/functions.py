@@ -45,7 +45,7 @@ def get_device_folder(netdev: str) -> str:
 
 def read_vf_count(host: Snapshot, netdev: str) -> int | None:
     """Return how many VFs the port has; None where its function offers none or it could not be read."""
-    return host.number(f"{get_device_folder(netdev)}/sriov_numvfs")
+    return host.read_number(f"{get_device_folder(netdev)}/sriov_numvfs")
 
 
 def iter_vfs(host: Snapshot, netdev: str) -> Iterator[VirtualFunction]:
@@ -53,7 +53,9 @@ def iter_vfs(host: Snapshot, netdev: str) -> Iterator[VirtualFunction]:
     folders = (f"{get_device_folder(netdev)}/virtfn{index}" for index in count())
     for index, folder in enumerate(takewhile(host.links.__contains__, folders)):
         netdevs, rdma = (host.folders.get(f"{folder}/{name}", ()) for name in ("net", "infiniband"))
-        yield VirtualFunction(index, host.target(folder) or "", folder, host.target(f"{folder}/driver"), netdevs, rdma)
+        yield VirtualFunction(
+            index, host.get_target(folder) or "", folder, host.get_target(f"{folder}/driver"), netdevs, rdma
+        )
 
 
 def summarize(items: list[str], limit: int = 4) -> str:

@@ -110,7 +110,7 @@ def _lacks_mac(host: Snapshot, vf: Vf, function: VirtualFunction) -> bool:
 
 def _read_mac(host: Snapshot, function: VirtualFunction) -> str | None:
     """Return the MAC address that the VF's interface uses; None where the interface is not on the host."""
-    return next((host.text(f"{function.folder}/net/{name}/address") for name in function.netdevs), None)
+    return next((host.read_text(f"{function.folder}/net/{name}/address") for name in function.netdevs), None)
 
 
 def _is_zero(address: str) -> bool:
@@ -125,7 +125,7 @@ def check_zero_guids(
         f"{name} (VF {vf.index})": guid
         for vf in vfs.values()
         for name in vf.rdma
-        if (guid := host.text(f"{vf.folder}/infiniband/{name}/node_guid")) is not None
+        if (guid := host.read_text(f"{vf.folder}/infiniband/{name}/node_guid")) is not None
     }
     if guids:
         zero = [name for name, guid in guids.items() if _is_zero(guid)]
@@ -154,6 +154,6 @@ def check_duplicate_guids(view: NodeView, host: Snapshot) -> Iterator[Finding]:
 def _iter_guids(host: Snapshot) -> Iterator[tuple[str, str]]:
     """Yield (GUID, name) of the hardware devices on the host."""
     for path in host.glob(_GUIDS):
-        name, guid = path.split("/")[-2], host.text(path)
+        name, guid = path.split("/")[-2], host.read_text(path)
         if guid and not _is_zero(guid) and f"/sys/class/infiniband/{name}/device" in host.links:
             yield guid, name

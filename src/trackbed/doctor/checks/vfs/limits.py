@@ -59,7 +59,7 @@ def check_mtus(view: NodeView, host: Snapshot, port: PortPlan) -> Iterator[Findi
         (name, mtu)
         for vf in iter_vfs(host, port.netdev)
         for name in vf.netdevs
-        if (mtu := host.number(f"{vf.folder}/net/{name}/mtu")) is not None
+        if (mtu := host.read_number(f"{vf.folder}/net/{name}/mtu")) is not None
     ]
     if not mtus or link is None:
         return

@@ -60,7 +60,7 @@ def iter_held_functions(host: Snapshot) -> Iterator[HeldFunction]:
             for address in _iter_addresses(entry.get("DeviceIDs")):
                 yield HeldFunction(address, f"pod {entry['PodUID']}")
     for address in host.folders.get(RECORDS, ()):
-        namespace = (host.text(f"{RECORDS}/{address}") or "").rpartition("/")[2]
+        namespace = (host.read_text(f"{RECORDS}/{address}") or "").rpartition("/")[2]
         if namespace in namespaces:
             yield HeldFunction(address, f"namespace {namespace}")
 
@@ -68,7 +68,7 @@ def iter_held_functions(host: Snapshot) -> Iterator[HeldFunction]:
 def _parse_checkpoint(host: Snapshot) -> list[dict[str, Any]]:
     """Return the PodDeviceEntries of kubelet's checkpoint (pkg/kubelet/cm/devicemanager/checkpoint)."""
     with suppress(ValueError, TypeError, KeyError):
-        entries = json.loads(host.text(CHECKPOINT) or "{}")["Data"]["PodDeviceEntries"] or []
+        entries = json.loads(host.read_text(CHECKPOINT) or "{}")["Data"]["PodDeviceEntries"] or []
         return [entry for entry in entries if isinstance(entry, dict)]
     return []
 
@@ -100,7 +100,7 @@ def _belongs_to(view: NodeView, host: Snapshot, port: PortPlan, vf: str) -> bool
 
     A VF is on its port's bus or on one of the following buses.
     """
-    addresses = {other.netdev: host.pci(other.netdev) or other.pci or "" for other in view.iter_ports()}
+    addresses = {other.netdev: host.find_pci(other.netdev) or other.pci or "" for other in view.iter_ports()}
     below = [(address, netdev) for netdev, address in addresses.items() if address and address < vf]
     return max(below, default=("", ""))[1] == port.netdev
 
