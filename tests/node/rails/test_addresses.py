@@ -16,9 +16,9 @@ def test_an_address_just_given_back_is_the_last_to_be_used_again() -> None:
     taken: set[tuple[int, int]] = set()
     last, order = None, []
     for _ in range(5):
-        found = find_free_addresses((V4,), taken, last)
-        assert found
-        last = found[0].address
+        addresses = find_free_addresses((V4,), taken, last)
+        assert addresses
+        last = addresses[0].address
         order.append(last)
     assert order == [1001, 1002, 1003, 1004, 1001]
 
@@ -36,21 +36,21 @@ def test_a_rail_without_addresses_is_always_free() -> None:
 
 
 def test_both_versions_get_the_same_place_and_the_smaller_block_is_the_limit() -> None:
-    found = find_free_addresses((V4, V6), {(6, 5001)}, None)
-    assert found
-    assert [own.address for own in found] == [1002, 5002]
+    addresses = find_free_addresses((V4, V6), {(6, 5001)}, None)
+    assert addresses
+    assert [address.address for address in addresses] == [1002, 5002]
     assert find_free_addresses((V4, V6), {(4, address) for address in range(1001, 1004)}, None) is None
 
 
 def test_a_last_address_of_an_older_plan_does_no_harm() -> None:
-    found = find_free_addresses((V4,), set(), 7)
-    assert found
-    assert 1001 <= found[0].address <= 1004
+    addresses = find_free_addresses((V4,), set(), 7)
+    assert addresses
+    assert 1001 <= addresses[0].address <= 1004
 
 
 @given(st.sets(st.integers(1001, 1004)), st.none() | st.integers(900, 1100))
 def test_what_is_found_is_free_and_inside(taken: set[int], last: int | None) -> None:
-    found = find_free_addresses((V4,), {(4, address) for address in taken}, last)
-    assert (found is None) == (len(taken) == 4)
-    if found:
-        assert found[0].address in set(range(1001, 1005)) - taken
+    addresses = find_free_addresses((V4,), {(4, address) for address in taken}, last)
+    assert (addresses is None) == (len(taken) == 4)
+    if addresses:
+        assert addresses[0].address in set(range(1001, 1005)) - taken

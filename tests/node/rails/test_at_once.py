@@ -23,9 +23,9 @@ FABRIC_OF_TWO = FABRIC.replace("rails: 8", "rails: 2").replace("Prefix: 27", "Pr
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    with made(tmp_path, planned(FABRIC_OF_TWO)) as one:
-        one.start()
-        yield one
+    with made(tmp_path, planned(FABRIC_OF_TWO)) as crowded_node:
+        crowded_node.start()
+        yield crowded_node
 
 
 def _at_once(*calls: Callable[[], object]) -> list[object]:
@@ -34,8 +34,8 @@ def _at_once(*calls: Callable[[], object]) -> list[object]:
 
 
 def _nothing_is_held(node: Node) -> None:
-    found = read_status(node.socket)
-    assert (found["attachments"], set(found["free"].values())) == ([], {FREE})
+    status = read_status(node.socket)
+    assert (status["attachments"], set(status["free"].values())) == ([], {FREE})
 
 
 def test_two_adds_of_one_pod_get_the_same(node: Node) -> None:
@@ -65,7 +65,7 @@ def _come_and_go(node: Node, pod: Pod) -> list[str]:
     answer = node.add(pod)
     assert inside(pod.path).rails == NAMES
     node.delete(pod)
-    return [own["address"] for own in answer["ips"]]
+    return [address["address"] for address in answer["ips"]]
 
 
 def test_thirty_pods_come_at_once_and_go_at_once(node: Node) -> None:
@@ -73,8 +73,8 @@ def test_thirty_pods_come_at_once_and_go_at_once(node: Node) -> None:
         pods = [node.pod() for _ in range(CROWD)]
         with ThreadPoolExecutor(CROWD) as pool:
             answers = list(pool.map(node.add, pods))
-            given = [own["address"] for answer in answers for own in answer["ips"]]
-            assert len(set(given)) == len(given) == CROWD * len(NAMES)
+            addresses = [address["address"] for answer in answers for address in answer["ips"]]
+            assert len(set(addresses)) == len(addresses) == CROWD * len(NAMES)
             assert all(inside(pod.path).rails == NAMES for pod in pods)
             list(pool.map(node.delete, pods))
         assert not any(inside(pod.path).rails for pod in pods)
@@ -86,7 +86,7 @@ def test_thirty_pods_come_while_others_go(node: Node) -> None:
     pods = [node.pod() for _ in range(CROWD)]
     for _ in range(ROUNDS // 4):
         with ThreadPoolExecutor(CROWD) as pool:
-            had = list(pool.map(lambda pod: _come_and_go(node, pod), pods))
-        assert all(len(own) == len(NAMES) for own in had)
+            results = list(pool.map(lambda pod: _come_and_go(node, pod), pods))
+        assert all(len(addresses) == len(NAMES) for addresses in results)
         assert not any(inside(pod.path).rails for pod in pods)
         _nothing_is_held(node)

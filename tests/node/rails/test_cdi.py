@@ -43,15 +43,15 @@ def _edits(rail: int, device: str, file: str, minor: int) -> dict[str, object]:
 
 
 def test_where_a_rail_has_no_rdma_there_is_no_list_that_would_hide_it() -> None:
-    told = cdi.build_specification(replace(POD, ports=(PORTS[0], replace(PORTS[1], rdma=None))), FILES, cm=True)
-    assert "env" not in told["containerEdits"]
-    assert told["devices"][1]["containerEdits"] == {"env": ["TRACKBED_RAIL1_NETDEV=rail1", "TRACKBED_RAIL1_RDMA="]}
+    document = cdi.build_specification(replace(POD, ports=(PORTS[0], replace(PORTS[1], rdma=None))), FILES, cm=True)
+    assert "env" not in document["containerEdits"]
+    assert document["devices"][1]["containerEdits"] == {"env": ["TRACKBED_RAIL1_NETDEV=rail1", "TRACKBED_RAIL1_RDMA="]}
 
 
 def test_every_device_has_edits_even_where_nothing_has_rdma() -> None:
-    told = cdi.build_specification(replace(POD, ports=tuple(replace(one, rdma=None) for one in PORTS)), {}, cm=True)
-    assert told["containerEdits"] == {}
-    assert all(one["containerEdits"] for one in told["devices"])
+    document = cdi.build_specification(replace(POD, ports=tuple(replace(one, rdma=None) for one in PORTS)), {}, cm=True)
+    assert document["containerEdits"] == {}
+    assert all(one["containerEdits"] for one in document["devices"])
 
 
 def test_a_specification_is_there_as_long_as_its_attachment(tmp_path: Path) -> None:

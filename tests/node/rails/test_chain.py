@@ -35,7 +35,11 @@ def conflist(tmp_path: Path) -> Path:
 
 def test_our_plugin_comes_last_and_goes_without_a_trace(conflist: Path) -> None:
     assert chain(conflist)
-    assert [one["type"] for one in json.loads(conflist.read_text())["plugins"]] == ["flannel", "portmap", "trackbed"]
+    assert [plugin["type"] for plugin in json.loads(conflist.read_text())["plugins"]] == [
+        "flannel",
+        "portmap",
+        "trackbed",
+    ]
     assert not chain(conflist)
     assert unchain(conflist)
     assert json.loads(conflist.read_text()) == FLANNEL
@@ -46,7 +50,7 @@ def test_our_plugin_comes_last_and_goes_without_a_trace(conflist: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "is no JSON"),
         ("[]", "has no list of plugins; name the .conflist of the primary network"),
@@ -54,9 +58,9 @@ def test_our_plugin_comes_last_and_goes_without_a_trace(conflist: Path) -> None:
         ('{"plugins": ["bridge"]}', "has no list of plugins"),
     ],
 )
-def test_what_is_no_list_is_told_and_left(conflist: Path, text: str, said: str) -> None:
+def test_what_is_no_list_is_told_and_left(conflist: Path, text: str, message: str) -> None:
     conflist.write_text(text)
-    with pytest.raises(ChainError, match=re.escape(said)):
+    with pytest.raises(ChainError, match=re.escape(message)):
         chain(conflist)
     assert conflist.read_text() == text
 

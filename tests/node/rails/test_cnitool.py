@@ -38,11 +38,11 @@ def version(request: pytest.FixtureRequest, node: Node) -> str:
 
 def run(cnitool: Path, node: Node, command: str, pod: Pod) -> subprocess.CompletedProcess[str]:
     """One call of cnitool."""
-    own = {"CNI_PATH": str(node.executable.parent), "NETCONFPATH": str(node.folder / "net.d")}
+    variables = {"CNI_PATH": str(node.executable.parent), "NETCONFPATH": str(node.folder / "net.d")}
     argv = ["unshare", "-m", "sh", "-c", _KEEPS, str(node.folder / "kept"), str(cnitool), command, "rails"]
     return subprocess.run(
         [*argv, str(pod.path)],
-        env={**os.environ, **own},
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=CALL_SECONDS,
@@ -61,8 +61,8 @@ def test_a_pod_is_attached_checked_and_given_back(cnitool: Path, node: Node, ver
     pod = node.pod()
     result: dict[str, Any] = json.loads(good(cnitool, node, "add", pod))
     assert result["cniVersion"] == version
-    assert [one["name"] for one in result["interfaces"]] == [f"rail{rail}" for rail in range(8)]
-    assert [one["interface"] for one in result["ips"]] == list(range(8))
+    assert [entry["name"] for entry in result["interfaces"]] == [f"rail{rail}" for rail in range(8)]
+    assert [entry["interface"] for entry in result["ips"]] == list(range(8))
     assert inside(pod.path).rails == [f"rail{rail}" for rail in range(8)]
     assert good(cnitool, node, "check", pod) == ""
     assert good(cnitool, node, "status", pod) == ""

@@ -20,9 +20,9 @@ PATIENCE_SECONDS = 8.0
 def _until(node: Node, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Ask the agent how it is until `met`."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not met(found := read_status(node.socket)):
-        assert time.monotonic() < deadline, found
-    return found
+    while not met(status := read_status(node.socket)):
+        assert time.monotonic() < deadline, status
+    return status
 
 
 def _stranger(node: Node, rail: int, address: int) -> str:
@@ -38,26 +38,26 @@ def test_a_stranger_with_the_pods_address_is_reported(node: Node, agent: Agent) 
     mac = _stranger(node, 3, block.pods_first)
     pod = node.pod()
     answer = node.add(pod)
-    found = _until(node, lambda found: bool(found["conflicts"]))
-    assert found["conflicts"] == [
+    status = _until(node, lambda status: bool(status["conflicts"]))
+    assert status["conflicts"] == [
         {"container": pod.container, "ifname": "net1", "rail": 3, "address": "10.6.0.35", "other": mac}
     ]
-    told = f"rail 3: 10.6.0.35 is also used by {mac}; "
-    told += "find that MAC in the leaf's table and take the address off that station"
-    assert told in agent.log()
-    assert node.call("CHECK", pod, prevResult=answer).json["msg"] == told
+    message = f"rail 3: 10.6.0.35 is also used by {mac}; "
+    message += "find that MAC in the leaf's table and take the address off that station"
+    assert message in agent.log()
+    assert node.call("CHECK", pod, prevResult=answer).json["msg"] == message
     node.delete(pod)
     assert read_status(node.socket)["conflicts"] == []
 
 
 def test_without_a_stranger_nothing_is_reported_and_the_watch_ends(node: Node) -> None:
     node.add(node.pod())
-    found = _until(node, lambda found: found["watched"] == 0)
-    assert found["conflicts"] == []
+    status = _until(node, lambda status: status["watched"] == 0)
+    assert status["conflicts"] == []
 
 
 def test_a_delete_ends_the_watch(node: Node) -> None:
     pod = node.pod()
     node.add(pod)
     node.delete(pod)
-    assert _until(node, lambda found: found["watched"] == 0)["conflicts"] == []
+    assert _until(node, lambda status: status["watched"] == 0)["conflicts"] == []

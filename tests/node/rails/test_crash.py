@@ -77,16 +77,16 @@ def _nursery(node: Node) -> Iterator[Nursery]:
 class World:
     """Pods, and what the runtime was told of them: the answer of an ADD, or None."""
 
-    def __init__(self, node: Node, chance: random.Random, wish: dict[str, Any]) -> None:
+    def __init__(self, node: Node, chance: random.Random, request: dict[str, Any]) -> None:
         self.node = node
         self.told: dict[str, dict[str, Any] | None] = {}
         self.pods = [node.pod() for _ in range(PODS)]
         self._chance = chance
-        self._wish = wish
+        self._request = request
 
     def call(self, pod: Pod, *, add: bool) -> bool:
         """One call; whether it was answered. A failure may only be that nobody answered."""
-        done = self.node.call("ADD" if add else "DEL", pod, **self._wish)
+        done = self.node.call("ADD" if add else "DEL", pod, **self._request)
         if done.status:
             assert done.json["code"] == 11, done.printed
             return False
@@ -102,20 +102,20 @@ class World:
     def check(self) -> None:
         """No address twice in the kernel, and each pod has what its runtime was told."""
         have = {pod.container: _addresses(pod) for pod in self.pods}
-        every = [own for owns in have.values() for own in owns]
+        every = [address for addresses in have.values() for address in addresses]
         assert len(every) == len(set(every)), "an address is held twice"
         for pod in self.pods:
             answer = self.told.get(pod.container)
-            assert have[pod.container] == ({own["address"] for own in answer["ips"]} if answer else set())
+            assert have[pod.container] == ({address["address"] for address in answer["ips"]} if answer else set())
 
     def empty(self) -> None:
         """Delete all pods: then every address is free, now and after a restart."""
         for pod in self.pods:
-            self.node.delete(pod, **self._wish)
+            self.node.delete(pod, **self._request)
         self.told.clear()
         self.check()
-        found = read_status(self.node.socket)
-        assert (found["attachments"], set(found["free"].values())) == ([], {28}), "an address is lost"
+        status = read_status(self.node.socket)
+        assert (status["attachments"], set(status["free"].values())) == ([], {28}), "an address is lost"
 
 
 def _addresses(pod: Pod) -> set[str]:
@@ -271,8 +271,8 @@ def test_killed_on_a_full_disk_it_knows_what_is_free(node: Node) -> None:
                 node.delete(pod)
             agent.kill()
             agent = node.start()
-            found = read_status(node.socket)
-            assert (found["attachments"], set(found["free"].values())) == ([], {28})
+            status = read_status(node.socket)
+            assert (status["attachments"], set(status["free"].values())) == ([], {28})
         agent.kill()
 
 

@@ -23,11 +23,11 @@ def test_macvlan_has_a_device_for_each_address_and_carrier_makes_it_healthy(node
     with Socket(netns=node.netns) as sock:
         links = {link.name: link for link in list_links(sock)}
     offer = devices.build_offer(node.plan, links, (), {"rail2": 1})
-    count = min(own.pods_count for own in node.plan.ports[0].addresses)
+    count = min(block.pods_count for block in node.plan.ports[0].addresses)
     assert offer[0] == tuple(Device(f"rail0-{number}", healthy=True) for number in range(count))
-    assert {one.numa for one in offer[2]} == {1}
+    assert {device.numa for device in offer[2]} == {1}
     del links["rail3"]
-    assert not any(one.healthy for one in devices.build_offer(node.plan, links, (), {})[3])
+    assert not any(device.healthy for device in devices.build_offer(node.plan, links, (), {})[3])
 
 
 def test_a_port_in_a_pod_is_no_lost_port() -> None:
@@ -47,9 +47,13 @@ def test_a_vf_is_healthy_while_it_is_usable_or_in_a_pod(node: Node, tmp_path: Pa
     sysfs.vf("rail0", 1, interface=None)
     present = {(0, 2), *devices.list_usable_vfs(plan, tmp_path)}
     healthy = devices.build_offer(plan, links, present, {})[0]
-    assert [(one.id, one.healthy) for one in healthy] == [("rail0-0", True), ("rail0-1", False), ("rail0-2", True)]
+    assert [(device.id, device.healthy) for device in healthy] == [
+        ("rail0-0", True),
+        ("rail0-1", False),
+        ("rail0-2", True),
+    ]
     del links["rail0"]
-    assert not any(one.healthy for one in devices.build_offer(plan, links, present, {})[0])
+    assert not any(device.healthy for device in devices.build_offer(plan, links, present, {})[0])
 
 
 def test_a_vf_without_rdma_is_none_where_its_port_has_rdma_of_hardware(tmp_path: Path) -> None:
@@ -62,7 +66,7 @@ def test_a_vf_without_rdma_is_none_where_its_port_has_rdma_of_hardware(tmp_path:
 
 def test_no_more_vfs_are_offered_than_have_addresses() -> None:
     few = VFS.replace("ipv4NodePrefix: 27", "ipv4NodePrefix: 27, podAddresses: 2")
-    assert [one.id for one in devices.build_offer(planned(few), {}, (), {})[3]] == ["rail3-0", "rail3-1"]
+    assert [device.id for device in devices.build_offer(planned(few), {}, (), {})[3]] == ["rail3-0", "rail3-1"]
 
 
 def test_more_devices_than_a_kubelet_has_pods_are_not_offered() -> None:

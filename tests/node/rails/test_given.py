@@ -40,7 +40,7 @@ def add(node: Node, pod: Pod, name: str) -> dict[str, Any]:
 def test_a_pod_gets_the_rails_that_it_was_given(node: Node, kubelet: Kubelet) -> None:
     kubelet.given["default", "job"] = {"trackbed.dev/rail2": ["rail2-0"], "trackbed.dev/rail5": ["rail5-3"]}
     pod = node.pod()
-    assert [one["name"] for one in add(node, pod, "job")["interfaces"]] == ["eth0", "rail2", "rail5"]
+    assert [interface["name"] for interface in add(node, pod, "job")["interfaces"]] == ["eth0", "rail2", "rail5"]
     assert inside(pod.path).rails == ["rail2", "rail5"]
     assert node.call("CHECK", pod, of("job"), prevResult=add(node, pod, "job")).status == 0
     node.delete(pod)
@@ -52,9 +52,9 @@ def test_containers_are_given_what_cdi_says_as_long_as_the_pod_is_there(node: No
     pod = node.pod()
     add(node, pod, "job")
     [path] = (node.folder / "cdi").iterdir()
-    told = json.loads(path.read_bytes())
-    assert [one["name"] for one in told["devices"]] == ["rail2-0", "rail5-3"]
-    assert told["devices"][1]["containerEdits"]["env"][0] == "TRACKBED_RAIL5_NETDEV=rail5"
+    document = json.loads(path.read_bytes())
+    assert [interface["name"] for interface in document["devices"]] == ["rail2-0", "rail5-3"]
+    assert document["devices"][1]["containerEdits"]["env"][0] == "TRACKBED_RAIL5_NETDEV=rail5"
     path.unlink()
     add(node, pod, "job")
     assert path.exists(), "what was lost is written again"
@@ -77,7 +77,7 @@ def test_a_pod_that_the_kubelet_cannot_tell_of_is_tried_again_later(node: Node, 
     assert (done.status, done.json["code"]) == (1, 11)
     assert "which rails pod default/ghost has" in done.json["msg"]
     kubelet.given["default", "ghost"] = {"trackbed.dev/rail0": ["rail0-0"]}
-    assert [one["name"] for one in add(node, pod, "ghost")["interfaces"]] == ["eth0", "rail0"]
+    assert [interface["name"] for interface in add(node, pod, "ghost")["interfaces"]] == ["eth0", "rail0"]
 
 
 @pytest.mark.usefixtures("kubelet")

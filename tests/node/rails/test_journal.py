@@ -83,9 +83,9 @@ def test_a_changed_byte_loses_only_its_own_record(payloads: list[bytes], data: s
     raw[at] ^= data.draw(st.integers(1, 255))
     ends = [len(b"".join(map(frame_record, payloads[: number + 1]))) for number in range(len(payloads))]
     hit = next(number for number, end in enumerate(ends) if at < end)
-    found = read_records(bytes(raw))
-    assert found.payloads == payloads[:hit] + payloads[hit + 1 :]
-    assert found.damaged_bytes == len(frame_record(payloads[hit]))
+    contents = read_records(bytes(raw))
+    assert contents.payloads == payloads[:hit] + payloads[hit + 1 :]
+    assert contents.damaged_bytes == len(frame_record(payloads[hit]))
 
 
 @given(st.binary(max_size=200))

@@ -19,27 +19,27 @@ pytestmark = [pytest.mark.needs("root"), pytest.mark.usefixtures("agent")]
 NAMES = [f"rail{rail}" for rail in range(RAILS)]
 
 
-def _texts(found: Inside) -> set[str]:
+def _texts(state: Inside) -> set[str]:
     return {
         f"{a.address >> 24}.{a.address >> 16 & 255}.{a.address >> 8 & 255}.{a.address & 255}/{a.prefix}"
-        for a in found.addresses
+        for a in state.addresses
         if a.family == AF_INET and a.index >= 65536
     }
 
 
-def _rail_rules(found: Inside) -> list[tuple[int, int]]:
-    return [(rule.priority, rule.table) for rule in found.rules if 900 < rule.priority < 2000]
+def _rail_rules(state: Inside) -> list[tuple[int, int]]:
+    return [(rule.priority, rule.table) for rule in state.rules if 900 < rule.priority < 2000]
 
 
 def test_one_call_attaches_all_rails(node: Node) -> None:
     pod = node.pod()
     answer = node.add(pod)
-    found = inside(pod.path)
-    assert found.rails == NAMES
+    state = inside(pod.path)
+    assert state.rails == NAMES
     assert [interface["name"] for interface in answer["interfaces"]] == NAMES
-    assert {own["address"] for own in answer["ips"]} == _texts(found)
+    assert {address["address"] for address in answer["ips"]} == _texts(state)
     assert {i["name"]: (i["mac"], i["mtu"]) for i in answer["interfaces"]} == {
-        name: (found.links[name].mac, found.links[name].mtu) for name in NAMES
+        name: (state.links[name].mac, state.links[name].mtu) for name in NAMES
     }
     assert {interface["sandbox"] for interface in answer["interfaces"]} == {str(pod.path)}
 
@@ -58,13 +58,13 @@ def test_interfaces_are_called_as_the_fabric_says(tmp_path_factory: pytest.TempP
 def test_traffic_of_a_rail_keeps_to_it(node: Node) -> None:
     pod = node.pod()
     answer = node.add(pod)
-    found = inside(pod.path)
-    assert _rail_rules(found) == [(999, 254), *((1000 + rail, 1000 + rail) for rail in range(RAILS))]
-    for rail, own in enumerate(answer["ips"]):
-        table = [route for route in found.routes if route.table == 1000 + rail and route.family == AF_INET]
-        gateway = int(ip_interface(own["gateway"]).ip)
+    state = inside(pod.path)
+    assert _rail_rules(state) == [(999, 254), *((1000 + rail, 1000 + rail) for rail in range(RAILS))]
+    for rail, address in enumerate(answer["ips"]):
+        table = [route for route in state.routes if route.table == 1000 + rail and route.family == AF_INET]
+        gateway = int(ip_interface(address["gateway"]).ip)
         assert [(route.prefix, route.gateway) for route in table] == [(0, gateway), (27, 0)]
-        assert {route.oif for route in table} == {found.links[f"rail{rail}"].index}
+        assert {route.oif for route in table} == {state.links[f"rail{rail}"].index}
     with enter_netns(pod.path):
         folder = Path("/proc/sys/net/ipv4/conf/rail3")
         conf = [(folder / key).read_text() for key in ("rp_filter", "arp_ignore", "arp_announce")]
@@ -73,11 +73,11 @@ def test_traffic_of_a_rail_keeps_to_it(node: Node) -> None:
 
 def test_a_pod_reaches_what_is_on_its_rail(node: Node) -> None:
     pod = node.pod()
-    own = ip_interface(node.add(pod)["ips"][2]["address"])
+    address = ip_interface(node.add(pod)["ips"][2]["address"])
     with Socket(netns=node.segment) as far:
         index = next(link.index for link in links.list_links(far) if link.name == "far2")
-        far.send([addresses.add_address(addresses.Address(index, AF_INET, int(own.ip) - 2, 27))])  # the gateway's
-    assert _answers_tcp(node, pod, str(own.ip - 2))
+        far.send([addresses.add_address(addresses.Address(index, AF_INET, int(address.ip) - 2, 27))])  # the gateway's
+    assert _answers_tcp(node, pod, str(address.ip - 2))
 
 
 def _answers_tcp(node: Node, pod: Pod, address: str) -> bool:
@@ -99,8 +99,8 @@ def test_two_attachments_of_a_pod_come_and_go_alone(node: Node) -> None:
     node.add(pod, rails=[0, 1])
     node.add(other, rails=[6])
     node.delete(pod)
-    found = inside(pod.path)
-    assert (found.rails, _rail_rules(found)) == (["rail6"], [(999, 254), (1006, 1006)])
+    state = inside(pod.path)
+    assert (state.rails, _rail_rules(state)) == (["rail6"], [(999, 254), (1006, 1006)])
     node.delete(other)
     assert _rail_rules(inside(pod.path)) == []
 
@@ -211,17 +211,17 @@ def test_the_older_version_is_answered_in_its_own_words(node: Node) -> None:
 
 def test_an_address_is_not_given_to_the_next_pod_at_once(node: Node) -> None:
     first, second = node.pod(), node.pod()
-    had = node.add(first)["ips"][0]["address"]
+    taken = node.add(first)["ips"][0]["address"]
     node.delete(first)
-    assert node.add(second)["ips"][0]["address"] != had
+    assert node.add(second)["ips"][0]["address"] != taken
 
 
 def test_ten_at_once_share_no_address(node: Node) -> None:
     pods = [node.pod() for _ in range(10)]
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(node.add, pods))
-    given = [own["address"] for answer in answers for own in answer["ips"]]
-    assert (len(given), len(set(given))) == (80, 80)
+    chosen = [address["address"] for answer in answers for address in answer["ips"]]
+    assert (len(chosen), len(set(chosen))) == (80, 80)
     assert all(inside(pod.path).rails == NAMES for pod in pods)
     with ThreadPoolExecutor(10) as pool:
         list(pool.map(node.delete, pods))
@@ -246,30 +246,30 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_check_names_what_differs(node: Node, what: str) -> None:
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_check_names_what_differs(node: Node, fault: str) -> None:
     pod = node.pod()
     answer = node.add(pod)
-    _break(pod, what)
+    _break(pod, fault)
     done = node.call("CHECK", pod, prevResult=answer)
     assert (done.status, done.json["code"]) == (1, 102)
-    assert BROKEN[what] in done.json["msg"].split("; ")
+    assert BROKEN[fault] in done.json["msg"].split("; ")
 
 
-def _break(pod: Pod, what: str) -> None:
-    found = inside(pod.path)
-    index = found.links["rail3"].index
-    own = next(a for a in found.addresses if a.index == index and a.family == AF_INET)
+def _break(pod: Pod, fault: str) -> None:
+    state = inside(pod.path)
+    index = state.links["rail3"].index
+    address = next(a for a in state.addresses if a.index == index and a.family == AF_INET)
     messages = {
-        "rule": lambda: rules.delete_rule(next(rule for rule in found.rules if rule.priority == 1003)),
-        "address": lambda: addresses.delete_address(own),
+        "rule": lambda: rules.delete_rule(next(rule for rule in state.rules if rule.priority == 1003)),
+        "address": lambda: addresses.delete_address(address),
         "link": lambda: links.delete_link(index),
         "down": lambda: links.set_link(index, up=False),
         "mtu": lambda: links.set_link(index, mtu=1400),
         "switch": lambda: links.set_link(index, ipv4_conf={"rp_filter": 1}),
     }
     with Socket(netns=pod.path) as sock:
-        sock.send([messages[what]()])
+        sock.send([messages[fault]()])
 
 
 def test_a_check_without_attachment_or_result_fails(node: Node) -> None:
@@ -366,13 +366,15 @@ BAD_CALLS = {
 }
 
 
-@pytest.mark.parametrize(("env", "more", "code", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
+@pytest.mark.parametrize(("env", "fields", "code", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
 def test_a_bad_call_changes_nothing(
-    node: Node, env: dict[str, str], more: dict[str, object], code: int, message: str
+    node: Node, env: dict[str, str], fields: dict[str, object], code: int, message: str
 ) -> None:
-    own = str(node.netns)
-    done = node.call("ADD", node.pod(), {key: own if value == "own" else value for key, value in env.items()}, **more)
-    assert (done.status, done.json["code"], done.json["msg"]) == (1, code, message.format(own=own))
+    netns = str(node.netns)
+    done = node.call(
+        "ADD", node.pod(), {key: netns if value == "own" else value for key, value in env.items()}, **fields
+    )
+    assert (done.status, done.json["code"], done.json["msg"]) == (1, code, message.format(own=netns))
     assert read_status(node.socket)["attachments"] == []
 
 
@@ -387,9 +389,9 @@ def test_without_record_a_delete_still_clears_the_pod(node: Node, agent: Agent) 
 
 def test_without_record_no_address_is_given_twice(node: Node, agent: Agent) -> None:
     first, second = node.pod(), node.pod()
-    had = {own["address"] for own in node.add(first)["ips"]}
+    taken = {address["address"] for address in node.add(first)["ips"]}
     _forget_everything(node, agent)
-    assert not had & {own["address"] for own in node.add(second)["ips"]}
+    assert not taken & {address["address"] for address in node.add(second)["ips"]}
 
 
 def test_without_record_an_add_sets_the_pod_up_anew(node: Node, agent: Agent) -> None:
@@ -397,7 +399,7 @@ def test_without_record_an_add_sets_the_pod_up_anew(node: Node, agent: Agent) ->
     node.add(pod)
     _forget_everything(node, agent)
     answer = node.add(pod)
-    assert {own["address"] for own in answer["ips"]} == _texts(inside(pod.path))
+    assert {address["address"] for address in answer["ips"]} == _texts(inside(pod.path))
     assert node.call("CHECK", pod, prevResult=answer).status == 0
 
 

@@ -20,15 +20,15 @@ NAMES = [f"rail{rail}" for rail in range(RAILS)]
 
 def _furnish(node: Node) -> None:
     """Give each port what a host has on it: addresses, an own table, a static route, switches."""
-    found = inside(node.netns).links
+    state = inside(node.netns).links
     messages = []
     for port in node.plan.ports:
-        index, own = found[port.netdev].index, port.v4
-        assert own
-        by = partial(routes.Route, AF_INET, oif=index, prefsrc=own.address, gateway=own.gateway)
+        index, block = state[port.netdev].index, port.v4
+        assert block
+        by = partial(routes.Route, AF_INET, oif=index, prefsrc=block.address, gateway=block.gateway)
         messages += [
             links.set_link(index, ipv4_conf={"rp_filter": 2, "arp_ignore": 1}),
-            addresses.add_address(addresses.Address(index, AF_INET, own.address, own.prefix)),
+            addresses.add_address(addresses.Address(index, AF_INET, block.address, block.prefix)),
             addresses.add_address(
                 addresses.Address(index, AF_INET6, (0xFD << 120) + index, 64, flags=addresses.IFA_F_NODAD)
             ),
@@ -41,9 +41,9 @@ def _furnish(node: Node) -> None:
 
 def _settled(path: Path) -> Inside:
     """What is in a namespace, without what only counts, and without the kernel's own IPv6 addresses."""
-    found = inside(path)
+    state = inside(path)
     return replace(
-        found,
+        state,
         links={
             name: link._replace(
                 carrier_up_count=0,
@@ -52,10 +52,10 @@ def _settled(path: Path) -> Inside:
                 operstate="",
                 carrier=True,
             )
-            for name, link in found.links.items()
+            for name, link in state.links.items()
         },
-        addresses=tuple(a for a in found.addresses if a.scope == 0),
-        routes=tuple(sorted((r for r in found.routes if r.family == AF_INET), key=repr)),
+        addresses=tuple(a for a in state.addresses if a.scope == 0),
+        routes=tuple(sorted((r for r in state.routes if r.family == AF_INET), key=repr)),
     )
 
 
@@ -63,7 +63,7 @@ def test_the_ports_are_in_the_pod_and_nowhere_else(node: Node) -> None:
     pod = node.pod()
     answer = node.add(pod, mode="move")
     assert (inside(pod.path).rails, inside(node.netns).rails) == (NAMES, [])
-    assert [own["address"] for own in answer["ips"]] == [str(port.v4) for port in node.plan.ports]
+    assert [block["address"] for block in answer["ips"]] == [str(port.v4) for port in node.plan.ports]
     assert node.call("CHECK", pod, prevResult=answer).status == 0
 
 

@@ -42,13 +42,13 @@ def free(node: Node) -> set[int]:
 @pytest.mark.needs("root")
 def test_the_agent_takes_a_new_plan_and_its_pods_keep_what_they_have(node: Node, agent: Agent) -> None:
     before, after = node.pod(), node.pod()
-    had = node.add(before)
+    result = node.add(before)
     put(node.folder / "plan.json", write_node(planned(WIDER)))
     until(lambda: free(node) not in ({27}, set()))
     assert "the plan has changed; taking the new one" in agent.log()
     assert (agent.process.poll(), len(read_status(node.socket)["attachments"])) == (None, 1)
-    assert {own["address"].partition("/")[2] for own in node.add(after)["ips"]} == {"26"}
-    assert node.add(before) == had
+    assert {address["address"].partition("/")[2] for address in node.add(after)["ips"]} == {"26"}
+    assert node.add(before) == result
     node.delete(before)
     node.delete(after)
     assert not inside(before.path).rails
@@ -88,9 +88,9 @@ def test_what_is_no_plan_of_this_node_changes_nothing_and_is_told_once(
         put(place, content)
     assert not plan.has_changed()
     assert words in caplog.text
-    told = caplog.text
+    log = caplog.text
     assert not plan.has_changed()
-    assert content is None or caplog.text == told
+    assert content is None or caplog.text == log
 
 
 def test_without_a_plan_there_is_nothing_to_begin_with(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CniFolders:
 
 
 def types(path: Path) -> list[str]:
-    return [one["type"] for one in json.loads(path.read_text())["plugins"]]
+    return [entry["type"] for entry in json.loads(path.read_text())["plugins"]]
 
 
 def while_staying(place: CniFolders, *steps: Callable[[], bool]) -> None:
@@ -82,7 +82,7 @@ def test_what_cannot_be_chained_is_told_once(
         (place.networks / "10-x.conf").write_text(content)
     looked = iter(range(20))
     while_staying(place, lambda: bool(caplog.records), lambda: next(looked) > 10)
-    assert [words in one.message for one in caplog.records] == [True]
+    assert [words in entry.message for entry in caplog.records] == [True]
 
 
 def test_the_first_configuration_by_name_is_the_primary_networks(tmp_path: Path) -> None:

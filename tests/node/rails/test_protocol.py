@@ -128,14 +128,16 @@ def test_a_delete_does_not_mind_what_only_an_add_needs(change: dict[str, Any]) -
 
 
 def test_fields_of_the_specification_are_let_through() -> None:
-    more: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "capabilities": {},
         "runtimeConfig": {},
         "args": {},
         "cni.dev/attachments": [],
         "prevResult": {},
     }
-    assert protocol.parse_rail_request(CONFIG | more | {"mode": "move", "rails": [3, 1]}) == RailRequest("move", (1, 3))
+    assert protocol.parse_rail_request(CONFIG | fields | {"mode": "move", "rails": [3, 1]}) == RailRequest(
+        "move", (1, 3)
+    )
 
 
 @pytest.mark.parametrize("listed", [None, {}, ["c1"], [{"containerID": "c1"}], [{"containerID": 1, "ifname": "a"}]])

@@ -16,7 +16,7 @@ PORT = NODE.ports[2]
 
 
 @pytest.mark.parametrize(
-    ("mode", "hardware", "seen"),
+    ("mode", "hardware", "expected"),
     [
         ("shared", "mlx5_2", (Rdma("mlx5_2", "stays"), Rdma("mlx5_2", "stays"), Rdma("mlx5_9", "stays"))),
         ("exclusive", "mlx5_2", (None, Rdma("mlx5_2", "moves"), Rdma("mlx5_9", "moves"))),
@@ -25,14 +25,14 @@ PORT = NODE.ports[2]
     ],
 )
 def test_a_device_of_hardware_follows_its_interface_and_a_soft_one_is_made(
-    tmp_path: Path, mode: str, hardware: str | None, seen: tuple[Rdma | None, ...]
+    tmp_path: Path, mode: str, hardware: str | None, expected: tuple[Rdma | None, ...]
 ) -> None:
     sysfs = Sysfs(tmp_path)
     sysfs.port("rail2", rdma=hardware, soft=None if hardware else "rxe2")
     sysfs.vf("rail2", 1, interface="rail2v1", rdma="mlx5_9" if hardware else None)
     common = NODE.common._replace(rdma_mode=mode)
     ways = rdma.find_port_device(PORT, common, tmp_path), rdma.find_moved_port_device(PORT, common, tmp_path)
-    assert (*ways, rdma.find_vf_device(PORT, 1, common, tmp_path)) == seen
+    assert (*ways, rdma.find_vf_device(PORT, 1, common, tmp_path)) == expected
 
 
 def test_a_machine_without_rdma_has_none(tmp_path: Path) -> None:

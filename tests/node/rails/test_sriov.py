@@ -60,29 +60,29 @@ def test_a_vf_goes_into_the_pod_as_its_rail_and_comes_back_as_it_was(node: Node,
     before = {name: inside(node.netns).links[name] for name in NAMES.values()}
     pod = node.pod()
     with open_sandbox(str(pod.path)) as sandbox:
-        given = attachment(move, pod.path)
-        move.attach(given, sandbox)
-        found = inside(pod.path)
-        assert found.rails == ["rail0", "rail3"]
+        moved = attachment(move, pod.path)
+        move.attach(moved, sandbox)
+        state = inside(pod.path)
+        assert state.rails == ["rail0", "rail3"]
         for rail, vf in CHOSEN.items():
-            link, own = found.links[f"rail{rail}"], node.plan.ports[rail].v4
-            assert own is not None
+            link, block = state.links[f"rail{rail}"], node.plan.ports[rail].v4
+            assert block is not None
             assert (link.mtu, link.mac, link.up) == (4000, f"02:00:00:00:00:0{rail}", True)
-            assert own.pods_first + vf in {one.address for one in found.addresses}
+            assert block.pods_first + vf in {link.address for link in state.addresses}
         assert not set(NAMES.values()) & set(inside(node.netns).links)
-        move.detach(given, sandbox, alone=True)
+        move.detach(moved, sandbox, alone=True)
     after = inside(node.netns).links
-    assert {name: (one.index, one.mac, one.mtu, one.up) for name, one in before.items()} == {
+    assert {name: (link.index, link.mac, link.mtu, link.up) for name, link in before.items()} == {
         name: (after[name].index, after[name].mac, after[name].mtu, after[name].up) for name in before
     }
 
 
 def test_a_vf_that_the_kernel_brought_home_gets_its_name_back_from_udev(node: Node, move: Move) -> None:
-    given = attachment(move, node.pod().path)
+    moved = attachment(move, node.pod().path)
     renamed(node, "ens1v1", "dev65536")
     with Socket(netns=node.netns) as host:
         host.send([add_altname(links.get_link(host, "dev65536").index, "ens1v1")])
-    move.detach(given, None, alone=True)
+    move.detach(moved, None, alone=True)
     assert "dev65536" not in inside(node.netns).links
     assert inside(node.netns).links["ens1v1"].altnames == ()
 
@@ -93,11 +93,11 @@ def test_a_vf_that_comes_home_late_gets_its_name_back_then(
     remade: list[list[int]] = []
     monkeypatch.setattr(hostport, "RETURN_SECONDS", 0)
     monkeypatch.setattr(rdma, "recreate", lambda ports: remade.append([port.rail for port in ports]))
-    given = attachment(move, node.pod().path)
+    moved = attachment(move, node.pod().path)
     here = node.folder / "sys/class/net/rail0/device/virtfn1/net"
     away = here.rename(here.with_name("away"))
     renamed(node, "ens1v1", "dev65536")
-    move.detach(given, None, alone=True)
+    move.detach(moved, None, alone=True)
     move.restore_late()
     assert "dev65536" in inside(node.netns).links
     away.rename(here)

@@ -23,13 +23,14 @@ KEYS = [(f"c{number}", "net1") for number in range(6)]
 
 def _make(key: Key, chosen: Chosen, host: HostPort | None = None) -> Attachment:
     ports = tuple(
-        PodPort(rail, f"rail{rail}", "", 9000, tuple(map(to_pod_address, own)), host) for rail, own in chosen.items()
+        PodPort(rail, f"rail{rail}", "", 9000, tuple(map(to_pod_address, address)), host)
+        for rail, address in chosen.items()
     )
     return Attachment(*key, "rails", "macvlan", f"/netns/{key[0]}", int(key[0][1:]), "boot", ports)
 
 
 def _addresses(attachment: Attachment) -> set[str]:
-    return {own.text for port in attachment.ports for own in port.addresses}
+    return {address.text for port in attachment.ports for address in port.addresses}
 
 
 def _hold(store: Store, key: Key) -> Attachment:
@@ -78,10 +79,10 @@ def test_a_port_moves_into_one_pod_only(store: Store) -> None:
 
 
 def test_an_address_that_another_pod_has_goes_to_no_vf(store: Store) -> None:
-    own = _hold(store, KEYS[0]).ports[0].addresses[0]
+    address = _hold(store, KEYS[0]).ports[0].addresses[0]
     host = HostPort("rail1v0", 7, 9000, up=False, conf={}, vf=0, pf="rail1")
-    with pytest.raises(TakenError, match=f"rail 1: address {own.text} is in another pod"):
-        store.hold_devices(lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (own.addressed,)}, host))
+    with pytest.raises(TakenError, match=f"rail 1: address {address.text} is in another pod"):
+        store.hold_devices(lambda _: {1: 0}, lambda _: _make(KEYS[1], {1: (address.addressed,)}, host))
 
 
 def test_nothing_is_held_that_could_not_be_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,15 +153,15 @@ class Node(RuleBasedStateMachine):
             try:
                 attachment = self.store.hold_addresses(BLOCKS, avoid, lambda chosen: _make(key, chosen))
             except ExhaustedError:
-                held = {own for addresses in self.live.values() for own in addresses}
+                held = {address for addresses in self.live.values() for address in addresses}
                 assert len(held) >= 8 - 1, "an address is lost"
                 return
-            refused = _addresses(attachment) & {own for addresses in self.live.values() for own in addresses}
+            refused = _addresses(attachment) & {address for addresses in self.live.values() for address in addresses}
             assert self.damaged or not refused, "an address is held twice without any damage"
             if not refused:
                 break
             self.store.release(key)
-            avoid |= {(4, own.addressed.address) for port in attachment.ports for own in port.addresses}
+            avoid |= {(4, address.addressed.address) for port in attachment.ports for address in port.addresses}
         else:
             return
         if crash != "before the kernel":
@@ -218,8 +219,8 @@ class Node(RuleBasedStateMachine):
     @invariant()
     def no_address_is_held_twice(self) -> None:
         """Neither on record nor in the kernel."""
-        held = [own for entry in self.store.list_entries() for own in _addresses(entry.attachment)]
-        live = [own for addresses in self.live.values() for own in addresses]
+        held = [address for entry in self.store.list_entries() for address in _addresses(entry.attachment)]
+        live = [address for addresses in self.live.values() for address in addresses]
         assert len(held) == len(set(held))
         assert len(live) == len(set(live))
 

@@ -30,8 +30,8 @@ ONE = {
 
 
 def test_rails_and_addresses_stand_in_rail_order() -> None:
-    (found,) = list_allocations({"attachments": [ONE]})
-    assert found == Allocation("train", "w-0", (0, 1), ("10.0.0.5", "fd00::5", "10.1.0.5"))
+    (allocation,) = list_allocations({"attachments": [ONE]})
+    assert allocation == Allocation("train", "w-0", (0, 1), ("10.0.0.5", "fd00::5", "10.1.0.5"))
 
 
 @pytest.mark.parametrize("other", [{"pod": ""}, {"done": False}])
@@ -41,8 +41,8 @@ def test_what_is_no_pods_or_not_done_is_left_out(other: dict[str, Any]) -> None:
 
 def test_the_order_in_which_pods_came_does_not_matter_and_their_number_is_bounded() -> None:
     pods = [{**ONE, "pod": f"train/w-{number:03}"} for number in range(MOST + 50)]
-    found = list_allocations({"attachments": pods[::-1]})
-    assert (found, len(found)) == (list_allocations({"attachments": pods}), MOST)
+    allocations = list_allocations({"attachments": pods[::-1]})
+    assert (allocations, len(allocations)) == (list_allocations({"attachments": pods}), MOST)
 
 
 @contextmanager
@@ -70,44 +70,44 @@ def agent(path: Path, status: dict[str, Any]) -> Iterator[None]:
 
 
 def test_they_are_told_in_the_railnode_beside_what_others_say_there(api_server: Path, tmp_path: Path) -> None:
-    told: list[str] = []
+    reports: list[str] = []
 
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
-            work = asyncio.create_task(publish(live, "allocated", tmp_path / "agent.sock", told.append))
+            work = asyncio.create_task(publish(live, "allocated", tmp_path / "agent.sock", reports.append))
             async with asyncio.timeout(30):
-                found: dict[str, Any] = {}
-                while not found.get("allocations"):
-                    found = (await live.get(f"{PATH}/allocated", dict[str, Any]))["status"]
+                status: dict[str, Any] = {}
+                while not status.get("allocations"):
+                    status = (await live.get(f"{PATH}/allocated", dict[str, Any]))["status"]
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            assert found["observedHash"] == "kept"
-            assert found["allocations"][0]["addresses"] == ["10.0.0.5", "fd00::5", "10.1.0.5"]
+            assert status["observedHash"] == "kept"
+            assert status["allocations"][0]["addresses"] == ["10.0.0.5", "fd00::5", "10.1.0.5"]
 
-    one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "allocated"}}
+    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "allocated"}}
     with connect(str(api_server)) as client:
         installed(client)
-        client.apply({**one, "spec": {"fabric": "train", "slot": 77}})
-        client.apply({**one, "status": {"observedHash": "kept"}}, subresource="/status", manager="trackbed-agent")
+        client.apply({**body, "spec": {"fabric": "train", "slot": 77}})
+        client.apply({**body, "status": {"observedHash": "kept"}}, subresource="/status", manager="trackbed-agent")
     with agent(tmp_path / "agent.sock", {"attachments": [ONE]}):
         asyncio.run(run())
-    assert told == []
+    assert reports == []
 
 
 def test_an_agent_that_is_not_there_is_told_once(api_server: Path, tmp_path: Path) -> None:
-    told: list[str] = []
-    asked = asyncio.Event()
+    reports: list[str] = []
+    requested = asyncio.Event()
 
     def tell(trouble: str) -> None:
-        told.append(trouble)
-        asked.set()
+        reports.append(trouble)
+        requested.set()
 
     async def run() -> None:
         async with kube.connect(str(api_server)) as live:
             work = asyncio.create_task(publish(live, "nobody", tmp_path / "none.sock", tell))
-            await asyncio.wait_for(asked.wait(), 30)
+            await asyncio.wait_for(requested.wait(), 30)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
     asyncio.run(run())
-    assert told == ["allocations are not published: [Errno 2] No such file or directory"]
+    assert reports == ["allocations are not published: [Errno 2] No such file or directory"]

@@ -24,8 +24,8 @@ def test_what_the_host_shows_and_what_the_network_says_are_judged_together(tmp_p
     (other / "vendor").write_text("0x8086\n")
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cmdline").write_text("quiet\n")
-    found = asyncio.run(examine(Machine(tmp_path), _host(tmp_path), tmp_path / "none.sock", node()))
-    failed = {one.id for one in found.findings if one.verdict == "fail"}
+    diagnosis = asyncio.run(examine(Machine(tmp_path), _host(tmp_path), tmp_path / "none.sock", node()))
+    failed = {finding.id for finding in diagnosis.findings if finding.verdict == "fail"}
     assert {"bios-port-pci-absent", "names-netdev-missing"} <= failed
     assert not failed & {"addr-not-persisted"}, "what the agent's own comparison tells"
 

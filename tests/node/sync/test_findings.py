@@ -18,22 +18,22 @@ from trackbed.cluster.resources.railnode import HEALTHY, PATH, RailNodeSpec, Rai
 from trackbed.doctor.diagnosis import Diagnosis, find_first
 from trackbed.doctor.finding import Finding, Verdict
 from trackbed.fabric.plan.plan import NodePlan
-from trackbed.node.sync import findings as told
+from trackbed.node.sync import findings as node_findings
 
 __all__ = ["kubeconfig"]
 
 
-def one(verdict: Verdict, rail: int | None = 3, because: str | None = None, **more: str) -> Finding:
-    texts = {"title": "it is there", "evidence": "nothing", "fix": "plug it in", **more}
+def one(verdict: Verdict, rail: int | None = 3, because: str | None = None, **fields: str) -> Finding:
+    texts = {"title": "it is there", "evidence": "nothing", "fix": "plug it in", **fields}
     return Finding("names-netdev-missing", "names", verdict, rail=rail, because=because, **texts)
 
 
-def diagnosis(*found: Finding) -> Diagnosis:
-    return Diagnosis(found, find_first(found))
+def diagnosis(*findings: Finding) -> Diagnosis:
+    return Diagnosis(findings, find_first(findings))
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("diagnosed", "message"),
     [
         (diagnosis(one("pass"), one("warn"), one("unknown")), "True NothingFails "),
         (diagnosis(), "True NothingFails "),
@@ -43,20 +43,22 @@ def diagnosis(*found: Finding) -> Diagnosis:
         ),
     ],
 )
-def test_a_node_is_healthy_where_nothing_fails(found: Diagnosis, said: str) -> None:
-    condition = told.judge_health(found)
-    assert f"{condition.status} {condition.reason} {condition.message}" == said
+def test_a_node_is_healthy_where_nothing_fails(diagnosed: Diagnosis, message: str) -> None:
+    condition = node_findings.judge_health(diagnosed)
+    assert f"{condition.status} {condition.reason} {condition.message}" == message
 
 
 def test_findings_are_few_and_short_and_what_explains_others_comes_first() -> None:
-    found = told.list_findings(diagnosis(*[one("fail", because="x", evidence="e" * 9999)] * 30, one("fail", 7)))
-    assert len(found) == 20
-    assert (found[0].subject, found[1].subject) == ("rail 7", "rail 3")
-    assert max(len(each.message) for each in found) <= 512
+    findings = node_findings.list_findings(
+        diagnosis(*[one("fail", because="x", evidence="e" * 9999)] * 30, one("fail", 7))
+    )
+    assert len(findings) == 20
+    assert (findings[0].subject, findings[1].subject) == ("rail 7", "rail 3")
+    assert max(len(each.message) for each in findings) <= 512
 
 
 def test_agents_that_start_together_look_at_moments_of_their_own() -> None:
-    moments = Counter(int(told.compute_first_delay(f"gpu-{number}")) // 60 for number in range(10_000))
+    moments = Counter(int(node_findings.compute_first_delay(f"gpu-{number}")) // 60 for number in range(10_000))
     assert set(moments) == set(range(10))
     assert max(moments.values()) < 1500
 
@@ -70,7 +72,11 @@ class Told(msgspec.Struct):
 
 
 def scene(
-    kubeconfig: str, name: str, examine: told.Examine, act: Callable[[Client, list[str]], Awaitable[None]], **spec: Any
+    kubeconfig: str,
+    name: str,
+    examine: node_findings.Examine,
+    act: Callable[[Client, list[str]], Awaitable[None]],
+    **spec: Any,
 ) -> None:
     """Run the telling of findings as fast as it goes, on what the server holds at each moment."""
 
@@ -83,7 +89,7 @@ def scene(
             def seen() -> tuple[RailNodeSpec, RailNodeStatus]:
                 return held.spec, held.status
 
-            work = asyncio.create_task(told.publish(live, name, seen, examine, trouble.append))
+            work = asyncio.create_task(node_findings.publish(live, name, seen, examine, trouble.append))
             try:
                 await act(live, trouble)
             finally:
@@ -96,15 +102,15 @@ def scene(
 async def _status(live: Client, name: str, status: str) -> RailNodeStatus:
     async with asyncio.timeout(SECONDS):
         while True:
-            found = await live.get(f"{PATH}/{name}", Told)
-            if find(found.status.conditions, HEALTHY).status == status and found.status.conditions:
-                return found.status
+            rail_node = await live.get(f"{PATH}/{name}", Told)
+            if find(rail_node.status.conditions, HEALTHY).status == status and rail_node.status.conditions:
+                return rail_node.status
 
 
 @pytest.fixture(name="at_once")
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "SECONDS", 0.01)
-    monkeypatch.setattr(told, "compute_first_delay", lambda _: 0.0)
+    monkeypatch.setattr(node_findings, "SECONDS", 0.01)
+    monkeypatch.setattr(node_findings, "compute_first_delay", lambda _: 0.0)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -116,8 +122,8 @@ def test_what_fails_is_told_and_gone_when_it_is_mended(kubeconfig: str) -> None:
         return diagnosis(one("fail")) if broken else diagnosis(one("pass"))
 
     async def act(live: Client, _: list[str]) -> None:
-        (found,) = (await _status(live, "findings", "False")).findings
-        assert (found.code, found.subject) == ("names-netdev-missing", "rail 3")
+        (finding,) = (await _status(live, "findings", "False")).findings
+        assert (finding.code, finding.subject) == ("names-netdev-missing", "rail 3")
         broken.clear()
         assert (await _status(live, "findings", "True")).findings == ()
 
@@ -138,10 +144,10 @@ def test_a_host_that_cannot_be_examined_is_unknown_and_says_why(kubeconfig: str)
 
 @pytest.mark.usefixtures("at_once")
 def test_a_host_that_is_being_changed_is_not_examined(kubeconfig: str) -> None:
-    asked: list[str] = []
+    examined: list[str] = []
 
     async def examine(node: NodePlan) -> Diagnosis:
-        asked.append(node.name)
+        examined.append(node.name)
         return diagnosis()
 
     async def act(live: Client, _: list[str]) -> None:
@@ -149,23 +155,23 @@ def test_a_host_that_is_being_changed_is_not_examined(kubeconfig: str) -> None:
             await live.get(f"{PATH}/changing", Told)
 
     scene(kubeconfig, "changing", examine, act, plan_hash="p1", may_change=True)
-    assert asked == []
+    assert examined == []
 
 
 def test_what_is_as_before_is_not_written_again(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[str] = []
     apply = Client.apply
 
-    async def counted(self: Client, path: str, *more: Any, **options: Any) -> Any:
+    async def counted(self: Client, path: str, *arguments: Any, **options: Any) -> Any:
         writes.append(path)
-        return await apply(self, path, *more, **options)
+        return await apply(self, path, *arguments, **options)
 
     async def examine(_: NodePlan) -> Diagnosis:
         return diagnosis(one("fail"))
 
     async def again(live: Client, name: str) -> None:
-        found = await live.get(f"{PATH}/{name}", Told)
-        await told._update_status(live, name, (found.spec, found.status), examine)  # noqa: SLF001 - one turn of an endless loop
+        rail_node = await live.get(f"{PATH}/{name}", Told)
+        await node_findings._update_status(live, name, (rail_node.spec, rail_node.status), examine)  # noqa: SLF001 - one turn of an endless loop
 
     async def run() -> None:
         async with kube.connect(kubeconfig) as live:

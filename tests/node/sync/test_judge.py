@@ -13,8 +13,8 @@ SPEC = RailNodeSpec("train", 0, plan_hash="new")
 MAY = msgspec.structs.replace(SPEC, may_change=True, may_reboot="this")
 
 
-def change(**more: Any) -> dict[str, Any]:
-    return {"step": "vfs", "rail": 0, "what": "VFs of rail0", "have": "0", "want": "8", "action": "change", **more}
+def change(**fields: Any) -> dict[str, Any]:
+    return {"step": "vfs", "rail": 0, "what": "VFs of rail0", "have": "0", "want": "8", "action": "change", **fields}
 
 
 def outcome(kind: str, *changes: dict[str, Any], files: tuple[str, ...] = ()) -> Outcome:
@@ -22,7 +22,7 @@ def outcome(kind: str, *changes: dict[str, Any], files: tuple[str, ...] = ()) ->
 
 
 @pytest.mark.parametrize(
-    ("found", "spec", "tries", "told", "then"),
+    ("result", "spec", "tries", "summary", "action"),
     [
         (outcome("same"), SPEC, 0, "True AsPlanned ", "wait"),
         (outcome("differs", change()), SPEC, 0, "False Differs 1 differ: vfs: VFs of rail0: 0 -> 8", "wait"),
@@ -40,14 +40,14 @@ def outcome(kind: str, *changes: dict[str, Any], files: tuple[str, ...] = ()) ->
     ],
 )
 def test_a_comparison_changes_nothing_unless_it_may(
-    found: Outcome, spec: RailNodeSpec, tries: int, told: str, then: str
+    result: Outcome, spec: RailNodeSpec, tries: int, summary: str, action: str
 ) -> None:
-    condition, does = judge_comparison(found, spec, tries)
-    assert (f"{condition.status} {condition.reason} {condition.message}", does) == (told, then)
+    condition, does = judge_comparison(result, spec, tries)
+    assert (f"{condition.status} {condition.reason} {condition.message}", does) == (summary, action)
 
 
 @pytest.mark.parametrize(
-    ("found", "boot", "tries", "told", "then"),
+    ("result", "boot", "tries", "summary", "action"),
     [
         (outcome("applied"), "this", 0, "True AsPlanned ", "wait"),
         (outcome("same"), "this", 0, "True AsPlanned ", "wait"),
@@ -58,24 +58,24 @@ def test_a_comparison_changes_nothing_unless_it_may(
         (outcome("disk-full"), "this", 1, "False Retrying told: disk-full", "retry"),
     ],
 )
-def test_only_the_boot_that_may_end_is_ended(found: Outcome, boot: str, tries: int, told: str, then: str) -> None:
-    condition, does = judge_apply(found, MAY, boot, tries)
-    assert (f"{condition.status} {condition.reason} {condition.message}", does) == (told, then)
+def test_only_the_boot_that_may_end_is_ended(result: Outcome, boot: str, tries: int, summary: str, action: str) -> None:
+    condition, does = judge_apply(result, MAY, boot, tries)
+    assert (f"{condition.status} {condition.reason} {condition.message}", does) == (summary, action)
 
 
 def test_differences_are_few_and_short() -> None:
-    found = list_differences(outcome("differs", *[change(what="x" * 9999)] * 50))
-    assert len(found) == 20
-    assert max(len(one.what) for one in found) <= 512
+    result = list_differences(outcome("differs", *[change(what="x" * 9999)] * 50))
+    assert len(result) == 20
+    assert max(len(difference.what) for difference in result) <= 512
 
 
 def test_a_difference_says_what_a_person_must_do() -> None:
-    (one,) = list_differences(outcome("differs", change(step="firmware", advice="mlxconfig -y set X=8")))
-    assert one.what == "VFs of rail0: 0 -> 8; mlxconfig -y set X=8"
+    (difference,) = list_differences(outcome("differs", change(step="firmware", advice="mlxconfig -y set X=8")))
+    assert difference.what == "VFs of rail0: 0 -> 8; mlxconfig -y set X=8"
 
 
 @pytest.mark.parametrize(
-    ("found", "before", "is_"),
+    ("result", "before", "is_"),
     [
         (outcome("differs", *[change()] * 50, change(step="firmware")), False, True),
         (outcome("differs", change()), True, False),
@@ -85,5 +85,5 @@ def test_a_difference_says_what_a_person_must_do() -> None:
     ],
     ids=["beyond what is listed", "none", "as planned", "silent, as before", "silent"],
 )
-def test_firmware_is_told_wherever_in_the_list_it_is(found: Outcome, before: bool, is_: bool) -> None:
-    assert is_firmware_pending(found, before) is is_
+def test_firmware_is_told_wherever_in_the_list_it_is(result: Outcome, before: bool, is_: bool) -> None:
+    assert is_firmware_pending(result, before) is is_

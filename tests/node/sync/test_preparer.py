@@ -66,15 +66,15 @@ class Scripted(NodeHost):
             await self.asked.wait_for(lambda: len(self.did) >= count)
 
 
-def differs(kind: str = "differs", **more: Any) -> Outcome:
-    change = {"step": "vfs", "what": "VFs of rail0", "have": "0", "want": "8", **more}
+def differs(kind: str = "differs", **fields: Any) -> Outcome:
+    change = {"step": "vfs", "what": "VFs of rail0", "have": "0", "want": "8", **fields}
     return Outcome("n", kind, f"told: {kind}", {"changes": [change]})
 
 
 async def railnode(live: Client, name: str, **spec: Any) -> None:
     wanted = RailNodeSpec("train", 0, plan=msgspec.json.decode(write_node(node())), **spec)
-    one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": msgspec.to_builtins(wanted)}
-    await live.apply(f"{PATH}/{name}", one, "trackbed-controller")
+    body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": msgspec.to_builtins(wanted)}
+    await live.apply(f"{PATH}/{name}", body, "trackbed-controller")
 
 
 async def said(live: Client, name: str, reason: str) -> RailNodeStatus:
@@ -85,9 +85,9 @@ async def said(live: Client, name: str, reason: str) -> RailNodeStatus:
 
     async with asyncio.timeout(SECONDS):
         while True:
-            told = await live.get(f"{PATH}/{name}", _Told)
-            if find(told.status.conditions, PREPARED).reason == reason:
-                return told.status
+            rail_node = await live.get(f"{PATH}/{name}", _Told)
+            if find(rail_node.status.conditions, PREPARED).reason == reason:
+                return rail_node.status
             await asyncio.sleep(0)
 
 
@@ -147,15 +147,15 @@ def test_what_came_of_an_apply_is_told_although_the_server_was_away(
     kubeconfig: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preparer, "AGAIN_SECONDS", 0.0)
-    told = iter([True, False])
+    blinks = iter([True, False])
     real = Client.apply
 
-    async def apply(live: Client, path: str, one: Any, manager: str, *, force: bool = True) -> Any:
-        done = manager == preparer.MANAGER and one["status"]["conditions"][0]["status"] == "True"
-        if done and next(told, False):
+    async def apply(live: Client, path: str, body: Any, manager: str, *, force: bool = True) -> Any:
+        done = manager == preparer.MANAGER and body["status"]["conditions"][0]["status"] == "True"
+        if done and next(blinks, False):
             await said(live, "blinks", "Applying")  # our own word has come back
             raise UnreachableError("links go down for a moment")
-        return await real(live, path, one, manager, force=force)
+        return await real(live, path, body, manager, force=force)
 
     monkeypatch.setattr(Client, "apply", apply)
     host = Scripted(("diff", differs()), ("apply", Outcome("n", "applied", "")))
@@ -171,8 +171,8 @@ def test_a_plan_that_cannot_be_read_is_told_and_touches_nothing(kubeconfig: str)
     host = Scripted()
 
     async def act(live: Client) -> None:
-        one = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "garbled"}}
-        await live.apply(f"{PATH}/garbled", {**one, "spec": {"fabric": "train", "slot": 1, "plan": {"no": 1}}}, "x")
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "garbled"}}
+        await live.apply(f"{PATH}/garbled", {**body, "spec": {"fabric": "train", "slot": 1, "plan": {"no": 1}}}, "x")
         status = await said(live, "garbled", "BadPlan")
         assert "this is no node plan of Trackbed" in find(status.conditions, PREPARED).message
 
@@ -189,5 +189,5 @@ def test_the_program_of_apply_runs_in_the_host(tmp_path: Path) -> None:
 
 
 def test_a_host_that_cannot_be_entered_is_told() -> None:
-    found = asyncio.run(NodeHost(("/no/such/program",)).request("diff", node()))
-    assert (found.kind, found.told) == ("failed", "/no/such/program cannot be started: No such file or directory")
+    result = asyncio.run(NodeHost(("/no/such/program",)).request("diff", node()))
+    assert (result.kind, result.told) == ("failed", "/no/such/program cannot be started: No such file or directory")

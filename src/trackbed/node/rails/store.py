@@ -216,7 +216,7 @@ class Store:
             self._journal.close()
 
     def _check_rails(self, attachment: Attachment) -> None:
-        """Refuse a second attachment of one pod on a rail: both would share an interface name, and DEL would clash."""
+        """Refuse a second attachment of one pod on a rail, because both would have the same interface name."""
         rails = {port.rail for port in attachment.ports}
         for entry in self._entries.values():
             shared = rails & {port.rail for port in entry.attachment.ports}

@@ -79,7 +79,7 @@ class _NodeRailNode(msgspec.Struct, frozen=True):
 
 
 class Preparer:
-    """Compares the host with the RailNode's plan, and applies the plan while it may."""
+    """Compares the host with the RailNode's plan, and applies the plan while that is permitted."""
 
     def __init__(self, client: Client, name: str, host: NodeHost, boot: str, report: Report) -> None:
         self._client, self._name, self._host, self._boot, self._report = client, name, host, boot, report

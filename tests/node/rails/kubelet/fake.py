@@ -42,8 +42,8 @@ class Kubelet:
 
     def register(self, request: bytes, _: grpc.ServicerContext) -> bytes:
         """Registration.Register; the plugin is asked for its devices, as a kubelet does at once."""
-        found = wire.parse_fields(request)
-        version, endpoint, resource = (wire.get_text(found, number) for number in (1, 2, 3))
+        fields = wire.parse_fields(request)
+        version, endpoint, resource = (wire.get_text(fields, number) for number in (1, 2, 3))
         self.lists[resource] = queue.Queue()
         threading.Thread(target=self._watch, args=(endpoint, self.lists[resource]), daemon=True).start()
         self.registered.put((version, endpoint, resource))
@@ -54,8 +54,8 @@ class Kubelet:
             try:
                 watch: Any = channel.unary_stream("/v1beta1.DevicePlugin/ListAndWatch")
                 for answer in watch(b""):
-                    listed = [wire.parse_fields(one) for one in wire.get_messages(wire.parse_fields(answer), 1)]
-                    heard.put(tuple((wire.get_text(one, 1), wire.get_text(one, 2)) for one in listed))
+                    listed = [wire.parse_fields(device) for device in wire.get_messages(wire.parse_fields(answer), 1)]
+                    heard.put(tuple((wire.get_text(device, 1), wire.get_text(device, 2)) for device in listed))
             except grpc.RpcError:
                 return  # the plugin has ended
 
@@ -63,8 +63,8 @@ class Kubelet:
         """PodResourcesLister.Get."""
         if not self.has_get:
             context.abort(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled")
-        found = wire.parse_fields(request)
-        pod = wire.get_text(found, 2), wire.get_text(found, 1)
+        fields = wire.parse_fields(request)
+        pod = wire.get_text(fields, 2), wire.get_text(fields, 1)
         if pod not in self.given:
             context.abort(grpc.StatusCode.UNKNOWN, f"pod {pod[1]} in namespace {pod[0]} not found")
         return wire.encode_message((1, self._pod(pod)))

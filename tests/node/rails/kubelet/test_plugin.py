@@ -85,7 +85,8 @@ def test_allocate_names_the_devices_of_every_container_as_cdi_does(kubelet: Kube
             allocate: Any = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
             each = wire.get_messages(wire.parse_fields(allocate(request, timeout=SECONDS)), 1)
             named = [
-                wire.get_text(wire.parse_fields(wire.get_messages(wire.parse_fields(one), 5)[0]), 1) for one in each
+                wire.get_text(wire.parse_fields(wire.get_messages(wire.parse_fields(container), 5)[0]), 1)
+                for container in each
             ]
             assert named == ["trackbed.dev/rail=rail0-0", "trackbed.dev/rail=rail0-1"]
             options: Any = channel.unary_unary("/v1beta1.DevicePlugin/GetDevicePluginOptions")

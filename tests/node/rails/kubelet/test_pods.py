@@ -14,12 +14,12 @@ from trackbed.node.rails.kubelet.pods import PodResources, select_rail_devices
 
 @pytest.mark.parametrize("has_get", [True, False])
 def test_a_pods_rails_are_those_of_all_its_containers(tmp_path: Path, has_get: bool) -> None:
-    given = {
+    granted = {
         ("default", "job"): {"trackbed.dev/rail3": ["rail3-0"], "trackbed.dev/rail0": ["rail0-7"], "gpu": ["g0"]},
         ("default", "plain"): {},
         ("other", "job"): {"trackbed.dev/rail6": ["rail6-1"]},
     }
-    kubelet = Kubelet(tmp_path, dict(given), has_get)
+    kubelet = Kubelet(tmp_path, dict(granted), has_get)
     with running(kubelet):
         pods = PodResources(tmp_path / "pod-resources/kubelet.sock")
         assert list(pods.read_devices("default", "job").items()) == [(0, "rail0-7"), (3, "rail3-0")]
@@ -60,13 +60,13 @@ def test_only_our_resources_are_rails(resource: str, rails: tuple[int, ...]) -> 
 
 
 @pytest.mark.parametrize(
-    "given",
+    "granted",
     [
         (GrantedDevices("trackbed.dev/rail2", ("rail2-0", "rail2-1")),),
         (GrantedDevices("trackbed.dev/rail2", ("rail2-0",)), GrantedDevices("trackbed.dev/rail2", ("rail2-1",))),
     ],
 )
-def test_two_devices_of_one_rail_are_refused(given: tuple[GrantedDevices, ...]) -> None:
+def test_two_devices_of_one_rail_are_refused(granted: tuple[GrantedDevices, ...]) -> None:
     with pytest.raises(CniError, match=r"more than one trackbed\.dev/rail2") as error:
-        select_rail_devices(given)
+        select_rail_devices(granted)
     assert "ask for 1, in one container only" in error.value.details

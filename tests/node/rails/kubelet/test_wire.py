@@ -41,7 +41,7 @@ def test_kinds_of_fields_that_nothing_here_uses_are_passed_by() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         ("08", "a number has no end"),
         ("08 ffffffffffffffffffff 01", "a number has no end"),
@@ -50,16 +50,16 @@ def test_kinds_of_fields_that_nothing_here_uses_are_passed_by() -> None:
         ("0b", "there is no wire type 3"),
     ],
 )
-def test_what_is_no_message_is_told(raw: str, said: str) -> None:
-    with pytest.raises(WireError, match=said):
+def test_what_is_no_message_is_told(raw: str, message: str) -> None:
+    with pytest.raises(WireError, match=message):
         wire.parse_fields(bytes.fromhex(raw))
 
 
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_message_or_told(raw: bytes) -> None:
     try:
-        found = wire.parse_fields(raw)
-        for number in found:
-            wire.get_texts(found, number)
+        fields = wire.parse_fields(raw)
+        for number in fields:
+            wire.get_texts(fields, number)
     except WireError:
         pass
