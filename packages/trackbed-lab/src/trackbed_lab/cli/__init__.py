@@ -1,4 +1,4 @@
-"""`trackbed lab`: a whole fabric in network namespaces, and a control plane. A module for each pair of commands."""
+"""`trackbed lab`: a fabric in network namespaces, emulated servers, and Kubernetes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 from trackbed_lab.cli import kubernetes, kubernetes_pods, kubernetes_roll, kubernetes_run, vm, vm_faults
 from trackbed_lab.cli.faults import break_, doctor, heal
-from trackbed_lab.cli.look import execute, status
+from trackbed_lab.cli.inspection import execute, status
 from trackbed_lab.cli.run import run
 from trackbed_lab.cli.up import down, up
 from trackbed_lab.cli.vm_run import run as vm_run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import output_option, refuse
-from trackbed_lab.cli.session import guarded, joined, known_fault, name_option
+from trackbed_lab.cli.session import check_fault_id, exit_on_errors, name_option, run_in_lab
 
 if TYPE_CHECKING:
     from trackbed_lab.lab import Lab
@@ -29,7 +29,7 @@ def break_(name: str, fault_id: str, node_name: str | None, rail: int | None) ->
       trackbed lab break route-rule-missing
       trackbed lab break fabric-port-on-wrong-leaf --node gpu-1 --rail 3
     """
-    raise SystemExit(joined(name, lambda lab: _fault(lab, fault_id, node_name, rail, heal=False)))
+    raise SystemExit(run_in_lab(name, lambda lab: _run_action(lab, fault_id, node_name, rail, heal=False)))
 
 
 @click.command("heal")
@@ -44,20 +44,20 @@ def heal(name: str, fault_id: str, node_name: str | None, rail: int | None) -> N
     Example:
       trackbed lab heal route-rule-missing
     """
-    raise SystemExit(joined(name, lambda lab: _fault(lab, fault_id, node_name, rail, heal=True)))
+    raise SystemExit(run_in_lab(name, lambda lab: _run_action(lab, fault_id, node_name, rail, heal=True)))
 
 
-def _fault(lab: Lab, fault_id: str, node_name: str | None, rail: int | None, *, heal: bool) -> int:
+def _run_action(lab: Lab, fault_id: str, node_name: str | None, rail: int | None, *, heal: bool) -> int:
     from trackbed_lab import faults
     from trackbed_lab.faults.target import UnsuitableError
 
-    known_fault(fault_id)
+    check_fault_id(fault_id)
     try:
-        place = faults.find_target(lab, node_name, rail)
-        guarded(lambda: (faults.heal if heal else faults.inject)(place, fault_id))
+        target = faults.find_target(lab, node_name, rail)
+        exit_on_errors(lambda: (faults.heal if heal else faults.inject)(target, fault_id))
     except UnsuitableError as error:
         refuse(str(error))
-    click.echo(f"{'healed' if heal else 'broke'} {fault_id} at {place.node.name} rail {place.port.rail}")
+    click.echo(f"{'healed' if heal else 'broke'} {fault_id} at {target.node.name} rail {target.port.rail}")
     return 0
 
 
@@ -71,10 +71,10 @@ def doctor(name: str, form: str) -> None:
     Example:
       trackbed lab doctor
     """
-    raise SystemExit(joined(name, lambda lab: _doctor(lab, form)))
+    raise SystemExit(run_in_lab(name, lambda lab: _diagnose(lab, form)))
 
 
-def _doctor(lab: Lab, form: str) -> int:
+def _diagnose(lab: Lab, form: str) -> int:
     from trackbed.cli.findings import show
 
     diagnosis = lab.diagnose()

@@ -1,4 +1,4 @@
-"""`trackbed lab kubernetes`: a real control plane on loopback, with emulated servers as its nodes where wanted."""
+"""`trackbed lab kubernetes`: a real control plane on loopback, and emulated servers as its nodes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import refuse
-from trackbed_lab.cli.vm import chosen, say, unknown
+from trackbed_lab.cli.vm import choose_accelerator, exit_unknown, report_progress
 
 if TYPE_CHECKING:
     from trackbed.cluster.api.client import Object
     from trackbed_lab.processes import LabProcess
 
 
-def _folder() -> Path:
+def _locate_folder() -> Path:
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "trackbed" / "kubernetes"
 
@@ -26,7 +26,7 @@ folder_option = click.option(
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=_folder,
+    default=_locate_folder,
     help="Folder for kubeconfig, logs and data.  [default: ~/.local/state/trackbed/kubernetes]",
 )
 
@@ -55,7 +55,7 @@ def command() -> None:
 @click.option("--rails", default=8, show_default=True, help="NICs of each node, 7 VFs each.")
 @click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
 def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> None:
-    """Start it; it runs until `down`. The first time its programs are built, which takes some minutes.
+    """Start it; it runs until `down`. The first time, its programs are built, which takes some minutes.
 
     \b
     Examples:
@@ -67,55 +67,63 @@ def up(folder: Path, crds: Path | None, nodes: int, rails: int, memory: int) -> 
 
     folder = folder.absolute()
     try:
-        wanted = read_definitions(crds) if crds else []
+        definitions = read_definitions(crds) if crds else []
     except CrdError as error:
         refuse(f"--crds: {error}")
-    kubeconfig = _cluster(folder, nodes, rails, memory) if nodes else _control_plane(folder)
-    with ExitStack() as undo:  # without its CRDs it is not what was asked for
+    kubeconfig = _start_cluster(folder, nodes, rails, memory) if nodes else _start_control_plane(folder)
+    with ExitStack() as undo:  # stopped again if the CRDs cannot be loaded
         undo.callback(cluster.stop_cluster, folder)
-        loaded = f", {_load(kubeconfig, wanted)} CRDs loaded" if wanted else ""
+        loaded = f", {_load_crds(kubeconfig, definitions)} CRDs loaded" if definitions else ""
         undo.pop_all()
     click.echo(f"Kubernetes {build.read_kubernetes_version()} is up{loaded}")
     click.echo(f"export KUBECONFIG={kubeconfig}\nnext: trackbed render stack NAME -f fabric.yaml | kubectl apply -f -")
 
 
-def _control_plane(folder: Path) -> Path:
+def _start_control_plane(folder: Path) -> Path:
     from trackbed_lab.kubernetes import build, control_plane
     from trackbed_lab.kubernetes.programs import CONTROL_PLANE
 
     try:
-        return control_plane.start_control_plane(folder, build.build_programs(CONTROL_PLANE, say))
+        return control_plane.start_control_plane(folder, build.build_programs(CONTROL_PLANE, report_progress))
     except (build.BuildError, control_plane.ControlPlaneError) as error:
-        unknown(str(error))
+        exit_unknown(str(error))
 
 
-def _cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
+def _start_cluster(folder: Path, nodes: int, rails: int, memory: int) -> Path:
     from trackbed_lab.kubernetes import build, cluster, control_plane, images
     from trackbed_lab.vm import lab, parts
     from trackbed_lab.vm.machine import LabShape, find_problems
 
-    asked = LabShape(servers=nodes, rails=rails, memory=memory, accelerator="auto")
-    wrong = find_problems(asked)
-    if wrong:
-        refuse(f"no such nodes can be had: {'; '.join(wrong)}")
-    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, cluster.ClusterError, lab.VmLabError)
+    shape = LabShape(servers=nodes, rails=rails, memory=memory, accelerator="auto")
+    problems = find_problems(shape)
+    if problems:
+        refuse(f"no such nodes can be had: {'; '.join(problems)}")
+    errors = (
+        build.BuildError,
+        control_plane.ControlPlaneError,
+        images.ImageError,
+        cluster.ClusterError,
+        lab.VmLabError,
+    )
     try:
-        found = parts.fetch_parts(say)
-        return cluster.start_ready_cluster(folder, found, chosen(found, asked), say).kubeconfig
-    except (*told, parts.PartsError, OSError) as error:
-        unknown(str(error))
+        fetched = parts.fetch_parts(report_progress)
+        return cluster.start_ready_cluster(
+            folder, fetched, choose_accelerator(fetched, shape), report_progress
+        ).kubeconfig
+    except (*errors, parts.PartsError, OSError) as error:
+        exit_unknown(str(error))
 
 
-def _load(kubeconfig: Path, wanted: list[Object]) -> int:
+def _load_crds(kubeconfig: Path, definitions: list[Object]) -> int:
     from trackbed.cluster.api.errors import KubeError
     from trackbed_lab.kubernetes.blocking import connect
     from trackbed_lab.kubernetes.crds import install_crds
 
     try:
         with connect(str(kubeconfig)) as client:
-            return install_crds(client, wanted)
+            return install_crds(client, definitions)
     except KubeError as error:
-        unknown(f"the CRDs could not be loaded, so the control plane is stopped again: {error}")
+        exit_unknown(f"the CRDs could not be loaded, so the control plane is stopped again: {error}")
 
 
 @command.command("status")
@@ -131,23 +139,23 @@ def status(folder: Path) -> None:
     from trackbed_lab.kubernetes.control_plane import ControlPlaneError, load_processes
 
     try:
-        found = load_processes(folder)
+        processes = load_processes(folder)
     except ControlPlaneError as error:
         refuse(str(error))
-    if not found:
-        unknown(f"no control plane in {folder}; trackbed lab kubernetes up starts one")
-    table(("process", "pid", "", "log"), [_row(one) for one in found])
-    raise SystemExit(0 if all(one.is_alive for one in found) else 1)
+    if not processes:
+        exit_unknown(f"no control plane in {folder}; trackbed lab kubernetes up starts one")
+    table(("process", "pid", "", "log"), [_build_row(process) for process in processes])
+    raise SystemExit(0 if all(process.is_alive for process in processes) else 1)
 
 
-def _row(one: LabProcess) -> tuple[str, str, str, str]:
-    return one.name, str(one.pid), "runs" if one.is_alive else "ended", one.log
+def _build_row(process: LabProcess) -> tuple[str, str, str, str]:
+    return process.name, str(process.pid), "runs" if process.is_alive else "ended", process.log
 
 
 @command.command("down")
 @folder_option
 def down(folder: Path) -> None:
-    """Stop control plane and nodes and throw their data away; logs stay. Doing it twice is fine.
+    """Stop control plane and nodes and delete their data; logs are kept. Doing it twice is fine.
 
     \b
     Example:

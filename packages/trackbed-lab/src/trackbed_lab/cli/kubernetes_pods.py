@@ -1,4 +1,4 @@
-"""`trackbed lab kubernetes exec` and `logs`: into the containers of a cluster of emulated servers."""
+"""`trackbed lab kubernetes exec` and `logs`: containers of a cluster of emulated servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from trackbed.cli.options import refuse
 from trackbed_lab.cli.kubernetes import folder_option
-from trackbed_lab.cli.vm import hear, here_or_end, unknown
+from trackbed_lab.cli.vm import exit_unknown, load_lab, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from trackbed_lab.kubernetes.pods import Container
 
 _SECONDS = 600.0
-_container = click.option("-c", "--container", metavar="NAME", help="Which container.  [default: the first]")
-_namespace = click.option("-n", "--namespace", default="default", show_default=True, help="Where the pod is.")
+_container_option = click.option("-c", "--container", metavar="NAME", help="Which container.  [default: the first]")
+_namespace_option = click.option("-n", "--namespace", default="default", show_default=True, help="Where the pod is.")
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True})
 @folder_option
-@_namespace
-@_container
+@_namespace_option
+@_container_option
 @click.argument("pod")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(folder: Path, namespace: str, container: str | None, pod: str, program: tuple[str, ...]) -> None:
@@ -34,13 +34,13 @@ def execute(folder: Path, namespace: str, container: str | None, pod: str, progr
     Example:
       trackbed lab kubernetes exec worker-0 -- ibv_devices
     """
-    _in_pod(folder, (namespace, pod, container), lambda found: found.build_exec_command(program))
+    _run_on_node(folder, (namespace, pod, container), lambda container: container.build_exec_command(program))
 
 
 @click.command("logs")
 @folder_option
-@_namespace
-@_container
+@_namespace_option
+@_container_option
 @click.argument("pod")
 def logs(folder: Path, namespace: str, container: str | None, pod: str) -> None:
     """Show what a pod has written.
@@ -49,26 +49,26 @@ def logs(folder: Path, namespace: str, container: str | None, pod: str) -> None:
     Example:
       trackbed lab kubernetes logs worker-0
     """
-    _in_pod(folder, (namespace, pod, container), lambda found: found.build_log_command())
+    _run_on_node(folder, (namespace, pod, container), lambda container: container.build_log_command())
 
 
-def _in_pod(folder: Path, which: tuple[str, str, str | None], argv: Callable[[Container], list[str]]) -> None:
-    """Run what `argv` gives for the container, on its node; ends the command."""
+def _run_on_node(folder: Path, pod: tuple[str, str, str | None], build_argv: Callable[[Container], list[str]]) -> None:
+    """Run a command for a container on its node, and exit with its status; `pod` is namespace, pod and container."""
     from trackbed_lab.kubernetes import cluster
     from trackbed_lab.vm import channel, lab
 
-    here = here_or_end(cluster.locate_servers(folder))
-    found = _found(folder, *which)
+    vm_lab = load_lab(cluster.locate_servers(folder))
+    container = _find_container(folder, *pod)
     try:
-        server = here.find_server(found.node)
-        raise SystemExit(channel.stream(server.channel, argv(found), hear, _SECONDS))
+        server = vm_lab.find_server(container.node)
+        raise SystemExit(channel.stream(server.channel, build_argv(container), write_output, _SECONDS))
     except lab.VmLabError as error:
         refuse(str(error))
     except channel.ChannelError as error:
-        unknown(lab.describe_failure(here, found.node, str(error)))
+        exit_unknown(lab.describe_failure(vm_lab, container.node, str(error)))
 
 
-def _found(folder: Path, namespace: str, pod: str, container: str | None) -> Container:
+def _find_container(folder: Path, namespace: str, pod: str, container: str | None) -> Container:
     from trackbed.cluster.api.errors import KubeError
     from trackbed_lab.kubernetes.blocking import connect
     from trackbed_lab.kubernetes.pods import PodError, find_container
@@ -79,4 +79,4 @@ def _found(folder: Path, namespace: str, pod: str, container: str | None) -> Con
     except PodError as error:
         refuse(str(error))
     except KubeError as error:
-        unknown(str(error))
+        exit_unknown(str(error))

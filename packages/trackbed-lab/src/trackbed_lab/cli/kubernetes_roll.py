@@ -10,10 +10,10 @@ import click
 
 from trackbed.cli.options import output_option
 from trackbed_lab.cli.kubernetes import folder_option
-from trackbed_lab.cli.kubernetes_run import begun, started
-from trackbed_lab.cli.session import fabric_option, teller
-from trackbed_lab.cli.vm import say, unknown
-from trackbed_lab.cli.vm_run import end, fitting, planned
+from trackbed_lab.cli.kubernetes_run import begin_run, start_cluster
+from trackbed_lab.cli.session import build_reporter, fabric_option
+from trackbed_lab.cli.vm import exit_unknown, report_progress
+from trackbed_lab.cli.vm_run import derive_shape, exit_with_phases, load_plan
 
 if TYPE_CHECKING:
     from trackbed_lab.kubernetes.chart_run import Tools
@@ -51,26 +51,28 @@ def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool,
     from trackbed_lab.kubernetes.blocking import connect
 
     folder = folder.absolute()
-    fabric, plan = planned(source)
-    began = time.monotonic()
-    here = started(folder, fitting(plan, memory), joined=True)
+    fabric, plan = load_plan(source)
+    start = time.monotonic()
+    lab_cluster = start_cluster(folder, derive_shape(plan, memory), join=True)
     try:
-        course = begun(here, (fabric, plan), time.monotonic() - began, teller(form))
-        with connect(str(here.kubeconfig)) as client, TemporaryDirectory(prefix="trackbed-") as own:
-            chart_run.run_phases(course, client, fabric, _tools(here, chart.absolute(), Path(own)), keep=keep)
+        vm_run = begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, build_reporter(form))
+        with connect(str(lab_cluster.kubeconfig)) as client, TemporaryDirectory(prefix="trackbed-") as name:
+            chart_run.run_phases(
+                vm_run, client, fabric, _build_tools(lab_cluster, chart.absolute(), Path(name)), keep=keep
+            )
     finally:
         if not keep:
             cluster.stop_cluster(folder)
-    end(course.phases, time.monotonic() - began, form)
+    exit_with_phases(vm_run.phases, time.monotonic() - start, form)
 
 
-def _tools(here: Cluster, chart: Path, folder: Path) -> Tools:
+def _build_tools(lab_cluster: Cluster, chart: Path, folder: Path) -> Tools:
     from trackbed_lab.kubernetes import build
     from trackbed_lab.kubernetes.chart_run import Tools
     from trackbed_lab.kubernetes.programs import HELM, NODE
 
     try:
-        helm, node = (build.build_programs(one, say) for one in (HELM, NODE))
+        helm, node = (build.build_programs(group, report_progress) for group in (HELM, NODE))
     except build.BuildError as error:
-        unknown(str(error))
-    return Tools(helm / "helm", node / "kubectl", chart, here.kubeconfig, folder)
+        exit_unknown(str(error))
+    return Tools(helm / "helm", node / "kubectl", chart, lab_cluster.kubeconfig, folder)

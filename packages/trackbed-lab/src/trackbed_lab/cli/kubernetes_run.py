@@ -10,9 +10,9 @@ import click
 
 from trackbed.cli.options import output_option
 from trackbed_lab.cli.kubernetes import folder_option
-from trackbed_lab.cli.session import fabric_option, teller
-from trackbed_lab.cli.vm import chosen, say, unknown
-from trackbed_lab.cli.vm_run import end, fitting, planned
+from trackbed_lab.cli.session import build_reporter, fabric_option
+from trackbed_lab.cli.vm import choose_accelerator, exit_unknown, report_progress
+from trackbed_lab.cli.vm_run import derive_shape, exit_with_phases, load_plan
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
@@ -42,50 +42,52 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     from trackbed_lab.kubernetes import cluster
 
     folder = folder.absolute()
-    fabric, plan = planned(source)
-    began = time.monotonic()
-    here = started(folder, fitting(plan, memory), joined=False)
+    fabric, plan = load_plan(source)
+    start = time.monotonic()
+    lab_cluster = start_cluster(folder, derive_shape(plan, memory), join=False)
     try:
-        phases = _phases(begun(here, (fabric, plan), time.monotonic() - began, teller(form)), here)
+        phases = _run_phases(
+            begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, build_reporter(form)), lab_cluster
+        )
     finally:
         if not keep:
             cluster.stop_cluster(folder)
-    end(phases, time.monotonic() - began, form)
+    exit_with_phases(phases, time.monotonic() - start, form)
 
 
-def started(folder: Path, shape: LabShape, *, joined: bool) -> Cluster:
-    """A cluster whose servers are up, as nodes or not; what goes wrong ends the command with status 3.
+def start_cluster(folder: Path, shape: LabShape, *, join: bool) -> Cluster:
+    """Start a cluster, with its servers as nodes if `join`; exit with status 3 if it does not come up.
 
-    So it does where another cluster runs, which must stay.
+    The exit leaves another cluster alone that runs in the folder.
     """
     from trackbed_lab.kubernetes import build, cluster, control_plane, images
     from trackbed_lab.vm import lab, parts
 
-    told = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.VmLabError)
+    errors = (build.BuildError, control_plane.ControlPlaneError, images.ImageError, lab.VmLabError)
     try:
-        found = parts.fetch_parts(say)
-        return cluster.start_cluster(folder, found, chosen(found, shape), say, join=joined)
-    except (*told, parts.PartsError, OSError) as error:
-        unknown(str(error))
+        fetched = parts.fetch_parts(report_progress)
+        return cluster.start_cluster(folder, fetched, choose_accelerator(fetched, shape), report_progress, join=join)
+    except (*errors, parts.PartsError, OSError) as error:
+        exit_unknown(str(error))
 
 
-def begun(here: Cluster, wanted: tuple[bytes, Plan], seconds: float, tell: ReportPhase) -> VmRun:
-    """A run on servers that took so long to come up."""
+def begin_run(lab_cluster: Cluster, fabric: tuple[bytes, Plan], seconds: float, report: ReportPhase) -> VmRun:
+    """Begin a run on servers that took `seconds` to come up; `fabric` is a Fabric's bytes and its plan."""
     from trackbed_lab.kubernetes import build
     from trackbed_lab.run_result import Phase
-    from trackbed_lab.vm import run as servers
+    from trackbed_lab.vm import run as vm
 
-    fabric, plan = wanted
-    shape = here.servers.shape
-    words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.servers.kernel}; Kubernetes "
-    booted = Phase("servers", seconds, words + build.read_kubernetes_version())
-    return servers.begin_run(here.servers, plan, fabric, booted, tell)
+    content, plan = fabric
+    shape = lab_cluster.servers.shape
+    summary = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {lab_cluster.servers.kernel}; Kubernetes "
+    boot = Phase("servers", seconds, summary + build.read_kubernetes_version())
+    return vm.begin_run(lab_cluster.servers, plan, content, boot, report)
 
 
-def _phases(course: VmRun, here: Cluster) -> list[Phase]:
+def _run_phases(vm_run: VmRun, lab_cluster: Cluster) -> list[Phase]:
     from trackbed_lab.kubernetes import cluster, run
     from trackbed_lab.kubernetes.blocking import connect
 
-    with connect(str(here.kubeconfig)) as client:
-        run.run_phases(course, client, cluster.TOOLS)
-    return course.phases
+    with connect(str(lab_cluster.kubeconfig)) as client:
+        run.run_phases(vm_run, client, cluster.TOOLS)
+    return vm_run.phases

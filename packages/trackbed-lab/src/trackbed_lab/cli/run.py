@@ -1,4 +1,4 @@
-"""`trackbed lab run`: everything at once."""
+"""`trackbed lab run`: all phases of a lab, with a report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import output_option, refuse
-from trackbed_lab.cli.session import fabric_of, fabric_option, guarded, held, known_fault, teller
+from trackbed_lab.cli.session import (
+    build_reporter,
+    check_fault_id,
+    exit_on_errors,
+    fabric_option,
+    read_fabric_source,
+    run_in_sandbox,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,22 +51,24 @@ def run(source: str | None, fault_id: str | None, report: Path, form: str) -> No
     from trackbed_lab.lab_folder import RUN_PREFIX, LabFolder
 
     if fault_id and fault_id != "none":
-        known_fault(fault_id)
+        check_fault_id(fault_id)
     if not os.access(report.absolute().parent, os.W_OK):
         refuse(f"cannot write {report.absolute()}; name a place for the report with --report")
-    began = time.monotonic()
-    fabric, imported = fabric_of(source)
-    place = LabFolder(f"{RUN_PREFIX}{os.getpid()}")
-    told = teller(form)
-    for phase in imported:
-        told(phase)
-    status = held(place, lambda: _finished(_run(place, fabric, fault_id, imported, told), report, form))
-    gone = time.monotonic()
-    place.release()
+    start = time.monotonic()
+    fabric, phases = read_fabric_source(source)
+    folder = LabFolder(f"{RUN_PREFIX}{os.getpid()}")
+    report_phase = build_reporter(form)
+    for phase in phases:
+        report_phase(phase)
+    status = run_in_sandbox(
+        folder, lambda: _write_report(_run(folder, fabric, fault_id, phases, report_phase), report, form)
+    )
+    end = time.monotonic()
+    folder.release()
     if form == "text" and status in {0, 1}:
         click.echo(f"report: {report.absolute()}")
         click.secho(
-            f"{'as planned' if status == 0 else 'NOT as planned'}, {gone - began:.1f} s, nothing left behind",
+            f"{'as planned' if status == 0 else 'NOT as planned'}, {end - start:.1f} s, nothing left behind",
             bold=True,
             fg="green" if status == 0 else "red",
         )
@@ -67,18 +76,21 @@ def run(source: str | None, fault_id: str | None, report: Path, form: str) -> No
 
 
 def _run(
-    place: LabFolder, fabric: bytes, fault_id: str | None, imported: tuple[Phase, ...], told: Callable[[Phase], None]
+    folder: LabFolder,
+    fabric: bytes,
+    fault_id: str | None,
+    phases: tuple[Phase, ...],
+    report_phase: Callable[[Phase], None],
 ) -> RunResult:
     from trackbed_lab.lab import Lab
-    from trackbed_lab.run import DEFAULT_FAULT
-    from trackbed_lab.run import run_phases as go
+    from trackbed_lab.run import DEFAULT_FAULT, run_phases
 
-    lab = Lab(place.files)
-    return guarded(lambda: go(lab, fabric, fault_id or DEFAULT_FAULT, imported, told))
+    lab = Lab(folder.files)
+    return exit_on_errors(lambda: run_phases(lab, fabric, fault_id or DEFAULT_FAULT, phases, report_phase))
 
 
-def _finished(result: RunResult, report: Path, form: str) -> int:
-    """Write the report; the status of the command."""
+def _write_report(result: RunResult, report: Path, form: str) -> int:
+    """Write the report; return the exit status of the command."""
     from trackbed.cli.options import emit_json
     from trackbed_lab.report.html import render_html
 

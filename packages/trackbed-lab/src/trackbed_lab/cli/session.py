@@ -1,4 +1,4 @@
-"""What the commands of the lab share: which Fabric, which lab, and being inside its sandbox."""
+"""Shared parts of the lab's commands: options for Fabric and lab, running inside a sandbox, and reporting of phases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ fabric_option = click.option(
 )
 
 
-def _named(_: click.Context, __: click.Parameter, name: str) -> str:
+def _check_name(_: click.Context, __: click.Parameter, name: str) -> str:
     from trackbed_lab.lab_folder import LabFolder
 
     try:
@@ -37,87 +37,89 @@ def _named(_: click.Context, __: click.Parameter, name: str) -> str:
         raise click.BadParameter(str(error)) from error
 
 
-name_option = click.option("--name", default="default", show_default=True, callback=_named, help="Name of the lab.")
+name_option = click.option(
+    "--name", default="default", show_default=True, callback=_check_name, help="Name of the lab."
+)
 
 
-def fabric_of(source: str | None) -> tuple[bytes, tuple[Phase, ...]]:
-    """The Fabric's bytes (with its lock as a second document), and the phase that importing took."""
+def read_fabric_source(source: str | None) -> tuple[bytes, tuple[Phase, ...]]:
+    """Return a Fabric's bytes (with its lock as a second document), and the phase of its import, if it was imported."""
     from importlib.resources import files
 
     if source is None:
         return files("trackbed_lab").joinpath("example.yaml").read_bytes(), ()
     path = Path(source)
     if path.is_dir():
-        return _imported(path)
+        return _import_folder(path)
     from trackbed.cli.options import read_with_lock
 
     return read_with_lock(source), ()
 
 
-def _imported(folder: Path) -> tuple[bytes, tuple[Phase, ...]]:
+def _import_folder(folder: Path) -> tuple[bytes, tuple[Phase, ...]]:
     from trackbed.cli.import_ import import_folder
     from trackbed_lab.run_result import Phase
 
-    began = time.monotonic()
+    start = time.monotonic()
     text, summary = import_folder(folder)
-    return text, (Phase("import", time.monotonic() - began, summary),)
+    return text, (Phase("import", time.monotonic() - start, summary),)
 
 
-def claimed(place: LabFolder) -> None:
-    """Make the lab's folder; a lab of that name that lives ends the command with status 2."""
+def claim_lab(lab: LabFolder) -> None:
+    """Create the lab's folder; exit with status 2 if a lab of that name is running."""
     try:
-        place.claim()
+        lab.claim()
     except FileExistsError as error:
-        refuse(f"{error}; trackbed lab down --name {place.name} removes it")
+        refuse(f"{error}; trackbed lab down --name {lab.name} removes it")
     except OSError as error:
-        refuse(f"cannot make {error.filename or place.folder}: {error.strerror}")
+        refuse(f"cannot make {error.filename or lab.folder}: {error.strerror}")
 
 
-def known_fault(fault_id: str) -> None:
-    """A fault that is in no catalogue ends the command with status 2."""
+def check_fault_id(fault_id: str) -> None:
+    """Exit with status 2 if the lab has no such fault."""
     from trackbed_lab.faults import FAULTS
 
     if fault_id not in FAULTS:
         refuse(f"no fault {fault_id!r}{meant(fault_id, FAULTS, 'see trackbed faults')}")
 
 
-def held(place: LabFolder, work: Callable[[], int]) -> int:
-    """Run work in a sandbox of its own and wait for it; Ctrl-C or SIGTERM ends it, and with it everything."""
+def run_in_sandbox(lab: LabFolder, work: Callable[[], int]) -> int:
+    """Run work in a new sandbox and return its status; Ctrl-C or SIGTERM ends the sandbox with everything in it."""
     import signal
 
     from trackbed_lab.sandbox import start_sandbox
 
-    claimed(place)
-    keeper = start_sandbox(work, place.files)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell that put us in the background has SIGINT ignored
+    claim_lab(lab)
+    keeper = start_sandbox(work, lab.files)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores SIGINT for background processes
         signal.signal(number, signal.default_int_handler)
-    place.record_keeper(keeper)
+    lab.record_keeper(keeper)
     try:
         _, status = os.waitpid(keeper, 0)
     except KeyboardInterrupt:
-        end(keeper)
-        place.release()
+        kill_lab(keeper)
+        lab.release()
         click.echo("interrupted; the lab is gone", err=True)
         return 130
     return os.waitstatus_to_exitcode(status)
 
 
-def joined(name: str, body: Callable[[Lab], int]) -> int:
-    """Run `body` inside the sandbox of a lab; its status. A lab that is not there ends the command with status 2."""
+def run_in_lab(name: str, body: Callable[[Lab], int]) -> int:
+    """Run `body` inside the sandbox of a lab and return its status; exit with status 2 if there is no such lab."""
     from trackbed_lab.lab import Lab
     from trackbed_lab.lab_folder import LabFolder, list_labs
     from trackbed_lab.sandbox import run_inside
 
-    place = LabFolder(name)
-    keeper = place.find_keeper()
-    if keeper is None and place.folder.exists():
-        refuse(f"lab {name!r} has ended: {last_words(place)}; trackbed lab down --name {name} clears it away")
+    folder = LabFolder(name)
+    keeper = folder.find_keeper()
+    if keeper is None and folder.folder.exists():
+        refuse(f"lab {name!r} has ended: {read_log_end(folder)}; trackbed lab down --name {name} clears it away")
     if keeper is None:
-        alive = [lab.name for lab in list_labs() if lab.find_keeper()]
-        others = f"there is {', '.join(alive)}" if alive else "trackbed lab up makes one"
+        running = [lab.name for lab in list_labs() if lab.find_keeper()]
+        others = f"there is {', '.join(running)}" if running else "trackbed lab up makes one"
         refuse(f"there is no lab {name!r}; {others}")
     try:
-        return run_inside(keeper, lambda: guarded(lambda: body(Lab(place.files))))
+        return run_inside(keeper, lambda: exit_on_errors(lambda: body(Lab(folder.files))))
     except OSError as error:
         refuse(f"cannot enter lab {name!r}: {error.strerror or error}")
 
@@ -125,8 +127,8 @@ def joined(name: str, body: Callable[[Lab], int]) -> int:
 _Result = TypeVar("_Result")
 
 
-def guarded(work: Callable[[], _Result]) -> _Result:
-    """Errors that a lab may end in, as one message and status 3: it could not be looked at."""
+def exit_on_errors(work: Callable[[], _Result]) -> _Result:
+    """Run work; print the errors of a lab as one message and exit with status 3."""
     from trackbed.host.transaction.apply import HostError
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed_lab.lab import LabError
@@ -142,8 +144,8 @@ def guarded(work: Callable[[], _Result]) -> _Result:
 _END_SECONDS = 10.0
 
 
-def end(keeper: int) -> None:
-    """End a lab, and with it everything in it; waits (bounded) until it is gone."""
+def kill_lab(keeper: int) -> None:
+    """Kill a lab with everything in it; wait, at most 10 s, until it has ended."""
     import signal
     from contextlib import suppress
 
@@ -154,30 +156,30 @@ def end(keeper: int) -> None:
     with suppress(OSError):
         os.kill(keeper, signal.SIGKILL)
     deadline = time.monotonic() + _END_SECONDS
-    while not _is_gone(keeper) and time.monotonic() < deadline:
+    while not _has_ended(keeper) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-def _is_gone(keeper: int) -> bool:
-    """Whether it has ended; if it is our own child it stays in /proc until we ask."""
+def _has_ended(keeper: int) -> bool:
+    """Return whether the keeper has ended; a child is reaped, as it would remain in /proc."""
     try:
         return os.waitpid(keeper, os.WNOHANG)[0] == keeper
     except ChildProcessError:
         return not Path(f"/proc/{keeper}").exists()
 
 
-def last_words(place: LabFolder) -> str:
-    """The end of a lab's log."""
-    said = place.log.read_text(errors="replace").strip() if place.log.exists() else ""
-    return " / ".join(said.splitlines()[-3:]) or "its log is empty"
+def read_log_end(lab: LabFolder) -> str:
+    """Return the end of a lab's log."""
+    text = lab.log.read_text(errors="replace").strip() if lab.log.exists() else ""
+    return " / ".join(text.splitlines()[-3:]) or "its log is empty"
 
 
-def teller(form: str) -> Callable[[Phase], None]:
-    """What tells each phase as it ends; nothing where the answer is for machines."""
+def build_reporter(form: str) -> Callable[[Phase], None]:
+    """Return a function that prints each phase as it ends; with JSON output it prints nothing."""
 
-    def tell(phase: Phase) -> None:
+    def report(phase: Phase) -> None:
         mark = click.style("ok  " if phase.ok else "FAIL", fg="green" if phase.ok else "red", bold=True)
         click.echo(f"{mark} {phase.name:16} {phase.seconds:6.2f} s  {phase.summary}")
         sys.stdout.flush()
 
-    return (lambda _: None) if form == "json" else tell
+    return (lambda _: None) if form == "json" else report

@@ -1,4 +1,4 @@
-"""`trackbed lab up` and `down`: a lab that stays."""
+"""`trackbed lab up` and `down`: a lab that runs in the background."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import refuse
-from trackbed_lab.cli.session import claimed, end, fabric_of, fabric_option, last_words, name_option
+from trackbed_lab.cli.session import claim_lab, fabric_option, kill_lab, name_option, read_fabric_source, read_log_end
 
 if TYPE_CHECKING:
     from trackbed_lab.lab_folder import LabFolder
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @name_option
 @click.option("--pods/--no-pods", default=False, show_default=True, help="Start a pod with all rails on each node.")
 def up(source: str | None, name: str, pods: bool) -> None:
-    """Stand up a fabric that stays until `down`: hosts configured, agents serving.
+    """Stand up a fabric that runs until `down`: hosts configured, agents serving.
 
     \b
     Examples:
@@ -28,43 +28,44 @@ def up(source: str | None, name: str, pods: bool) -> None:
     """
     from trackbed_lab.lab_folder import LabFolder
 
-    fabric, _ = fabric_of(source)
-    place = LabFolder(name)
-    reading, writing = os.pipe()
-    claimed(place)
+    fabric, _ = read_fabric_source(source)
+    folder = LabFolder(name)
+    read_end, write_end = os.pipe()
+    claim_lab(folder)
     from trackbed_lab.sandbox import start_sandbox
 
-    keeper = start_sandbox(lambda: _stay(place, fabric, writing, pods=pods), place.files, place.log)
-    place.record_keeper(keeper)
-    os.close(writing)
-    said = _answer(reading)
-    if said != "up":
-        end(keeper)
-        said = said or f"the lab did not come up: {last_words(place)}"
-        place.release()
-        refuse(said)
+    keeper = start_sandbox(lambda: _run_lab(folder, fabric, write_end, pods=pods), folder.files, folder.log)
+    folder.record_keeper(keeper)
+    os.close(write_end)
+    message = _read_message(read_end)
+    if message != "up":
+        kill_lab(keeper)
+        message = message or f"the lab did not come up: {read_log_end(folder)}"
+        folder.release()
+        refuse(message)
     click.echo(f"lab {name!r} is up; trackbed lab status, exec, break, doctor, down")
 
 
 _UP_SECONDS = 120.0
 
 
-def _answer(reading: int) -> str:
-    """What the lab says when it is up, or why it is not; empty if it died without a word or keeps silent."""
+def _read_message(read_end: int) -> str:
+    """Return the lab's message: "up", or why it failed, or "" if it ended or hangs without one."""
     import select
 
-    ready, _, _ = select.select([reading], [], [], _UP_SECONDS)
-    said = os.read(reading, 1 << 16).decode() if ready else ""
-    os.close(reading)
-    return said
+    ready, _, _ = select.select([read_end], [], [], _UP_SECONDS)
+    message = os.read(read_end, 1 << 16).decode() if ready else ""
+    os.close(read_end)
+    return message
 
 
-def _stay(place: LabFolder, fabric: bytes, writing: int, *, pods: bool) -> int:
+def _run_lab(folder: LabFolder, fabric: bytes, write_end: int, *, pods: bool) -> int:
+    """Build the lab, write a message to the pipe, then wait until killed."""
     import signal
 
     from trackbed_lab.lab import Lab
 
-    lab = Lab(place.files)
+    lab = Lab(folder.files)
     try:
         lab.build(fabric)
         lab.start_speaker()
@@ -72,12 +73,12 @@ def _stay(place: LabFolder, fabric: bytes, writing: int, *, pods: bool) -> int:
         lab.start_agents()
         if pods:
             lab.add_pods()
-    except Exception as error:  # noqa: BLE001 - told to whoever waits at the other end
-        os.write(writing, f"the lab did not come up: {error}".encode())
+    except Exception as error:  # noqa: BLE001 - passed to the command through the pipe
+        os.write(write_end, f"the lab did not come up: {error}".encode())
         return 1
-    os.write(writing, b"up")
-    os.close(writing)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # pid 1 reaps what others leave
+    os.write(write_end, b"up")
+    os.close(write_end)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as PID 1 this process has to reap orphans
     while True:
         signal.pause()
 
@@ -85,7 +86,7 @@ def _stay(place: LabFolder, fabric: bytes, writing: int, *, pods: bool) -> int:
 @click.command("down")
 @name_option
 def down(name: str) -> None:
-    """Remove the lab; also what a crash has left. Doing it twice is fine.
+    """Remove the lab, or what a crash has left of it. Doing it twice is fine.
 
     \b
     Example:
@@ -93,10 +94,10 @@ def down(name: str) -> None:
     """
     from trackbed_lab.lab_folder import LabFolder
 
-    place = LabFolder(name)
-    keeper = place.find_keeper()
+    folder = LabFolder(name)
+    keeper = folder.find_keeper()
     if keeper is not None:
-        end(keeper)
-    existed = place.folder.exists()
-    place.release()
+        kill_lab(keeper)
+    existed = folder.folder.exists()
+    folder.release()
     click.echo(f"lab {name!r} is gone" if keeper is not None or existed else f"there is no lab {name!r}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trackbed_lab.vm.parts import Parts
 
 
-def _folder() -> Path:
+def _locate_folder() -> Path:
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "trackbed" / "vm"
 
@@ -26,7 +26,7 @@ folder_option = click.option(
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=_folder,
+    default=_locate_folder,
     help="Folder for consoles, sockets and the servers' files.  [default: ~/.local/state/trackbed/vm]",
 )
 servers_option = click.option("--servers", default=2, show_default=True, help="How many servers.")
@@ -37,8 +37,8 @@ memory_option = click.option("--memory", default=2048, show_default=True, metava
 def command() -> None:
     """Run emulated servers: a kernel of their own, SR-IOV NICs on leaf switches, NUMA nodes, an IOMMU, reboots.
 
-    No root is needed and nothing of this machine is changed. A server has this machine's files, read-only below what
-    it writes itself; its /etc, /boot and /var/lib/trackbed live through reboots.
+    No root is needed and nothing on this machine is changed. A server sees this machine's files below its own changes;
+    its /etc, /boot and /var/lib/trackbed persist across reboots.
 
     \b
     Example:
@@ -61,7 +61,7 @@ def command() -> None:
 )
 @click.option("--timeout", default=300.0, show_default=True, metavar="SECONDS", help="How long to wait for all.")
 def up(folder: Path, servers: int, rails: int, memory: int, cpus: int, accelerator: str, timeout: float) -> None:
-    """Start new servers; they run until `down`. The first time QEMU and a kernel are fetched.
+    """Start new servers; they run until `down`. The first time, QEMU and a kernel are fetched.
 
     \b
     Examples:
@@ -70,36 +70,37 @@ def up(folder: Path, servers: int, rails: int, memory: int, cpus: int, accelerat
     """
     from trackbed_lab.vm.machine import LabShape, find_problems
 
-    asked = LabShape(servers=servers, rails=rails, memory=memory, cpus=cpus, accelerator=accelerator)
-    wrong = find_problems(asked)
-    if wrong:
-        refuse(f"no such servers can be had: {'; '.join(wrong)}")
-    started(folder, asked, timeout)
+    shape = LabShape(servers=servers, rails=rails, memory=memory, cpus=cpus, accelerator=accelerator)
+    problems = find_problems(shape)
+    if problems:
+        refuse(f"no such servers can be had: {'; '.join(problems)}")
+    start_servers(folder, shape, timeout)
     click.echo(f"{servers} server{'s' * (servers != 1)} up; trackbed lab vm status, exec, reboot, down")
 
 
-def started(folder: Path, asked: LabShape, timeout: float) -> VmLab:
-    """Servers that are up; accelerator `auto` is found out. What goes wrong ends the command with status 3."""
+def start_servers(folder: Path, shape: LabShape, timeout: float) -> VmLab:
+    """Start servers, with accelerator `auto` resolved; exit with status 3 if they do not come up."""
     from trackbed_lab.vm import lab, parts
 
     try:
-        found = parts.fetch_parts(say)
-        return lab.start_lab(folder.absolute(), lab.LabSpec(found, chosen(found, asked)), say, timeout)
+        fetched = parts.fetch_parts(report_progress)
+        spec = lab.LabSpec(fetched, choose_accelerator(fetched, shape))
+        return lab.start_lab(folder.absolute(), spec, report_progress, timeout)
     except (lab.VmLabError, parts.PartsError, OSError) as error:
-        unknown(str(error))
+        exit_unknown(str(error))
 
 
-def chosen(found: Parts, asked: LabShape) -> LabShape:
-    """With the accelerator found out where it is to be."""
+def choose_accelerator(parts: Parts, shape: LabShape) -> LabShape:
+    """Return the shape with accelerator `auto` replaced by the one that works."""
     from msgspec.structs import replace
 
     from trackbed_lab.vm import accelerator
 
-    if asked.accelerator != "auto":
-        return asked
-    choice = accelerator.choose_accelerator(found)
-    say(choice.why)
-    return replace(asked, accelerator=choice.accelerator)
+    if shape.accelerator != "auto":
+        return shape
+    choice = accelerator.choose_accelerator(parts)
+    report_progress(choice.why)
+    return replace(shape, accelerator=choice.accelerator)
 
 
 @command.command("exec", context_settings={"ignore_unknown_options": True})
@@ -110,8 +111,8 @@ def chosen(found: Parts, asked: LabShape) -> LabShape:
 def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -> None:
     """Run a program in a server, as root; its output and its exit status are this command's.
 
-    Status 124 means that it took too long, 127 that there is no such program. What it leaves in the background is
-    ended with it unless it has a session of its own (setsid).
+    Status 124 means that it took too long, 127 that there is no such program. Its background processes are ended with
+    it, except those in their own session (setsid).
 
     \b
     Examples:
@@ -120,15 +121,15 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
     """
     from trackbed_lab.vm import channel, lab
 
-    here = here_or_end(folder)
+    vm_lab = load_lab(folder)
     try:
-        server = here.find_server(name)
+        server = vm_lab.find_server(name)
     except lab.VmLabError as error:
         refuse(str(error))
     try:
-        raise SystemExit(channel.stream(server.channel, program, hear, timeout))
+        raise SystemExit(channel.stream(server.channel, program, write_output, timeout))
     except channel.ChannelError as error:
-        unknown(lab.describe_failure(here, name, str(error)))
+        exit_unknown(lab.describe_failure(vm_lab, name, str(error)))
 
 
 @command.command("reboot")
@@ -136,7 +137,7 @@ def execute(folder: Path, timeout: float, name: str, program: tuple[str, ...]) -
 @click.option("--timeout", default=300.0, show_default=True, metavar="SECONDS", help="How long to wait for it.")
 @click.argument("name")
 def reboot(folder: Path, timeout: float, name: str) -> None:
-    """Reboot a server from inside and wait until it is back, with the kernel arguments of its grub.cfg.
+    """Reboot a server from inside and wait until it is up again, with the kernel arguments of its grub.cfg.
 
     \b
     Example:
@@ -144,16 +145,16 @@ def reboot(folder: Path, timeout: float, name: str) -> None:
     """
     from trackbed_lab.vm import lab
 
-    here = here_or_end(folder)
+    vm_lab = load_lab(folder)
     try:
-        here.find_server(name)
+        vm_lab.find_server(name)
     except lab.VmLabError as error:
         refuse(str(error))
     try:
-        seconds = lab.reboot_server(here, name, timeout)
+        seconds = lab.reboot_server(vm_lab, name, timeout)
     except lab.VmLabError as error:
-        unknown(str(error))
-    click.echo(f"{name} is back after {seconds:.1f} s with: {here.read_state(name).arguments}")
+        exit_unknown(str(error))
+    click.echo(f"{name} is back after {seconds:.1f} s with: {vm_lab.read_state(name).arguments}")
 
 
 @command.command("status")
@@ -167,21 +168,22 @@ def status(folder: Path) -> None:
     """
     from trackbed.cli.tables import table
 
-    here = here_or_end(folder)
-    states = {one.channel.name: here.read_state(one.channel.name) for one in here.servers}
-    rows = [(name, one.phase, str(one.boots), one.arguments, one.why or "-") for name, one in states.items()]
-    shape = here.shape
-    title = f"Linux {here.kernel}, {shape.accelerator}, {shape.rails} rails, {shape.memory} MiB each"
+    vm_lab = load_lab(folder)
+    names = [server.channel.name for server in vm_lab.servers]
+    states = {name: vm_lab.read_state(name) for name in names}
+    rows = [(name, state.phase, str(state.boots), state.arguments, state.why or "-") for name, state in states.items()]
+    shape = vm_lab.shape
+    title = f"Linux {vm_lab.kernel}, {shape.accelerator}, {shape.rails} rails, {shape.memory} MiB each"
     table(("server", "", "boots", "kernel arguments", "why"), rows, title)
-    if not here.switch.is_alive:
-        click.echo(f"the switch has ended: {here.switch.read_log_end()}", err=True)
-    raise SystemExit(0 if here.switch.is_alive and all(one.phase == "runs" for one in states.values()) else 1)
+    if not vm_lab.switch.is_alive:
+        click.echo(f"the switch has ended: {vm_lab.switch.read_log_end()}", err=True)
+    raise SystemExit(0 if vm_lab.switch.is_alive and all(state.phase == "runs" for state in states.values()) else 1)
 
 
 @command.command("down")
 @folder_option
 def down(folder: Path) -> None:
-    """Stop the servers and throw them away; logs stay. Doing it twice is fine.
+    """Stop the servers and delete them; logs are kept. Doing it twice is fine.
 
     \b
     Example:
@@ -209,45 +211,48 @@ def doctor(servers: int, memory: int, form: str) -> None:
     """
     from trackbed_lab.vm.doctor import check_machine
 
-    found = check_machine(servers * memory)
+    requirements = check_machine(servers * memory)
     if form == "json":
         from trackbed.cli.options import emit_json
 
-        emit_json(found)
+        emit_json(requirements)
     else:
         from trackbed.cli.tables import table
 
-        rows = [(one.name, "ok" if one.ok else "MISSING", one.evidence, "" if one.ok else one.todo) for one in found]
+        rows = [
+            (item.name, "ok" if item.ok else "MISSING", item.evidence, "" if item.ok else item.todo)
+            for item in requirements
+        ]
         table(("part", "", "seen", "what to do"), rows)
-    raise SystemExit(0 if all(one.ok for one in found) else 1)
+    raise SystemExit(0 if all(item.ok for item in requirements) else 1)
 
 
-def here_or_end(folder: Path) -> VmLab:
-    """The servers in a folder; without any the command ends with status 3."""
+def load_lab(folder: Path) -> VmLab:
+    """Return the lab of a folder; exit with status 3 if there is none."""
     from trackbed_lab.vm import lab
 
     try:
-        found = lab.load_lab(folder.absolute())
+        vm_lab = lab.load_lab(folder.absolute())
     except lab.VmLabError as error:
-        unknown(str(error))
-    if found is None:
-        unknown(f"no servers in {folder}; trackbed lab vm up starts some")
-    return found
+        exit_unknown(str(error))
+    if vm_lab is None:
+        exit_unknown(f"no servers in {folder}; trackbed lab vm up starts some")
+    return vm_lab
 
 
-def hear(letter: bytes, content: bytes) -> None:
-    """Print what a program in a server says, on the stream that it said it on."""
+def write_output(letter: bytes, content: bytes) -> None:
+    """Write the output of a program in a server to the same stream: b"o" is stdout, b"e" stderr."""
     stream = (sys.stdout if letter == b"o" else sys.stderr).buffer
     stream.write(content)
     stream.flush()
 
 
-def say(line: str) -> None:
-    """Tell a person what is going on."""
+def report_progress(line: str) -> None:
+    """Print a line of progress to stderr."""
     click.echo(line, err=True)
 
 
-def unknown(message: str) -> NoReturn:
-    """End the command: it cannot be said."""
+def exit_unknown(message: str) -> NoReturn:
+    """Print an error and exit with status 3."""
     click.echo(f"trackbed: {message}", err=True)
     raise SystemExit(3)

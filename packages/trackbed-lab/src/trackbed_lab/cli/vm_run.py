@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from trackbed.cli.options import emit_json, output_option, read_fabric, read_with_lock, refuse
-from trackbed_lab.cli.session import fabric_option, teller
-from trackbed_lab.cli.vm import folder_option, memory_option, started
+from trackbed_lab.cli.session import build_reporter, fabric_option
+from trackbed_lab.cli.vm import folder_option, memory_option, start_servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,23 +39,27 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     """
     from trackbed_lab.run_result import Phase
     from trackbed_lab.vm import lab
-    from trackbed_lab.vm import run as course
+    from trackbed_lab.vm.run import run_phases
 
-    began = time.monotonic()
-    fabric, plan = planned(source)
-    shape = fitting(plan, memory)
-    here = started(folder, shape, lab.UP_SECONDS)  # ends the command where another lab runs, which must stay
+    start = time.monotonic()
+    fabric, plan = load_plan(source)
+    shape = derive_shape(plan, memory)
+    vm_lab = start_servers(folder, shape, lab.UP_SECONDS)  # exits if another lab is running, which must be left alone
     try:
-        words = f"{shape.servers} servers of {shape.rails} igb NICs, Linux {here.kernel}, {here.shape.accelerator}"
-        phases = course.run_phases(here, plan, fabric, Phase("servers", time.monotonic() - began, words), teller(form))
+        summary = (
+            f"{shape.servers} servers of {shape.rails} igb NICs, Linux {vm_lab.kernel}, {vm_lab.shape.accelerator}"
+        )
+        phases = run_phases(
+            vm_lab, plan, fabric, Phase("servers", time.monotonic() - start, summary), build_reporter(form)
+        )
     finally:
         if not keep:
             lab.stop_lab(folder.absolute())
-    end(phases, time.monotonic() - began, form)
+    exit_with_phases(phases, time.monotonic() - start, form)
 
 
-def end(phases: Sequence[Phase], seconds: float, form: str) -> NoReturn:
-    """Say how a run went, and end the command."""
+def exit_with_phases(phases: Sequence[Phase], seconds: float, form: str) -> NoReturn:
+    """Print the outcome of a run, and exit with 0 if all went as planned, else with 1."""
     ok = all(phase.ok for phase in phases)
     if form == "json":
         emit_json(phases)
@@ -65,19 +69,19 @@ def end(phases: Sequence[Phase], seconds: float, form: str) -> NoReturn:
     raise SystemExit(0 if ok else 1)
 
 
-def fitting(plan: Plan, memory: int) -> LabShape:
-    """Servers for a plan; where it is none for emulated servers the command ends."""
-    from trackbed_lab.vm import run as course
+def derive_shape(plan: Plan, memory: int) -> LabShape:
+    """Return the shape of the servers for a plan; exit with status 2 if they cannot be emulated."""
+    from trackbed_lab.vm import run as vm
     from trackbed_lab.vm.machine import LabShape
 
     try:
-        return course.derive_shape(plan, LabShape(memory=memory, accelerator="auto"))
-    except course.UnfitError as error:
+        return vm.derive_shape(plan, LabShape(memory=memory, accelerator="auto"))
+    except vm.UnfitError as error:
         refuse(str(error))
 
 
-def planned(source: str | None) -> tuple[bytes, Plan]:
-    """A Fabric's bytes, and its plan; without a source the emulated servers' own."""
+def load_plan(source: str | None) -> tuple[bytes, Plan]:
+    """Return a Fabric's bytes and its plan; without a source, those of the example for emulated servers."""
     from importlib.resources import as_file, files
 
     if source is not None:

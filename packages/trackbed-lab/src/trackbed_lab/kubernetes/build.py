@@ -44,36 +44,36 @@ class _GoToolchain:
     root: str
 
 
-def build_programs(programs: Sequence[Program], say: Callable[[str], None]) -> Path:
+def build_programs(programs: Sequence[Program], report: Callable[[str], None]) -> Path:
     """Return the folder with these programs; build them if they are not cached. Raises BuildError."""
     go = _find_go(programs)
     folder = locate_cache() / _compute_key(programs, go)
     try:
         if not _is_complete(folder, programs):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with _hold_lock(folder.parent / "lock", say):
-                _build_missing(folder, programs, go, say)
+            with _hold_lock(folder.parent / "lock", report):
+                _build_missing(folder, programs, go, report)
     except OSError as error:
         raise BuildError(f"cannot build into {folder}: {error}; XDG_CACHE_HOME names another place") from error
     return folder
 
 
-def _build_missing(folder: Path, programs: Sequence[Program], go: _GoToolchain, say: Callable[[str], None]) -> None:
+def _build_missing(folder: Path, programs: Sequence[Program], go: _GoToolchain, report: Callable[[str], None]) -> None:
     if not _is_complete(folder, programs):  # another build may have finished while this one waited for the lock
         names = ", ".join(program.name for program in programs)
-        say(f"building with {go.version} into {folder}, once, some minutes on two cores: {names}")
-        _build_all(folder, programs, go, say)
+        report(f"building with {go.version} into {folder}, once, some minutes on two cores: {names}")
+        _build_all(folder, programs, go, report)
 
 
 @contextmanager
-def _hold_lock(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+def _hold_lock(path: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of the cache; wait for another build to end. Raises BuildError at the deadline."""
     deadline = time.monotonic() + BUILD_SECONDS
     with path.open("w") as lock:
         waiting = False
         while not try_lock(lock.fileno()):
             if not waiting:
-                say("another build is at work; waiting for its end")
+                report("another build is at work; waiting for its end")
             waiting = True
             if time.monotonic() > deadline:
                 raise BuildError(f"another build has held {path} for {BUILD_SECONDS} s; end it, then try again")
@@ -153,13 +153,13 @@ def _compute_key(programs: Sequence[Program], go: _GoToolchain) -> str:
     return digest.hexdigest()[:16]
 
 
-def _build_all(folder: Path, programs: Sequence[Program], go: _GoToolchain, say: Callable[[str], None]) -> None:
+def _build_all(folder: Path, programs: Sequence[Program], go: _GoToolchain, report: Callable[[str], None]) -> None:
     """Build the programs in a temporary folder, then move it to `folder`."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         target = Path(name) / "bin"
         target.mkdir()
         for program in programs:
-            say(f"building {program.name}")
+            report(f"building {program.name}")
             _build_program(go, Path(name) / program.module, target, program)
         shutil.rmtree(folder, ignore_errors=True)
         target.rename(folder)

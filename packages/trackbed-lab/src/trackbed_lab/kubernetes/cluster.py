@@ -61,15 +61,15 @@ def locate_servers(folder: Path) -> Path:
     return folder / "servers"
 
 
-def start_ready_cluster(folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], None]) -> Cluster:
+def start_ready_cluster(folder: Path, parts: Parts, shape: LabShape, report: Callable[[str], None]) -> Cluster:
     """Start control plane and servers, and wait until all nodes are Ready.
 
     Raises:
         ClusterError, and the errors of `start_cluster`: it did not come up; nothing is left running.
     """
-    cluster = start_cluster(folder, parts, shape, say)
+    cluster = start_cluster(folder, parts, shape, report)
     try:
-        wait_for_nodes(cluster, say)
+        wait_for_nodes(cluster, report)
     except BaseException:
         stop_cluster(folder)
         raise
@@ -77,7 +77,7 @@ def start_ready_cluster(folder: Path, parts: Parts, shape: LabShape, say: Callab
 
 
 def start_cluster(
-    folder: Path, parts: Parts, shape: LabShape, say: Callable[[str], None], *, join: bool = True
+    folder: Path, parts: Parts, shape: LabShape, report: Callable[[str], None], *, join: bool = True
 ) -> Cluster:
     """Start control plane and servers; with `join` the servers become nodes, for which this does not wait.
 
@@ -85,7 +85,7 @@ def start_cluster(
         ControlPlaneError, VmLabError, BuildError, ImageError: it did not come up; nothing is left running.
     """
     shape = replace(shape, cluster=True)
-    control_programs, programs, shims = (build.build_programs(group, say) for group in (CONTROL_PLANE, NODE, SHIM))
+    control_programs, programs, shims = (build.build_programs(group, report) for group in (CONTROL_PLANE, NODE, SHIM))
     with tempfile.TemporaryDirectory(dir=build.locate_cache()) as name, ThreadPoolExecutor(1) as pool:
         stores = pool.submit(_make_stores, Path(name), parts, programs, shims)
         kubeconfig = control_plane.start_control_plane(folder, control_programs, nodes=shape.list_servers())
@@ -95,7 +95,7 @@ def start_cluster(
                 for number, name in enumerate(shape.list_servers())
             ]
             spec = lab.LabSpec(parts, shape, _render_node_files(folder, nodes), {_STORES: stores.result()})
-            servers = lab.start_lab(locate_servers(folder), spec, say)
+            servers = lab.start_lab(locate_servers(folder), spec, report)
             control_plane.start_gateway(folder, locate_servers(folder))
             return Cluster(kubeconfig, servers)
         except BaseException:
@@ -129,7 +129,7 @@ def _make_stores(folder: Path, parts: Parts, programs: Path, shims: Path) -> Pat
     return stores
 
 
-def wait_for_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
+def wait_for_nodes(cluster: Cluster, report: Callable[[str], None]) -> None:
     """Wait until all nodes are Ready. Raises ClusterError."""
     start = time.monotonic()
     waiting = set(cluster.servers.shape.list_servers())
@@ -137,7 +137,7 @@ def wait_for_nodes(cluster: Cluster, say: Callable[[str], None]) -> None:
         while waiting:
             for name in sorted(waiting):
                 if is_ready(client, name):
-                    say(f"{name} is Ready after {time.monotonic() - start:.1f} s")
+                    report(f"{name} is Ready after {time.monotonic() - start:.1f} s")
                     waiting.remove(name)
             if time.monotonic() - start > READY_SECONDS:
                 late = min(waiting)

@@ -101,7 +101,7 @@ def load_lab(folder: Path) -> VmLab | None:
         raise VmLabError(f"{folder / 'lab.json'} cannot be read: {error}") from error
 
 
-def start_lab(folder: Path, spec: LabSpec, say: Callable[[str], None], seconds: float = UP_SECONDS) -> VmLab:
+def start_lab(folder: Path, spec: LabSpec, report: Callable[[str], None], seconds: float = UP_SECONDS) -> VmLab:
     """Start new servers in `folder` and wait until each responds. Raises VmLabError."""
     shape = spec.shape
     _check_can_start(folder, shape)
@@ -117,7 +117,7 @@ def start_lab(folder: Path, spec: LabSpec, say: Callable[[str], None], seconds: 
         except disk.DiskError as error:
             raise VmLabError(str(error)) from error
         try:
-            wait_until_up(lab, dict.fromkeys(shape.list_servers(), ""), seconds, say)
+            wait_until_up(lab, dict.fromkeys(shape.list_servers(), ""), seconds, report)
         except (VmLabError, KeyboardInterrupt):
             _stop_all(lab)
             raise
@@ -155,14 +155,14 @@ def reboot_server(lab: VmLab, name: str, seconds: float = UP_SECONDS) -> float:
     return time.monotonic() - start
 
 
-def wait_until_up(lab: VmLab, boot_ids: dict[str, str], seconds: float, say: Callable[[str], None]) -> None:
+def wait_until_up(lab: VmLab, boot_ids: dict[str, str], seconds: float, report: Callable[[str], None]) -> None:
     """Wait until servers respond with a boot id other than the one in `boot_ids` (by name). Raises VmLabError."""
     start = time.monotonic()
     waiting = dict(boot_ids)
     while waiting:
         for name, boot_id in list(waiting.items()):
             if _has_rebooted(lab, name, boot_id):
-                say(f"{name} is up after {time.monotonic() - start:.1f} s")
+                report(f"{name} is up after {time.monotonic() - start:.1f} s")
                 del waiting[name]
         if time.monotonic() - start > seconds:
             late = next(iter(waiting))

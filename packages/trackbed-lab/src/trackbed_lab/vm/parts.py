@@ -143,7 +143,7 @@ def load_parts() -> Parts | None:
     return Parts(folder, made)
 
 
-def fetch_parts(say: Callable[[str], None]) -> Parts:
+def fetch_parts(report: Callable[[str], None]) -> Parts:
     """Return the parts; fetch them if they are not cached. Raises PartsError."""
     parts = load_parts()
     if parts is not None:
@@ -153,7 +153,7 @@ def fetch_parts(say: Callable[[str], None]) -> Parts:
     with (folder.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         parts = load_parts()
-        return parts if parts is not None else _make_parts(folder, say)
+        return parts if parts is not None else _make_parts(folder, report)
 
 
 def _compute_key() -> str:
@@ -161,7 +161,7 @@ def _compute_key() -> str:
     return hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:16]
 
 
-def _make_parts(folder: Path, say: Callable[[str], None]) -> Parts:
+def _make_parts(folder: Path, report: Callable[[str], None]) -> Parts:
     """Build the parts in a temporary folder, then move it to `folder`."""
     missing = apt.find_missing_tools()
     if missing:
@@ -170,7 +170,7 @@ def _make_parts(folder: Path, say: Callable[[str], None]) -> Parts:
         target = Path(name) / "parts"
         target.mkdir()
         try:
-            versions = _fill(target, Path(name), say)
+            versions = _fill(target, Path(name), report)
         except apt.AptError as error:
             raise PartsError(str(error)) from error
         (target / "made.json").write_bytes(msgspec.json.encode(versions))
@@ -179,22 +179,22 @@ def _make_parts(folder: Path, say: Callable[[str], None]) -> Parts:
     return Parts(folder, versions)
 
 
-def _fill(target: Path, work: Path, say: Callable[[str], None]) -> PartVersions:
+def _fill(target: Path, work: Path, report: Callable[[str], None]) -> PartVersions:
     """Fetch and build all parts below `target`; `work` is a folder for downloads."""
     host_sources = apt.read_sources()
     mirror = apt.choose_mirror(host_sources, apt.read_codename())
-    say(f"fetching QEMU, a kernel and tools from {mirror}: once, some 220 MB")
+    report(f"fetching QEMU, a kernel and tools from {mirror}: once, some 220 MB")
     suites = (RELEASE, f"{RELEASE}-backports")
     sources = [apt.AptSource(mirror, suite) for suite in suites]
     backports = apt.prepare_apt(
         _make_folder(work, "newer"), sources, fresh=True, prefer=suites[1], packages=_BACKPORTED
     )
     backports.update()
-    kernel = _fetch_kernel(backports, target / "kernel", work, say)
+    kernel = _fetch_kernel(backports, target / "kernel", work, report)
     qemu = _fetch_qemu(backports, target / "qemu")
-    say("fetching tools")
+    report("fetching tools")
     _fetch_tools(host_sources, target / "tools", work)
-    say("making the initramfs")
+    report("making the initramfs")
     versions = PartVersions(kernel, qemu)
     modules = Parts(target, versions).modules
     run_depmod(target / "tools", target / "kernel", kernel)
@@ -222,13 +222,13 @@ def _make_folder(parent: Path, name: str) -> Path:
     return parent / name
 
 
-def _fetch_kernel(fetcher: apt.Apt, target: Path, work: Path, say: Callable[[str], None]) -> str:
+def _fetch_kernel(fetcher: apt.Apt, target: Path, work: Path, report: Callable[[str], None]) -> str:
     """Fetch and unpack a kernel; return its release."""
     release = choose_kernel(fetcher.list_packages("linux-binary-"), KERNEL)
     if release is None:
         raise PartsError(f"{RELEASE}-backports has no kernel {KERNEL} and no other of its series")
     if release != KERNEL:
-        say(f"kernel {KERNEL} is gone from the archive; taking {release}")
+        report(f"kernel {KERNEL} is gone from the archive; taking {release}")
     for package in fetcher.fetch_only([f"linux-binary-{release}", f"linux-modules-{release}"], work / "kernel"):
         apt.unpack(package, target)
     return release

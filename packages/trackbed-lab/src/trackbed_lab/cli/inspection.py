@@ -1,4 +1,4 @@
-"""`trackbed lab status` and `exec`: what is in a lab."""
+"""`trackbed lab status` and `exec`: inspection of a lab."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackbed.cli.options import refuse
-from trackbed_lab.cli.session import joined, name_option
+from trackbed_lab.cli.session import name_option, run_in_lab
 
 if TYPE_CHECKING:
     from trackbed_lab.lab import Lab
@@ -23,15 +23,15 @@ def status(name: str) -> None:
     Example:
       trackbed lab status
     """
-    raise SystemExit(joined(name, _status))
+    raise SystemExit(run_in_lab(name, _show_status))
 
 
-def _status(lab: Lab) -> int:
+def _show_status(lab: Lab) -> int:
     from trackbed.cli.tables import table
 
     rows = []
     for node in lab.plan.nodes:
-        attached = sum(len(one["ports"]) for one in lab.list_attachments(node.name))
+        attached = sum(len(attachment["ports"]) for attachment in lab.list_attachments(node.name))
         rows.append(
             (node.name, str(node.unit), str(len(node.ports)), " ".join(lab.list_pods(node.name)) or "-", str(attached))
         )
@@ -51,19 +51,19 @@ def execute(name: str, where: str, program: tuple[str, ...]) -> None:
       trackbed lab exec node-0 -- ip rule
       trackbed lab exec pod-node-0 -- bash
     """
-    raise SystemExit(joined(name, lambda lab: _execute(lab, where, program)))
+    raise SystemExit(run_in_lab(name, lambda lab: _execute(lab, where, program)))
 
 
-def _execute(lab: Lab, where: str, program: tuple[str, ...]) -> int:
+def _execute(lab: Lab, netns: str, program: tuple[str, ...]) -> int:
     from difflib import get_close_matches
 
     from trackbed.kernel.netlink.netns import setns
 
-    known = sorted(path.name for path in (lab.files / "ns").iterdir())
-    if where not in known:
-        close = get_close_matches(where, known, n=3) or known[:6]
-        refuse(f"the lab has no {where!r}; it has {', '.join(close)}")
-    setns(os.open(lab.locate_netns(where), os.O_RDONLY | os.O_CLOEXEC))
+    names = sorted(path.name for path in (lab.files / "ns").iterdir())
+    if netns not in names:
+        matches = get_close_matches(netns, names, n=3) or names[:6]
+        refuse(f"the lab has no {netns!r}; it has {', '.join(matches)}")
+    setns(os.open(lab.locate_netns(netns), os.O_RDONLY | os.O_CLOEXEC))
     try:
         os.execvp(program[0], program)  # noqa: S606 - the user's own program
     except OSError as error:
