@@ -89,7 +89,8 @@ def _bridging(**changes: Any) -> Callable[[NodeView], NodeView]:
 
 
 def _classes(*classes: int) -> Callable[[NodeView], NodeView]:
-    return _bridging(ets=replace(BRIDGING.ets, classes=classes))  # type: ignore[type-var]  # the sound one has ETS
+    ets: Any = BRIDGING.ets
+    return _bridging(ets=ets._replace(classes=classes))
 
 
 def _file(path: str, text: str | None) -> Callable[[NodeView], NodeView]:
