@@ -30,7 +30,7 @@ from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.reflector import Reflector
 from trackbed.cluster.controller.objects import FABRICS, NODES, NodeObject
 from trackbed.cluster.controller.run import LEASE
-from trackbed.cluster.daemon.serving import until_one_ends
+from trackbed.cluster.daemon.serving import run_until_first_ends
 
 _NAMESPACE: Final = "trackbed-system"
 _ROLLED, _SETTLED = 1_000, 10_000
@@ -75,7 +75,7 @@ class _Watch:
                 changed.clear()
                 self.most = max(self.most, sum(node.tainted for node in nodes.objects.values()))
 
-        await until_one_ends(nodes.run(_quiet), look())
+        await run_until_first_ends(nodes.run(_quiet), look())
 
 
 @dataclass
@@ -236,7 +236,7 @@ async def _leader(client: Client) -> str:
 
 async def _requests(client: Client) -> float:
     """All requests that the API server has answered."""
-    lines = [line async for line in client.lines("/metrics", {})]
+    lines = [line async for line in client.iter_lines("/metrics", {})]
     return sum(map(float, _REQUESTS_TOTAL.findall(b"\n".join(lines).decode())))
 
 

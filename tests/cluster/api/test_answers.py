@@ -128,7 +128,7 @@ def test_a_page_without_items_is_an_error_and_null_is_an_empty_one(ask: Ask) -> 
 def test_a_no_in_other_words_keeps_them(ask: Ask, body: bytes, said: str) -> None:
     with pytest.raises(ApiRefusedError) as caught:
         _ = ask((502, [], body)).read_version()
-    assert (caught.value.status, caught.value.what, said in str(caught.value)) == (502, "version", True)
+    assert (caught.value.status, caught.value.subject, said in str(caught.value)) == (502, "version", True)
 
 
 @pytest.mark.parametrize(

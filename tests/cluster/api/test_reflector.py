@@ -81,7 +81,7 @@ class Scripted(Client):
     async def __aexit__(self, *_: object) -> None:
         return
 
-    async def pages(
+    async def iter_pages(
         self, path: str, shape: type[Any], params: Mapping[str, str], accept: str = ""
     ) -> AsyncIterator[Any]:
         """The next list of names."""
@@ -91,7 +91,7 @@ class Scripted(Client):
         told = {"metadata": {"resourceVersion": "10"}, "items": items}
         yield msgspec.json.decode(msgspec.json.encode(told), type=shape)
 
-    async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+    async def iter_lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
         """The next stream."""
         del path
         self.versions.append(params["resourceVersion"])
@@ -109,7 +109,7 @@ class Scripted(Client):
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reflector, "pause_seconds", lambda _: 0.0)
+    monkeypatch.setattr(reflector, "compute_pause", lambda _: 0.0)
 
 
 GONE = b'{"type": "ERROR", "object": {"code": 410, "message": "too old"}}'
@@ -161,7 +161,7 @@ def test_a_kind_that_may_be_listed_and_not_watched_is_listed_ever_more_seldom(mo
         pauses.append(troubles)
         return 0.0
 
-    monkeypatch.setattr(reflector, "pause_seconds", at_once)
+    monkeypatch.setattr(reflector, "compute_pause", at_once)
     watched(Scripted(["a"], no, ["a"], no, ["a"], no, ["b"]), "/apis/g/v1/x", lambda k: k.until({"b"}), optional=True)
     assert pauses == [1, 2, 3]
 

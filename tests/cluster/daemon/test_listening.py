@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from trackbed_lab.ports import hold_ports
 
-from trackbed.cluster.daemon.listening import ListenAddress, ListenError, listening
+from trackbed.cluster.daemon.listening import ListenAddress, ListenError, serve_application
 
 BOTH = ("127.0.0.1", "::1")
 
@@ -22,7 +22,7 @@ def answered(at: ListenAddress) -> list[str]:
     """The loopback addresses at which somebody listens."""
 
     async def asked() -> list[str]:
-        async with listening(web.Application(), at):
+        async with serve_application(web.Application(), at):
             return [host for host in BOTH if await asyncio.to_thread(_connects, host, at.port)]
 
     return asyncio.run(asked())
@@ -60,7 +60,7 @@ class WithoutIpv6(socket.socket):
 
 def test_a_kernel_without_ipv6_is_served_by_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serves(host: str | None, port: int) -> bool:
-        async with listening(web.Application(), ListenAddress(host, port)):
+        async with serve_application(web.Application(), ListenAddress(host, port)):
             return await asyncio.to_thread(_connects, "127.0.0.1", port)
 
     with hold_ports(1) as (port,):
@@ -73,9 +73,9 @@ def test_a_kernel_without_ipv6_is_served_by_ipv4(monkeypatch: pytest.MonkeyPatch
 
 def test_an_address_that_is_taken_is_named() -> None:
     async def twice() -> None:
-        async with listening(web.Application(), ListenAddress("127.0.0.1", 0)) as port:
+        async with serve_application(web.Application(), ListenAddress("127.0.0.1", 0)) as port:
             with pytest.raises(ListenError, match=rf"cannot serve at 127\.0\.0\.1:{port}: .*address already in use"):
-                async with listening(web.Application(), ListenAddress("127.0.0.1", port)):
+                async with serve_application(web.Application(), ListenAddress("127.0.0.1", port)):
                     pytest.fail("two servers at one address")
 
     asyncio.run(twice())

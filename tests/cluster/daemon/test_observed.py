@@ -13,7 +13,7 @@ from trackbed_lab.ports import hold_ports
 from trackbed.cluster.api import metrics
 from trackbed.cluster.controller import metrics as of_roll_outs
 from trackbed.cluster.daemon.listening import ListenAddress
-from trackbed.cluster.daemon.observed import observed
+from trackbed.cluster.daemon.observed import serve_health
 from trackbed.cluster.webhook import metrics as of_reviews
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
@@ -33,7 +33,7 @@ def test_numbers_and_health_are_told_in_plain_text() -> None:
     async def run() -> None:
         with hold_ports(1) as (port,):
             pass
-        async with observed(ListenAddress("127.0.0.1", port), lambda: troubles[-1]):
+        async with serve_health(ListenAddress("127.0.0.1", port), lambda: troubles[-1]):
             status, kind, body = await asyncio.to_thread(asked, port, "/metrics")
             assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
             assert 'trackbed_api_requests_total{code="200",verb="OPTIONS"} 1.0\n' in body
@@ -50,7 +50,7 @@ def test_numbers_and_health_are_told_in_plain_text() -> None:
 def test_nothing_is_served_where_nobody_asks_for_it() -> None:
     async def run() -> int:
         before = len(asyncio.all_tasks())
-        async with observed(None, lambda: ""):
+        async with serve_health(None, lambda: ""):
             return len(asyncio.all_tasks()) - before
 
     assert asyncio.run(run()) == 0

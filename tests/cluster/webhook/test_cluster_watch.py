@@ -17,7 +17,7 @@ from tests.kinds import installed
 from trackbed.cluster.api.client import Client, connect
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError, UnreachableError
 from trackbed.cluster.api.response import Object
-from trackbed.cluster.daemon.serving import until_one_ends
+from trackbed.cluster.daemon.serving import run_until_first_ends
 from trackbed.cluster.webhook import cluster_watch
 from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
 from trackbed.cluster.webhook.cluster_watch import ClusterWatch
@@ -72,7 +72,7 @@ def while_followed(api_server: Path, act: Callable[[ClusterWatch], Awaitable[Non
                 await source.wait_until_read()
                 await act(source)
 
-            await until_one_ends(source.follow(), acted())
+            await run_until_first_ends(source.follow(), acted())
 
     asyncio.run(run())
 
@@ -139,7 +139,7 @@ class _Scripted(Client):
     def __init__(self, trouble: KubeError | None) -> None:
         self.trouble = trouble
 
-    async def pages(
+    async def iter_pages(
         self, path: str, shape: type[Any], params: Mapping[str, str], accept: str = ""
     ) -> AsyncIterator[Any]:
         """An empty list."""
@@ -148,7 +148,7 @@ class _Scripted(Client):
             raise self.trouble or ApiRefusedError(404, "NotFound", "no such kind", path)
         yield msgspec.convert({"metadata": {"resourceVersion": "1"}, "items": []}, shape)
 
-    async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+    async def iter_lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
         """Nothing happens."""
         del path, params
         await asyncio.Event().wait()
@@ -158,7 +158,7 @@ class _Scripted(Client):
 def test_a_cluster_without_our_kinds_has_no_fabrics() -> None:
     async def run() -> None:
         source = ClusterWatch(_Scripted(None))
-        await until_one_ends(source.follow(), source.wait_until_read())
+        await run_until_first_ends(source.follow(), source.wait_until_read())
         assert source.state == ClusterState()
 
     asyncio.run(run())
@@ -170,6 +170,6 @@ def test_a_cluster_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) 
     async def run() -> None:
         source = ClusterWatch(_Scripted(UnreachableError("no answer")))
         with pytest.raises(KubeError, match="no answer"):
-            await until_one_ends(source.follow(), source.wait_until_read())
+            await run_until_first_ends(source.follow(), source.wait_until_read())
 
     asyncio.run(run())

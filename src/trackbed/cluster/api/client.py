@@ -18,7 +18,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from trackbed.cluster.api.configuration import LOGIN_ERRORS, load_configuration, open_pool
 from trackbed.cluster.api.errors import ApiRefusedError, ConfigurationError, UnreachableError
 from trackbed.cluster.api.metrics import API_REQUESTS
-from trackbed.cluster.api.response import Object, check_response, decode, parse_response, retry_seconds
+from trackbed.cluster.api.response import Object, check_response, decode, parse_response, read_retry_seconds
 
 __all__ = ("PATIENT", "RECONCILER", "Client", "Listing", "Object", "ObjectList", "RequestPolicy", "connect")
 
@@ -29,7 +29,7 @@ APPLY = "application/apply-patch+yaml"
 PAGE = 500
 """Objects listed at once, as kubectl does."""
 REQUEST_SECONDS = 8.0
-"""Shorter than a lease lasts after its last renewal, so no write of a former leader comes late."""
+"""Shorter than the rest of a lease after its deadline, so that no write of a former leader arrives late."""
 STREAM_SECONDS = 360.0
 """A stream without a byte for so long is dead: a server ends one after `timeoutSeconds`, and sends bookmarks before."""
 _UNDECLARED = "field not declared in schema"
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """How long a request may take, and how often a busy server (429) is asked."""
+    """How long a request may take, and how often it is sent to a busy server (429)."""
 
     timeout_seconds: float = REQUEST_SECONDS
     tries: int = 1
@@ -51,7 +51,7 @@ class RequestPolicy:
 RECONCILER = RequestPolicy()
 """For programs that reconcile: a failed request is repeated by the next pass."""
 PATIENT = RequestPolicy(timeout_seconds=30.0, tries=8)
-"""For commands: a busy server says how long to wait, usually 1 s."""
+"""For commands: a request is repeated after the pause that a busy server requests, usually 1 s."""
 
 
 class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -62,7 +62,7 @@ class ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """A page of a list; subclasses say what its items are."""
+    """A page of a list; subclasses have its items."""
 
     metadata: ListMetadata
 
@@ -77,7 +77,7 @@ _Listing = TypeVar("_Listing", bound=Listing)
 
 
 class Client:
-    """One API server, seen as one user."""
+    """A client of one API server, as one user."""
 
     def __init__(self, config: SingleConfig, policy: RequestPolicy = RECONCILER) -> None:
         self.config = config
@@ -91,7 +91,7 @@ class Client:
         await self._http.aclose()
 
     async def get(self, path: str, shape: type[_T], **params: str) -> _T:
-        """Return what is at a path, as `shape`. Raises KubeError."""
+        """Read the object at a path as `shape`. Raises KubeError."""
         response = await self.request("GET", path, params=params)
         check_response(response, path)
         return decode(response.content, shape, path)
@@ -113,19 +113,19 @@ class Client:
         except ApiRefusedError as error:
             if _UNDECLARED not in error.message:
                 raise
-            raise ApiRefusedError(error.status, error.reason, f"{error.message}{_OLDER}", error.what) from error
+            raise ApiRefusedError(error.status, error.reason, f"{error.message}{_OLDER}", error.subject) from error
 
     async def delete(self, path: str) -> None:
-        """Delete an object. ApiRefusedError with status 404 where there is none."""
+        """Delete an object. Raises ApiRefusedError, with status 404 where there is none."""
         check_response(await self.request("DELETE", path), path)
 
     async def list(self, path: str, shape: type[_T], **params: str) -> AsyncIterator[_T]:
         """Yield all objects of a collection as `shape`."""
-        async for page in self.pages(path, ObjectList, params):
+        async for page in self.iter_pages(path, ObjectList, params):
             for raw in page.items or ():
                 yield decode(raw, shape, path)
 
-    async def pages(
+    async def iter_pages(
         self, path: str, shape: type[_Listing], params: Mapping[str, str], accept: str = JSON
     ) -> AsyncIterator[_Listing]:
         """Yield a collection page by page; `params` select from it."""
@@ -140,7 +140,7 @@ class Client:
             if not next_page:
                 return
 
-    async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
+    async def iter_lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:
         """Yield the lines of a stream until it ends; only a line feed ends a line, not other Unicode breaks (U+0085).
 
         Raises ApiRefusedError, and UnreachableError where the stream breaks or is silent for too long.
@@ -183,7 +183,7 @@ class Client:
             response = await self._send(request)
             if response.status_code != HTTPStatus.TOO_MANY_REQUESTS:
                 return response
-            await asyncio.sleep(retry_seconds(response))
+            await asyncio.sleep(read_retry_seconds(response))
         return await self._send(request)
 
     async def _send(self, request: httpx.Request) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""Kubeconfig files: which API server a client talks to, and as which user.
+"""Kubeconfig files: the API server and the user of a client.
 
 lightkube reads the file and logs in (tokens, certificates, exec plugins).
 """
@@ -20,7 +20,7 @@ from trackbed.cluster.api.errors import ConfigurationError
 CONNECTIONS = 64
 
 LOGIN_ERRORS = (ConfigError, OSError, ValueError, KeyError, TypeError)
-"""What lightkube raises during a request where a token file or an exec plugin is missing, fails or answers nonsense."""
+"""Errors of lightkube during a request, for a token file or exec plugin that is missing, fails or is malformed."""
 
 _FILE_ERRORS = (
     *(ConfigError, OSError, ValueError, msgspec.MsgspecError, yaml.YAMLError),

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class _ServerVersion(msgspec.Struct, rename="camel"):
-    """/version; only what is used, here and below."""
+    """The used fields of /version."""
 
     git_version: str
 
@@ -49,7 +49,7 @@ class DynamicClient:
         self.client = client
         self.namespace = client.config.namespace
         self._resources: dict[str, dict[str, ApiResource]] = {}
-        self._words: dict[str, ApiResource] = {}
+        self._kinds: dict[str, ApiResource] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,10 +62,10 @@ class DynamicClient:
         return (await self._get("/version", _ServerVersion, "version")).git_version
 
     async def create(self, body: Object, *, validation: str = "Strict", dry_run: bool = False) -> ApiResponse:
-        """Create an object. ApiRefusedError where the server does not want it (unknown fields included, in Strict)."""
-        params = {"fieldValidation": validation, "fieldManager": FIELD_MANAGER, **_dry_run(dry_run=dry_run)}
-        resource = await self._resource(body)
-        path = resource.path(self._namespace(body))
+        """Create an object. Raises ApiRefusedError, in Strict also for unknown fields."""
+        params = {"fieldValidation": validation, "fieldManager": FIELD_MANAGER, **_build_dry_run(dry_run=dry_run)}
+        resource = await self._find_resource(body)
+        path = resource.build_path(self._get_namespace(body))
         return parse_response(await self.client.request("POST", path, body, params), _name_object(body))
 
     async def apply(
@@ -78,20 +78,20 @@ class DynamicClient:
         subresource: str = "",
     ) -> ApiResponse:
         """Apply on the server: `manager` owns all fields of `body` afterwards; conflicts are refused unless forced."""
-        path = await self._path(body) + subresource
+        path = await self._find_path(body) + subresource
         params = {
             "fieldManager": manager,
             "force": "true" if force else "false",
             "fieldValidation": "Strict",
-            **_dry_run(dry_run=dry_run),
+            **_build_dry_run(dry_run=dry_run),
         }
         response = await self.client.request("PATCH", path, body, params, {"Content-Type": APPLY})
         return parse_response(response, _name_object(body))
 
     async def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object:
-        """Return an object. ApiRefusedError with status 404 where there is none."""
-        resource = await self.resource(api_version, kind)
-        return await self._get(resource.path(namespace or self.namespace, name), Object, f"{kind}/{name}")
+        """Return an object. Raises ApiRefusedError, with status 404 where there is none."""
+        resource = await self.find_resource(api_version, kind)
+        return await self._get(resource.build_path(namespace or self.namespace, name), Object, f"{kind}/{name}")
 
     async def find(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """Return an object; None where there is none."""
@@ -109,32 +109,32 @@ class DynamicClient:
 
         `selector` selects by labels, `fields` by fields, as kubectl's --selector and --field-selector.
         """
-        path = (await self.resource(api_version, kind)).path(namespace)
+        path = (await self.find_resource(api_version, kind)).build_path(namespace)
         params = {"labelSelector": selector, "fieldSelector": fields}
         async for item in self.client.list(path, Object, **{name: value for name, value in params.items() if value}):
             yield {"apiVersion": api_version, "kind": kind, **item}
 
-    async def table(self, api_version: str, kind: str) -> AsyncIterator[Object]:
+    async def read_table(self, api_version: str, kind: str) -> AsyncIterator[Object]:
         """Yield each object of a kind as `kubectl get` prints it: column -> cell. Only printed columns are sent.
 
         A cell without a value is None; dates are ages (5m).
         """
-        path = (await self.resource(api_version, kind)).path(None)
+        path = (await self.find_resource(api_version, kind)).build_path(None)
         columns: Sequence[_Column] = ()
-        async for page in self.client.pages(path, _Table, {"includeObject": "None"}, accept=_TABLE):
+        async for page in self.client.iter_pages(path, _Table, {"includeObject": "None"}, accept=_TABLE):
             columns = page.column_definitions or columns
             for row in page.rows or ():
                 yield dict(zip((column.name for column in columns), row.cells, strict=True))
 
     async def delete(self, body: Object) -> None:
-        """Delete an object, and in the background what it owns; one that does not exist is ignored."""
+        """Delete an object, and its dependents in the background; a missing object is ignored."""
         params = {"propagationPolicy": "Background"}
-        response = await self.client.request("DELETE", await self._path(body), params=params)
+        response = await self.client.request("DELETE", await self._find_path(body), params=params)
         if response.status_code != HTTPStatus.NOT_FOUND:
             check_response(response, _name_object(body))
 
-    async def resource(self, api_version: str, kind: str) -> ApiResource:
-        """Return where a kind is served; an unknown kind is looked up again. Raises UnknownKindError."""
+    async def find_resource(self, api_version: str, kind: str) -> ApiResource:
+        """Return the resource of a kind; an unknown kind is looked up again. Raises UnknownKindError."""
         if kind not in self._resources.get(api_version, {}):
             self._resources[api_version] = await self._discover(api_version)
         try:
@@ -142,22 +142,22 @@ class DynamicClient:
         except KeyError as error:
             raise UnknownKindError(f"the server has no {kind} in {api_version}; install its CRD") from error
 
-    async def find_kind(self, word: str) -> ApiResource:
-        """Return the kind of a name that kubectl accepts: plural, singular, kind, Kind.group. Raises UnknownKindError.
+    async def find_kind(self, name: str) -> ApiResource:
+        """Return the resource for a plural, singular, kind or Kind.group, as kubectl does. Raises UnknownKindError.
 
-        A kind that was found is not looked up again.
+        Results are cached.
         """
-        if word not in self._words:
-            self._words[word] = await self._look_up(word)
-        return self._words[word]
+        if name not in self._kinds:
+            self._kinds[name] = await self._look_up(name)
+        return self._kinds[name]
 
-    async def _look_up(self, word: str) -> ApiResource:
+    async def _look_up(self, name: str) -> ApiResource:
         for base in ("/api", "/apis"):
             groups = await self._get(base, discovery.Groups, base, {"Accept": discovery.EVERYTHING})
-            resource = discovery.find_kind(groups, word)
+            resource = discovery.find_kind(groups, name)
             if resource is not None:
                 return resource
-        raise UnknownKindError(f"the server serves nothing called {word}; its CRD comes with its operator")
+        raise UnknownKindError(f"the server serves nothing called {name}; its CRD comes with its operator")
 
     async def _discover(self, api_version: str) -> dict[str, ApiResource]:
         base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
@@ -169,18 +169,18 @@ class DynamicClient:
             raise
         return discovery.index_kinds(version, api_version)
 
-    async def _get(self, path: str, shape: type[_T], what: str, headers: Mapping[str, str] | None = None) -> _T:
+    async def _get(self, path: str, shape: type[_T], subject: str, headers: Mapping[str, str] | None = None) -> _T:
         response = await self.client.request("GET", path, headers=headers)
-        check_response(response, what)
-        return decode(response.content, shape, what)
+        check_response(response, subject)
+        return decode(response.content, shape, subject)
 
-    async def _resource(self, body: Object) -> ApiResource:
-        return await self.resource(body["apiVersion"], body["kind"])
+    async def _find_resource(self, body: Object) -> ApiResource:
+        return await self.find_resource(body["apiVersion"], body["kind"])
 
-    async def _path(self, body: Object) -> str:
-        return (await self._resource(body)).path(self._namespace(body), body["metadata"]["name"])
+    async def _find_path(self, body: Object) -> str:
+        return (await self._find_resource(body)).build_path(self._get_namespace(body), body["metadata"]["name"])
 
-    def _namespace(self, body: Object) -> str:
+    def _get_namespace(self, body: Object) -> str:
         return body.get("metadata", {}).get("namespace") or self.namespace
 
 
@@ -189,11 +189,11 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Dynami
     return DynamicClient(Client(load_configuration(kubeconfig, context), PATIENT))
 
 
-def _dry_run(*, dry_run: bool) -> dict[str, str]:
+def _build_dry_run(*, dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
 
 
 def _name_object(body: Object) -> str:
     metadata = body.get("metadata", {})
-    where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
-    return f"{body.get('kind')}/{metadata.get('name')}{where}"
+    suffix = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
+    return f"{body.get('kind')}/{metadata.get('name')}{suffix}"

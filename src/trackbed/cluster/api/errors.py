@@ -1,17 +1,15 @@
-"""What can go wrong with an API server.
+"""Errors of an API server.
 
 KubeError
   ConfigurationError   no kubeconfig, or one that cannot be used
-  UnreachableError     nobody answers, or not in time
+  UnreachableError     no response, or not in time
   UnknownKindError     the server serves no such kind
-  ApiRefusedError         the server said no: status, reason, message, and the object it is about
+  ApiRefusedError      the server refused a request: status, reason, message, and the object it is about
 """
-
-from __future__ import annotations
 
 
 class KubeError(Exception):
-    """Anything below."""
+    """Base class of the errors below."""
 
 
 class ConfigurationError(KubeError):
@@ -19,7 +17,7 @@ class ConfigurationError(KubeError):
 
 
 class UnreachableError(KubeError):
-    """Nobody answers at the server's address, or not in time."""
+    """No server responds at the address, or not in time."""
 
 
 class UnknownKindError(KubeError):
@@ -29,9 +27,9 @@ class UnknownKindError(KubeError):
 class ApiRefusedError(KubeError):
     """The server refused a request.
 
-    `status` is the HTTP status, `reason` the API's word for it (AlreadyExists, Invalid, ...), `what` the object.
+    `status` is the HTTP status, `reason` the API's reason (AlreadyExists, Invalid, ...), `subject` the object.
     """
 
-    def __init__(self, status: int, reason: str, message: str, what: str) -> None:
-        self.status, self.reason, self.message, self.what = status, reason, message, what
-        super().__init__(f"{what}: {message} ({status} {reason})")
+    def __init__(self, status: int, reason: str, message: str, subject: str) -> None:
+        self.status, self.reason, self.message, self.subject = status, reason, message, subject
+        super().__init__(f"{subject}: {message} ({status} {reason})")

@@ -1,6 +1,4 @@
-"""What is counted of an API server: requests to it, and when it was heard of last. Label values are few and fixed."""
-
-from __future__ import annotations
+"""Metrics of an API server: requests, and times of its last watch events. Label values are few and fixed."""
 
 from prometheus_client import Counter, Gauge
 

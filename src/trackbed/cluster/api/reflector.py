@@ -32,10 +32,10 @@ from trackbed.cluster.api.metrics import WATCH_HEARD
 from trackbed.cluster.api.response import Object, decode
 
 WATCH_SECONDS = 240
-"""How long a server keeps a stream; a random part is added, so that not all end at once."""
+"""Lifetime of a stream; a random part is added, so that not all end at once."""
 LONGEST_PAUSE_SECONDS = 30.0
 _BROKEN_STREAMS = 5
-"""Streams that break one after the other before everything is listed again."""
+"""Consecutive broken streams before everything is listed again."""
 
 
 class ApiObject(Protocol):
@@ -103,17 +103,17 @@ class Reflector(Generic[_Kind]):
                 else:
                     report(str(error))
                 self._failures += 1
-                await asyncio.sleep(pause_seconds(self._failures))
+                await asyncio.sleep(compute_pause(self._failures))
 
     def _clear(self) -> None:
-        """Drop all objects of a kind that the server does not have; it is listed again now and then."""
+        """Drop all objects of a kind that the server does not have; it is listed again with back-off."""
         if self.objects or not self.synced.is_set():
             self.objects = {}
             self._changed()
         self._stop_waiting()
 
     def _skip_forbidden(self, error: KubeError, report: Callable[[str], None]) -> None:
-        """Go on without the kind; objects are kept, since a starting server may refuse what it will allow."""
+        """Continue without the kind; objects are kept, since a starting server may refuse what it will allow."""
         if not self._forbidden:
             report(f"goes on without {self._path}: {error}")
         self._forbidden = True
@@ -137,7 +137,7 @@ class Reflector(Generic[_Kind]):
     async def _list(self) -> str:
         objects: dict[str, _Kind] = {}
         version = ""
-        async for page in self._client.pages(self._path, ObjectList, self._selection):
+        async for page in self._client.iter_pages(self._path, ObjectList, self._selection):
             for raw in page.items or ():
                 item = decode(raw, self._shape, self._path)
                 objects[item.metadata.key] = item
@@ -165,19 +165,19 @@ class Reflector(Generic[_Kind]):
                 failures += 1
                 if failures > _BROKEN_STREAMS:
                     raise
-                await asyncio.sleep(pause_seconds(failures))
+                await asyncio.sleep(compute_pause(failures))
 
     async def _watch(self, version: str) -> str:
         """Read one stream to its end; return the version to continue from. Raises ApiRefusedError."""
         seconds = WATCH_SECONDS + random.randrange(WATCH_SECONDS // 4)  # noqa: S311 - no secret
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
         params |= {"timeoutSeconds": str(seconds), **self._selection}
-        async for line in self._client.lines(self._path, params):
+        async for line in self._client.iter_lines(self._path, params):
             version = self._handle(decode(line, _Event, self._path)) or version
         return version
 
     def _handle(self, event: _Event) -> str:
-        """Keep what an event says; return its version."""
+        """Apply an event to `objects`; return its version."""
         if event.type == "ERROR":
             status = decode(event.object, _Status, self._path)
             reason = "Expired" if status.code == HTTPStatus.GONE else "Error"
@@ -196,8 +196,8 @@ class Reflector(Generic[_Kind]):
         return item.metadata.resource_version
 
     def _put(self, item: _Kind) -> None:
-        held = self.objects.get(item.metadata.key)
-        if held is None or int(held.metadata.resource_version) < int(item.metadata.resource_version):
+        current = self.objects.get(item.metadata.key)
+        if current is None or int(current.metadata.resource_version) < int(item.metadata.resource_version):
             self.objects[item.metadata.key] = item
 
 
@@ -207,7 +207,7 @@ def _name_kind(path: str) -> str:
     return f"{plural}.{group}"
 
 
-def pause_seconds(failures: int) -> float:
+def compute_pause(failures: int) -> float:
     """Return the back-off after so many failures in a row: half a second, doubling, with a random part."""
     longest = min(LONGEST_PAUSE_SECONDS, 0.25 * (1 << min(failures, 16)))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -32,17 +32,17 @@ class ApiResponse:
     body: Object
 
 
-def parse_response(response: httpx.Response, what: str) -> ApiResponse:
-    """Return the response about `what`. Raises ApiRefusedError; KubeError for a success without a JSON object."""
-    check_response(response, what)
+def parse_response(response: httpx.Response, subject: str) -> ApiResponse:
+    """Return the response about `subject`. Raises ApiRefusedError; KubeError for a success without a JSON object."""
+    check_response(response, subject)
     try:
         body = msgspec.json.decode(response.content, type=Object)
     except msgspec.DecodeError as error:
-        raise KubeError(f"{what}: the server's answer is no JSON object: {response.text[:200]}") from error
+        raise KubeError(f"{subject}: the server's answer is no JSON object: {response.text[:200]}") from error
     return ApiResponse(response.status_code, _parse_warnings(response), body)
 
 
-def check_response(response: httpx.Response, what: str) -> None:
+def check_response(response: httpx.Response, subject: str) -> None:
     """Raise ApiRefusedError unless the response is a success."""
     if response.is_success:
         return
@@ -51,33 +51,33 @@ def check_response(response: httpx.Response, what: str) -> None:
     except msgspec.DecodeError:
         body = {"message": response.text.strip()[:_SHOWN_CHARACTERS]}
     reason = str(body.get("reason") or response.reason_phrase)
-    raise ApiRefusedError(response.status_code, reason, str(body.get("message") or "no reason given"), what)
+    raise ApiRefusedError(response.status_code, reason, str(body.get("message") or "no reason given"), subject)
 
 
-def decode(raw: bytes | msgspec.Raw, shape: type[_T], what: str) -> _T:
+def decode(raw: bytes | msgspec.Raw, shape: type[_T], subject: str) -> _T:
     """Decode JSON into `shape`. Raises KubeError."""
     try:
         return msgspec.json.decode(raw, type=shape)
     except msgspec.MsgspecError as error:
-        raise _to_kube_error(error, what) from error
+        raise _to_kube_error(error, subject) from error
 
 
-def convert(body: Object, shape: type[_T], what: str) -> _T:
+def convert(body: Object, shape: type[_T], subject: str) -> _T:
     """Convert a decoded object into `shape`. Raises KubeError."""
     try:
         return msgspec.convert(body, shape)
     except msgspec.ValidationError as error:
-        raise _to_kube_error(error, what) from error
+        raise _to_kube_error(error, subject) from error
 
 
-def retry_seconds(response: httpx.Response) -> float:
+def read_retry_seconds(response: httpx.Response) -> float:
     """Return how long a busy server asks to wait: Retry-After in seconds; 1 where it is absent or a date."""
     header = response.headers.get("Retry-After", "")
     return min(float(header), LONGEST_WAIT_SECONDS) if header.isascii() and header.isdigit() else 1.0
 
 
-def _to_kube_error(error: msgspec.MsgspecError, what: str) -> KubeError:
-    return KubeError(f"{what}: the server's answer is not what Kubernetes answers: {error}")
+def _to_kube_error(error: msgspec.MsgspecError, subject: str) -> KubeError:
+    return KubeError(f"{subject}: the server's answer is not what Kubernetes answers: {error}")
 
 
 def _parse_warnings(response: httpx.Response) -> tuple[str, ...]:

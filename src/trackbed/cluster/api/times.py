@@ -1,10 +1,8 @@
-"""Moments as the API has them (RFC 3339, UTC, whole seconds)."""
-
-from __future__ import annotations
+"""Times in the format of the API (RFC 3339, UTC, whole seconds)."""
 
 from datetime import UTC, datetime
 
 
-def now() -> str:
-    """This moment."""
+def format_now() -> str:
+    """Return the current time."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,7 +10,7 @@ import msgspec
 
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.reflector import Reflector
-from trackbed.cluster.api.times import now
+from trackbed.cluster.api.times import format_now
 from trackbed.cluster.controller.drain import evict_pods
 from trackbed.cluster.controller.objects import CORDONED, NODES, PREPARING_SINCE, RAILNODES, NodeObject, RailNode
 from trackbed.cluster.controller.slices import Slices
@@ -55,7 +55,7 @@ class Actor:
         assert node is not None  # noqa: S101 - by its stage
         taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != TAINT]
         taints.append({"key": TAINT, "effect": "NoSchedule"})
-        annotations: dict[str, str | None] = {PREPARING_SINCE: now()}
+        annotations: dict[str, str | None] = {PREPARING_SINCE: format_now()}
         if not node.spec.unschedulable:
             annotations[CORDONED] = ""
         await _patch_node(self._client, self._nodes, node, annotations, {"taints": taints, "unschedulable": True})
@@ -74,7 +74,11 @@ class Actor:
     async def reboot(self, standing: Standing) -> None:
         """Let the agent end the boot that it reports, and restart the deadline of the change."""
         railnode = _get_railnode(standing)
-        permission = {"mayReboot": railnode.status.boot, "reboots": railnode.spec.reboots + 1, "changingSince": now()}
+        permission = {
+            "mayReboot": railnode.status.boot,
+            "reboots": railnode.spec.reboots + 1,
+            "changingSince": format_now(),
+        }
         await self._patch_railnode(standing, permission)
 
     async def retry(self, standing: Standing) -> None:
@@ -94,7 +98,7 @@ class Actor:
 
     async def leave(self, standing: Standing) -> None:
         """Record when the Fabric stopped listing the node, and release it; the host is left as it is."""
-        left_at = _get_railnode(standing).spec.left_at or now()
+        left_at = _get_railnode(standing).spec.left_at or format_now()
         await self._patch_railnode(standing, {**_NO_CHANGE, "leftAt": left_at})
         await release_node(self._client, self._nodes, standing.node)
 
@@ -148,7 +152,7 @@ async def _patch_node(
 
 
 def _restart_change() -> dict[str, Any]:
-    return {"mayReboot": None, "reboots": None, "changingSince": now()}
+    return {"mayReboot": None, "reboots": None, "changingSince": format_now()}
 
 
 def _get_railnode(standing: Standing) -> RailNode:

@@ -10,7 +10,7 @@ import msgspec
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.reflector import Reflector
-from trackbed.cluster.api.times import now
+from trackbed.cluster.api.times import format_now
 from trackbed.cluster.controller import metrics, report
 from trackbed.cluster.controller.decide import Decision, StagedNode
 from trackbed.cluster.controller.events import record_railnode_event
@@ -47,7 +47,7 @@ class Reporter:
     async def report_refusal(self, fabric: FabricObject, reason: str) -> None:
         """Report why a Fabric cannot be planned."""
         metrics.record_refusal(fabric)
-        await self._apply_fabric_status(fabric, report.build_refused_status(fabric, reason, now()))
+        await self._apply_fabric_status(fabric, report.build_refused_status(fabric, reason, format_now()))
 
     async def report_pass(self, fabric: FabricObject, fabric_pass: FabricPass, log: Log) -> float:
         """Report the results of a pass; return the seconds until the next report."""
@@ -55,7 +55,7 @@ class Reporter:
         if wait > 0:
             return wait
         self._reported_at = time.monotonic()
-        time_text, nodes = now(), fabric_pass.decision.nodes
+        time_text, nodes = format_now(), fabric_pass.decision.nodes
         stages = {node.standing.name: (node.stage, node.message) for node in nodes}
         stable = [node for node in nodes if self._stages.get(node.standing.name) == stages[node.standing.name]]
         is_changed = len(stable) < len(nodes)

@@ -23,8 +23,8 @@ from trackbed.cluster.controller.objects import FABRICS, NODES, RAILNODES, Fabri
 from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, Log, run_all
 from trackbed.cluster.controller.stacks import Stacks, drop_stack_condition
 from trackbed.cluster.daemon.listening import ListenAddress
-from trackbed.cluster.daemon.observed import observed
-from trackbed.cluster.daemon.serving import until_one_ends, until_told
+from trackbed.cluster.daemon.observed import serve_health
+from trackbed.cluster.daemon.serving import run_until_first_ends, run_until_signal
 
 LEASE = "trackbed-controller"
 SETTLE_SECONDS = 0.2
@@ -38,8 +38,8 @@ async def serve(
 ) -> None:
     """Compete for the Lease and lead, until SIGTERM or SIGINT; apply only these stacks. Raises ListenError."""
     election = Election(client, namespace, LEASE, identity)
-    async with client, observed(metrics_address, partial(_explain_unready, election)):
-        await until_told(_lead_repeatedly(client, namespace, election, stacks))
+    async with client, serve_health(metrics_address, partial(_explain_unready, election)):
+        await run_until_signal(_lead_repeatedly(client, namespace, election, stacks))
 
 
 async def _lead_repeatedly(client: Client, namespace: str, election: Election, stacks: Collection[str]) -> None:
@@ -54,15 +54,15 @@ def _explain_unready(election: Election) -> str:
 async def _lead(client: Client, namespace: str, election: Election, stacks: Collection[str], log: Log) -> None:
     """Wait for the Lease, and lead until it is lost."""
     await election.win(log)
-    log(f"{election.who} leads")
+    log(f"{election.identity} leads")
     metrics.LEADER.set(1)
     try:
-        await until_one_ends(Controller(client, namespace, log, stacks).run(), election.hold(log))
+        await run_until_first_ends(Controller(client, namespace, log, stacks).run(), election.hold(log))
     finally:
         metrics.clear_fabrics()
         with suppress(KubeError):
             await election.release()
-    log(f"{election.who} leads no more")
+    log(f"{election.identity} leads no more")
 
 
 class Controller:

@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from trackbed.cluster.api.client import Client
-from trackbed.cluster.api.times import now
+from trackbed.cluster.api.times import format_now
 from trackbed.cluster.controller.events import record_event
 from trackbed.cluster.controller.objects import FABRICS, FabricObject
 from trackbed.cluster.controller.stack_pass import APPLIED, PassOutcome, StackOrder, run_pass
@@ -125,7 +125,7 @@ class Stacks:
             return
         message = condition.message[:_LONGEST_MESSAGE]
         condition = msgspec.structs.replace(condition, message=message, observed_generation=fabric.metadata.generation)
-        (new,) = put([old] if old.last_transition_time else [], condition, now())
+        (new,) = put([old] if old.last_transition_time else [], condition, format_now())
         if new == old:
             return
         await self._apply(fabric, [new])

@@ -1,1 +1,1 @@
-"""Programs that stay until they are told to end: where they listen, and their page of metrics and health."""
+"""Long-running programs: their listen addresses, metrics, health checks and shutdown."""

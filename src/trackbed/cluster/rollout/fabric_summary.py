@@ -84,7 +84,7 @@ def _summarize(body: Object) -> FabricSummary:
 
 
 async def _read_unsound_nodes(client: DynamicClient) -> AsyncIterator[UnsoundNode]:
-    async for row in client.table(railnode.API_VERSION, railnode.KIND):
+    async for row in client.read_table(railnode.API_VERSION, railnode.KIND):
         if row.get("Stage") != _SOUND:
             yield UnsoundNode(*(str(row.get(title) or "") for title in ("Name", "Fabric", "Stage", "Since", "Why")))
 

@@ -126,7 +126,7 @@ class StackRun:
         why = ""
         async for _ in self._attempts(_SERVED_SECONDS):
             try:
-                await self.client.resource(body["apiVersion"], body["kind"])
+                await self.client.find_resource(body["apiVersion"], body["kind"])
             except UnknownKindError as error:
                 why = str(error)
                 self.report(why)

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from trackbed.cluster.api.dynamic import DynamicClient
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.daemon.listening import ListenAddress
-from trackbed.cluster.daemon.observed import observed
-from trackbed.cluster.daemon.serving import until_one_ends, until_told
+from trackbed.cluster.daemon.observed import serve_health
+from trackbed.cluster.daemon.serving import run_until_first_ends, run_until_signal
 from trackbed.cluster.webhook.certificate_store import ensure_certificates, publish
 from trackbed.cluster.webhook.certificates import read_expiry
 from trackbed.cluster.webhook.cluster_watch import ClusterWatch
@@ -65,8 +65,8 @@ async def run(client: DynamicClient, settings: WebhookSettings, ready: Callable[
     async with client:
         log.debug("API server %s", await client.read_version())  # fails here where the cluster is unreachable
         watch = ClusterWatch(client.client)
-        async with observed(settings.metrics, partial(explain_unready, watch)):
-            await until_told(until_one_ends(watch.follow(), _serve(watch, client, settings, ready)))
+        async with serve_health(settings.metrics, partial(explain_unready, watch)):
+            await run_until_signal(run_until_first_ends(watch.follow(), _serve(watch, client, settings, ready)))
 
 
 async def _serve(

@@ -23,7 +23,7 @@ from typing import Protocol
 from aiohttp import web
 
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.daemon.listening import ListenAddress, listening
+from trackbed.cluster.daemon.listening import ListenAddress, serve_application
 from trackbed.cluster.daemon.observed import add_health
 from trackbed.cluster.webhook import configuration, fabrics, namespaces, pods, railnodes
 from trackbed.cluster.webhook.cluster_state import ClusterState, Namespace
@@ -59,9 +59,9 @@ class StateSource(Protocol):
 Decide = Callable[[ReviewRequest, ClusterState], Awaitable[Verdict]]
 
 
-def serve_reviews(source: StateSource, tls: ssl.SSLContext, at: ListenAddress) -> AbstractAsyncContextManager[int]:
+def serve_reviews(source: StateSource, tls: ssl.SSLContext, address: ListenAddress) -> AbstractAsyncContextManager[int]:
     """Serve reviews within a context that yields the port. Raises ListenError."""
-    return listening(build_application(source), at, tls)
+    return serve_application(build_application(source), address, tls)
 
 
 def build_application(source: StateSource) -> web.Application:

@@ -11,7 +11,7 @@ import msgspec
 
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
-from trackbed.cluster.api.times import now
+from trackbed.cluster.api.times import format_now
 from trackbed.cluster.resources.conditions import Condition, find, put
 from trackbed.cluster.resources.railnode import (
     API_VERSION,
@@ -66,7 +66,7 @@ async def _update_status(
     spec, status = rail_node
     judged, findings = await _examine(spec, examine)
     old = find(status.conditions, HEALTHY)
-    (condition,) = put([old] if old.last_transition_time else [], judged, now())
+    (condition,) = put([old] if old.last_transition_time else [], judged, format_now())
     if (condition, findings) == (old, status.findings):
         return
     new_status = msgspec.to_builtins(RailNodeStatus(conditions=(condition,), findings=findings))

@@ -25,8 +25,8 @@ from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import KubeError
 from trackbed.cluster.api.metadata import ObjectMetadata
 from trackbed.cluster.api.reflector import Reflector
-from trackbed.cluster.api.times import now
-from trackbed.cluster.daemon.serving import until_one_ends, until_told
+from trackbed.cluster.api.times import format_now
+from trackbed.cluster.daemon.serving import run_until_first_ends, run_until_signal
 from trackbed.cluster.resources.conditions import Condition, put
 from trackbed.cluster.resources.railnode import API_VERSION, KIND, PATH, PREPARED, RailNodeSpec, RailNodeStatus
 from trackbed.fabric.model.problems import SpecError
@@ -67,7 +67,9 @@ async def serve(client: Client, name: str, boot: str, socket: Path) -> None:
         client, name, preparer.get_rail_node, partial(examine, HOST_MACHINE, host, socket), _log.info
     )
     async with client:
-        await until_told(until_one_ends(preparer.run(), publish(client, name, socket, _log.info), publishing))
+        await run_until_signal(
+            run_until_first_ends(preparer.run(), publish(client, name, socket, _log.info), publishing)
+        )
 
 
 class _NodeRailNode(msgspec.Struct, frozen=True):
@@ -166,7 +168,7 @@ class Preparer:
             self._boot,
             condition.reason in {"NeedsReboot", "Rebooting"},
             is_firmware_pending(outcome, rail_node.status.firmware) if outcome else rail_node.status.firmware,
-            put(previous, condition, now()),
+            put(previous, condition, format_now()),
             list_differences(outcome) if outcome and condition.status != "True" else (),
         )
         self._report(f"{condition.reason} {condition.message}".rstrip())

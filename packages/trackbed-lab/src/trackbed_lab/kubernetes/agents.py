@@ -17,7 +17,7 @@ import msgspec
 from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.errors import ApiRefusedError, KubeError
 from trackbed.cluster.api.reflector import Reflector
-from trackbed.cluster.api.times import now
+from trackbed.cluster.api.times import format_now
 from trackbed.cluster.controller.objects import RAILNODES, RailNode
 from trackbed.cluster.resources.conditions import Condition, put
 from trackbed.cluster.resources.railnode import API_VERSION, FAILED, KIND, PREPARED, RailNodeStatus
@@ -107,7 +107,7 @@ class Agents:
         host = self.hosts.setdefault(name, SimulatedHost(self.to_state(spec.plan_hash) if self.prepared else ""))
         condition, needs_reboot = self._change_host(name, host, rail)
         previous = [item for item in rail.status.conditions if item.type == PREPARED]
-        conditions = put(previous, condition, now())
+        conditions = put(previous, condition, format_now())
         firmware = condition.status == "False" and self.changes_firmware(name)
         return RailNodeStatus(spec.plan_hash, f"boot-{host.boot}", needs_reboot, firmware, conditions)
 
