@@ -1,4 +1,4 @@
-"""A file replaced in one step. Imports nothing of ours: a daemon on each node starts with it."""
+"""Atomic replacement of a file. Imports nothing of ours, to keep the start of the node daemon fast."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def replace(path: Path, content: bytes, permissions: int) -> None:
-    """Replace a file in one step: write the content to disk, then rename; OSError leaves the file as it was."""
+    """Replace a file atomically: write and sync a temporary file, then rename it. OSError leaves the file unchanged."""
     temporary = path.with_name(f".{path.name}.trackbed")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, permissions)
     try:
@@ -24,7 +24,7 @@ def replace(path: Path, content: bytes, permissions: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on disk."""
+    """Sync a folder's entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

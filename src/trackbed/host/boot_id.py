@@ -1,4 +1,4 @@
-"""The id of a boot: the kernel draws another one each time it starts."""
+"""The boot id, which the kernel draws anew at each start."""
 
 from __future__ import annotations
 

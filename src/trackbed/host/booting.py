@@ -1,4 +1,4 @@
-"""A host that has not finished booting: its boot unit makes VFs, and takes away those that apply would set."""
+"""Whether a host is still booting: its boot unit creates VFs and writes settings that apply would also write."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SETTLE = ("udevadm", "settle", "--timeout=30")
 
 
 def is_pending(machine: Machine) -> bool:
-    """Whether the boot unit waits for its turn or runs. A network namespace (`netns`) does not boot."""
+    """Return whether the boot unit is queued or running. A network namespace (`netns`) does not boot."""
     shown = machine.run(_JOB) if machine.netns is None else None
     return isinstance(shown, Ran) and shown.status == 0 and shown.output.strip() not in {"", "0"}
 
 
 def wait(machine: Machine) -> None:
-    """Wait until the unit has ended, five minutes at most (host.runner), and until udev has named what it made."""
+    """Wait until the unit has ended (at most `runner.TIMEOUT_SECONDS`) and udev has processed its events."""
     machine.run(("systemctl", "start", UNIT))  # joins the job that is there
     machine.run(_SETTLE)

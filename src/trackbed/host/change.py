@@ -28,9 +28,9 @@ class FileWrite(NamedTuple):
 
 
 class AttributeWrite(NamedTuple):
-    """Write `value` to a file of sysfs or configfs; `first` is written before it, where the kernel wants that.
+    """Write `value` to a file of sysfs or configfs, and `first` before it where the kernel needs an intermediate value.
 
-    `folder` is made before, where it is not there: in configfs that is how something is shown.
+    `folder` is created first if it does not exist: in configfs that makes an entry appear.
     """
 
     path: str
@@ -40,7 +40,7 @@ class AttributeWrite(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Run a program; `back` is what undoes it, run after files have been put back."""
+    """Run a program; `undo` reverts it and is run after files have been restored."""
 
     argv: tuple[str, ...]
     undo: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class RdmaSet(NamedTuple):
 
 
 class DcbSet(NamedTuple):
-    """Send messages of `netlink.dcb` one by one, reading the driver's answer to each."""
+    """Send messages of `netlink.dcb` one by one, and read the driver's reply to each."""
 
     messages: tuple[Message, ...]
 
@@ -64,10 +64,10 @@ Action = Literal["add", "change", "remove"]
 
 
 class Change(NamedTuple):
-    """One difference. `setting` is None for what is there and no longer planned.
+    """One difference. `setting` is None for leftovers of an earlier plan.
 
-    `do` is empty where Trackbed will not mend it; `advice` then says who can. Otherwise `advice` tells what besides a
-    write will happen: the programs that are run, and what a person must do afterwards.
+    `do` is empty where Trackbed cannot make the change; `advice` then tells the user how to. Otherwise `advice` lists
+    the programs that apply runs and what the user must do afterwards.
     """
 
     setting: Setting | None
@@ -80,11 +80,11 @@ class Change(NamedTuple):
     do: tuple[Operation, ...]
     advice: str = ""
     reboot: bool = False
-    """All is set for the next boot, and only that boot is missing."""
+    """The change is prepared and takes effect at the next boot."""
 
 
 class Skipped(NamedTuple):
-    """A setting that has no meaning on this machine, and why."""
+    """A setting that does not apply to this machine, and the reason."""
 
     setting: Setting
     subject: str
@@ -92,14 +92,14 @@ class Skipped(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Everything that one look at a machine found, in the order in which it must be set."""
+    """All differences between a machine and its settings, in the order in which they must be made."""
 
     changes: tuple[Change, ...]
     skipped: tuple[Skipped, ...]
 
 
 def to_document(comparison: Comparison) -> dict[str, object]:
-    """A comparison as a document for machines; `reboot` says that something waits for the next boot."""
+    """Convert a comparison to a document for JSON; `reboot` is true if a change waits for the next boot."""
     changes = [
         {"step": c.step, "rail": c.rail, "what": c.subject, "have": c.have, "want": c.want, "action": c.action}
         | ({"advice": c.advice} if c.advice else {})
@@ -114,7 +114,7 @@ def to_document(comparison: Comparison) -> dict[str, object]:
 
 
 NOTHING = "-"
-"""Stands for "not there" in `have` and `want`."""
+"""Stands for "absent" in `have` and `want`."""
 
 
 def fulfil(setting: Setting, subject: str, have: str, want: str, do: tuple[Operation, ...]) -> Change:
@@ -134,7 +134,7 @@ def await_boot(setting: Setting, subject: str, have: str, want: str, advice: str
 
 
 def remove(step: str, rail: int | None, subject: str, have: str, do: tuple[Operation, ...]) -> Change:
-    """Return the removal of what is Trackbed's and no longer planned."""
+    """Return the removal of a leftover of an earlier plan."""
     return Change(None, step, rail, subject, have, NOTHING, "remove", do, _list_runs(do))
 
 

@@ -1,4 +1,4 @@
-"""The machine that is looked at or changed: a root folder and a network namespace.
+"""The machine that is read or changed: a root folder and a network namespace.
 
 The live host, a container that sees it under /host, a captured tree and a namespace of the lab are the same to callers.
 
@@ -31,42 +31,42 @@ PROC_SYS = Path("/proc/sys")
 _HOST = Path("/")
 
 _CONTAINER = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")
-"""Files by which Docker, Podman and systemd-nspawn tell what runs inside that it is in a container."""
+"""Marker files of Docker, Podman and systemd-nspawn inside their containers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The kernel parameter, file or program does not exist here."""
+    """A kernel parameter, file or program that does not exist on the machine."""
 
 
 class Unreadable(NamedTuple):
-    """The kernel parameter or file exists and cannot be read; `reason` says why."""
+    """A kernel parameter or file that exists and cannot be read; `reason` is the kernel's error."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where to look: `root` for files, `netns` for the network (path or open descriptor; None: the caller's own)."""
+    """A root folder for files and `netns` for the network (path or open descriptor; None: the caller's own)."""
 
     root: Path
     netns: Path | int | None = None
     runner: Runner | None = None
-    """What starts programs there; None: this host's own where the root is `/`, otherwise nothing is started."""
+    """Starts programs there. None: local programs where the root is `/`, none otherwise."""
 
     unseen_reason: str = ""
-    """Why network state and kernel parameters cannot be seen there; empty where they can."""
+    """Why network state and kernel parameters cannot be read; empty where they can."""
 
     cache: dict[str, bytes | Absent | Unreadable] | None = field(default=None, compare=False, repr=False)
-    """Files and kernel parameters that were read, by path and by key; None: each is read whenever it is asked for."""
+    """Files and kernel parameters read so far, by path and key; None: every read goes to the machine."""
 
     def freeze(self) -> Self:
-        """Return the same machine, which reads each file and kernel parameter once."""
+        """Return a copy that reads each file and kernel parameter once."""
         return replace(self, cache={})
 
     @property
     def shared_reason(self) -> str:
-        """Why the kernel, its modules and its devices are not this machine's own to set; empty where they are."""
+        """Why the kernel, modules and devices belong to the host instead of this machine; empty where they do not."""
         if self.netns is not None and self.root == _HOST:
             return "this is a network namespace of a host that has these for itself"
         if any((self.root / marker.lstrip("/")).exists() for marker in _CONTAINER):
@@ -74,15 +74,15 @@ class Machine:
         return ""
 
     def locate(self, absolute: str) -> Path:
-        """The place of an absolute path under the root; ValueError if its folder is not in there.
+        """Return the path under the root for an absolute path. ValueError if its folder lies outside the root.
 
-        The last part may be a symbolic link that leads out: who opens it takes `inside`.
+        The last part may be a symbolic link that leads out of the root; to open or list it, use `locate_inside`.
         """
         path = self._join(absolute)
         return self._check_inside(absolute, path, path.parent)
 
     def locate_inside(self, absolute: str) -> Path:
-        """The same for whoever opens or lists it: no symbolic link leads out, the last part included."""
+        """Return the path under the root for an absolute path; no symbolic link leads out, the last part included."""
         path = self._join(absolute)
         return self._check_inside(absolute, path, path)
 
@@ -93,7 +93,7 @@ class Machine:
         return self.root.joinpath(*pure_path.parts[1:])
 
     def _check_inside(self, absolute: str, place: Path, followed: Path) -> Path:
-        """The place, if the followed path ends under the root; nothing leads out of this host's own root."""
+        """Return the path if `followed` ends under the root; the root of this host is not checked."""
         if self.root != _HOST:
             root = os.path.realpath(self.root)
             if os.path.commonpath((root, os.path.realpath(followed))) != root:
@@ -101,9 +101,9 @@ class Machine:
         return place
 
     def open_socket(self) -> Socket:
-        """A netlink socket in the machine's network namespace; the caller closes it (it is a context manager).
+        """Open a netlink socket in the machine's network namespace; the caller closes it (it is a context manager).
 
-        OSError where the machine's network is not to be seen: another host's must never stand for it.
+        Raises OSError where the machine's network cannot be read, so that another host's is never read in its place.
         """
         self._check_visible()
         return Socket(netns=self.netns)
@@ -113,7 +113,7 @@ class Machine:
             raise OSError(errno.ENONET, self.unseen_reason)
 
     def read(self, path: str) -> str | Absent | Unreadable:
-        """Return the text of a small file under the root, without the blanks around it."""
+        """Return the text of a small file under the root, stripped of surrounding whitespace."""
         content = self.read_bytes(path)
         return content.decode(errors="replace").replace("\r\n", "\n").strip() if isinstance(content, bytes) else content
 
@@ -130,17 +130,17 @@ class Machine:
         return content
 
     def write_attribute(self, path: str, value: str) -> None:
-        """Write a file of sysfs or configfs under the root; OSError as the kernel says it, ValueError outside."""
+        """Write a file of sysfs or configfs under the root. Raises OSError as the kernel does, ValueError outside."""
         with self.locate_inside(path).open("w") as stream:
             stream.write(value)
 
     def has_program(self, program: str) -> bool:
-        """Whether `run` could start a program."""
+        """Return whether `run` could start a program."""
         runner = self._find_runner()
         return runner is not None and runner.has_program(program)
 
     def run(self, argv: tuple[str, ...]) -> Ran | Absent:
-        """Run a program on the machine; Absent where it, or a way to run it, is not there."""
+        """Run a program on the machine; return Absent where it does not exist or cannot be run."""
         runner = self._find_runner()
         return runner.run(argv) if runner is not None and runner.has_program(argv[0]) else Absent()
 
@@ -160,7 +160,7 @@ class Machine:
         return content.decode(errors="replace").strip() if isinstance(content, bytes) else content
 
     def write_sysctl(self, key: str, value: str) -> None:
-        """Write `/proc/sys/<key>` inside the network namespace; OSError as the kernel says it."""
+        """Write `/proc/sys/<key>` inside the network namespace. Raises OSError as the kernel does."""
         path = _locate_sysctl(key)
         self._check_visible()
         with enter_netns(self.netns):

@@ -11,38 +11,38 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for, whatever the caller's PATH says."""
+"""Folders in which programs are searched, independent of the caller's PATH."""
 
 TIMEOUT_SECONDS = 300
-"""update-grub asks every disk for other systems; nothing here takes longer."""
+"""The slowest program is update-grub, which probes every disk for other systems."""
 
 
 class Ran(NamedTuple):
-    """How a program ended: exit status (124: it took too long), and what it wrote to either stream."""
+    """The exit status of a program (124: timeout, 126: not startable) and its stdout and stderr together."""
 
     status: int
     output: str
 
 
 class Runner(Protocol):
-    """What starts programs on one machine."""
+    """Starts programs on one machine."""
 
     def has_program(self, program: str) -> bool:
-        """Whether the program is there."""
+        """Return whether the program exists."""
 
     def run(self, argv: Sequence[str]) -> Ran:
-        """Run it to its end; only called where `has` says yes."""
+        """Run a program to its end. `has_program` must have returned true."""
 
 
 class Local:
     """Runs programs on this host."""
 
     def has_program(self, program: str) -> bool:
-        """Whether the program is in one of the usual folders."""
+        """Return whether the program is in one of the folders of PATH."""
         return any(os.access(f"{folder}/{program}", os.X_OK) for folder in PATH.split(":"))
 
     def run(self, argv: Sequence[str]) -> Ran:
-        """Run it without input, in the C locale, for TIMEOUT_SECONDS at most."""
+        """Run a program without input, in the C locale, for at most TIMEOUT_SECONDS."""
         import subprocess  # noqa: PLC0415 - a tenth of the time of a host on which no program is run
 
         environment = {"PATH": PATH, "LC_ALL": "C", "HOME": os.environ.get("HOME", "/")}

@@ -13,9 +13,9 @@ include/uapi/linux/rtnetlink.h (84 is OVN, 99 Open/R, 186 to 198 FRR) nor in /et
 
 
 class Setting(NamedTuple):
-    """What is wanted, the step it belongs to, the rail it is for (None: the whole host), and why it is wanted.
+    """A wanted value, its step, its rail (None: the whole host) and the reason.
 
-    The type of `want` says which kind of `host.kinds` it is.
+    The type of `want` selects the kind of `host.kinds`.
     """
 
     step: str
@@ -25,5 +25,5 @@ class Setting(NamedTuple):
 
     @property
     def netdev(self) -> str:
-        """The port that the setting is about; empty if it is about the whole host."""
+        """The port of the setting; empty if it is about the whole host."""
         return str(getattr(self.want, "netdev", ""))

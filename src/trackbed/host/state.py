@@ -1,4 +1,4 @@
-"""What one look at a machine's network sees: read once, then only compared.
+"""The network state of a machine, read once and then only compared.
 
 The kernel has no way to read all of it in one moment; each list is consistent in itself (a list that changed while it
 was read is read again), and `apply` looks again after it changed something.
@@ -33,15 +33,15 @@ class HostState:
     neighbours: tuple[Neighbour, ...]
 
     def find_link(self, name: str) -> Link | None:
-        """The interface of this name."""
+        """Return the interface with this name."""
         return next((link for link in self.links if link.name == name), None)
 
     def find_name(self, index: int) -> str:
-        """The name of an interface by its index, for people."""
+        """Return the name of an interface for messages, by its index."""
         return next((link.name for link in self.links if link.index == index), f"interface {index}")
 
     def find_addresses(self, link: Link) -> tuple[Address, ...]:
-        """All addresses of an interface."""
+        """Return all addresses of an interface."""
         return tuple(address for address in self.addresses if address.index == link.index)
 
     def read_sysctl(self, key: str) -> str | Absent | Unreadable:

@@ -1,4 +1,4 @@
-"""The RDMA core of a machine's kernel, asked over NETLINK_RDMA (`netlink.rdma`)."""
+"""Requests to the RDMA core of a machine's kernel over NETLINK_RDMA (`netlink.rdma`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trackbed.kernel.netlink.sockets import NETLINK_RDMA, BatchError, Socket
 
 
 class RdmaSocket(Protocol):
-    """What is asked of a netlink socket here; the caller closes it (it is a context manager)."""
+    """The part of a netlink socket that is used here; the caller closes it (it is a context manager)."""
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -30,9 +30,9 @@ class RdmaSocket(Protocol):
 
 
 def open_rdma(machine: Machine) -> RdmaSocket | None:
-    """A socket in the machine's namespace; None where the kernel has no RDMA, or is not the one its files tell of.
+    """Open a socket in the machine's namespace; None where the kernel has no RDMA, or the files are another machine's.
 
-    A captured tree has files of sysfs, too: what is set by netlink would then change this host.
+    The boot id tells a captured tree from this host: a request by netlink would otherwise change this host.
     """
     if machine.read(BOOT_ID) != read_boot_id():
         return None
@@ -43,7 +43,7 @@ def open_rdma(machine: Machine) -> RdmaSocket | None:
 
 
 def list_devices(machine: Machine) -> dict[str, int]:
-    """Index of each RDMA device by its name; none where nobody can be asked."""
+    """Return the index of each RDMA device by name; empty where the RDMA core cannot be queried."""
     rdma_socket = open_rdma(machine)
     if rdma_socket is None:
         return {}
@@ -58,7 +58,7 @@ def list_devices(machine: Machine) -> dict[str, int]:
 
 
 def send_message(machine: Machine, message: Message) -> str:
-    """Have the kernel do what a message says; why not, in words, empty if it did."""
+    """Send one request; return the reason of a failure as text, empty on success."""
     rdma_socket = open_rdma(machine)
     if rdma_socket is None:
         return "this kernel's RDMA core cannot be asked"

@@ -1,4 +1,4 @@
-"""Which attributes differ: pure, from a vendor's profile, what is wanted, and what a BMC told.
+"""Comparison of a BMC's BIOS attributes with the wanted settings, by a vendor's profile.
 
 Attribute registries follow DMTF DSP8010, schema AttributeRegistry: DisplayName, Value, ReadOnly, GrayOut.
 """
@@ -32,7 +32,7 @@ Profile = dict[str, tuple[Candidate, ...]]
 
 
 class Legal(msgspec.Struct, frozen=True):
-    """One value that an enumeration takes."""
+    """One allowed value of an enumeration."""
 
     name: str = msgspec.field(name="ValueName", default="")
 
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class BiosState(msgspec.Struct, frozen=True):
-    """What a BMC told: manufacturer, current and pending attributes, and the registry's entries by name."""
+    """A BMC's manufacturer, current and pending attributes, and the registry's entries by name."""
 
     manufacturer: str
     attributes: Mapping[str, Value]
@@ -57,7 +57,7 @@ class BiosState(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One wanted setting and how it stands; `value` is what to stage, `attribute` None where the server has none."""
+    """The state of one wanted setting; `value` is to be staged, `attribute` is None where the server has none."""
 
     setting: str
     want: str
@@ -69,13 +69,13 @@ class Item(msgspec.Struct, frozen=True):
 
 
 def find_vendor(manufacturer: str) -> str | None:
-    """The profile for a manufacturer as BMCs write it; None for one without."""
+    """Return the profile's name for a manufacturer as reported by the BMC; None where there is no profile."""
     words = re.findall(r"[a-z]+", manufacturer.lower().replace("super micro", "supermicro"))
     return VENDORS.get(words[0]) if words else None
 
 
 def compare(profile: Profile, wanted: Mapping[str, str], state: BiosState) -> tuple[Item, ...]:
-    """How every wanted setting stands, in the order of `wanted`."""
+    """Return the state of every wanted setting, in the order of `wanted`."""
     return tuple(item for setting, want in wanted.items() for item in _iter_items(profile, setting, want, state))
 
 
@@ -126,7 +126,7 @@ def _judge_attribute(setting: str, want: str, name: str, spellings: tuple[str, .
 
 
 def _choose_value(want: str, spellings: tuple[str, ...], have: Value, entry: Entry | None) -> Value:
-    """The value to stage: of the attribute's own type, in its own spelling; None where it takes no such value."""
+    """Return the value to stage, in the attribute's type and spelling; None where it does not allow the value."""
     if isinstance(have, bool):
         return _TRUTH.get(want)
     if isinstance(have, int) and want.isdigit():

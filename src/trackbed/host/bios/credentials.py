@@ -1,4 +1,4 @@
-"""Who we are to a BMC: from the environment or a file of the owner's alone, never from the command line."""
+"""Credentials of a BMC: from the environment or a private file, never from the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USER, PASSWORD = "TRACKBED_BMC_USER", "TRACKBED_BMC_PASSWORD"
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """A user and a password; shown without either."""
+    """A user and a password; `repr` shows neither."""
 
     user: str
     password: str
@@ -23,7 +23,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def load_credentials(path: Path | None, environment: Mapping[str, str]) -> Credentials:
-    """Read a file of two lines, user and password, or the two variables; ValueError says what is wrong."""
+    """Read a file of two lines, user and password, or the environment variables. Raises ValueError."""
     if path is not None:
         return _read_file(path)
     user, password = environment.get(USER), environment.get(PASSWORD)

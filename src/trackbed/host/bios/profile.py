@@ -1,4 +1,4 @@
-"""The vendors' profiles: which attribute carries a wanted setting."""
+"""The vendors' profiles, which map wanted settings to attributes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from trackbed.host.bios.compare import Profile
 
 
 def load_profile(vendor: str) -> Profile:
-    """The profile of dell, hpe, lenovo or supermicro."""
+    """Load the profile of dell, hpe, lenovo or supermicro."""
     text = files("trackbed.host.bios").joinpath("profiles", f"{vendor}.yaml").read_text(encoding="utf-8")
     return msgspec.convert(yaml.safe_load(text), Profile)

@@ -1,4 +1,4 @@
-"""What attributes were before the first apply: one file a node, so that undo can stage them again."""
+"""The attributes before the first apply: one file for each node, for undo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trackbed.host.bios.compare import Value
 
 
 def load(folder: Path, node: str) -> dict[str, Value]:
-    """The recorded values of a node, empty where there is no record; ValueError on a file that is none."""
+    """Return the recorded values of a node, empty without a record. Raises ValueError on an invalid file."""
     path = folder / f"{node}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Value])
@@ -22,11 +22,11 @@ def load(folder: Path, node: str) -> dict[str, Value]:
 
 
 def add(folder: Path, node: str, before: dict[str, Value]) -> None:
-    """Record values durably; what is recorded already is older and stays."""
+    """Record values durably; values that are already recorded are older and kept."""
     folder.mkdir(parents=True, exist_ok=True)
     replace(folder / f"{node}.json", msgspec.json.encode(before | load(folder, node)), 0o600)
 
 
 def drop(folder: Path, node: str) -> None:
-    """Forget a node's record."""
+    """Delete a node's record."""
     (folder / f"{node}.json").unlink(missing_ok=True)

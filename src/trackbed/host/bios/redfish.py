@@ -27,11 +27,11 @@ IDRAC_JOB = (
 
 
 class BmcError(Exception):
-    """A BMC could not be asked, or refused; the message names it and says what to do."""
+    """A BMC could not be queried or rejected a request; the message names the BMC and the remedy."""
 
 
 class Bmc(msgspec.Struct, frozen=True):
-    """How to reach one BMC: host and port, CA file (None: the system's), seconds for each wait of a request."""
+    """Host and port of a BMC, CA file (None: the system's), timeout in seconds of each request."""
 
     address: str
     ca: Path | None = None
@@ -39,7 +39,7 @@ class Bmc(msgspec.Struct, frozen=True):
 
 
 def read(bmc: Bmc, credentials: Credentials) -> BiosState:
-    """Manufacturer, current and pending attributes, registry. Raises BmcError."""
+    """Read manufacturer, current and pending attributes, and the registry. Raises BmcError."""
     with _as_bmc_errors(bmc):
         system, conn = _open_system(bmc, credentials)
         bios = _get_bios(bmc, system)
@@ -53,10 +53,10 @@ def read(bmc: Bmc, credentials: Credentials) -> BiosState:
 
 
 def stage(bmc: Bmc, credentials: Credentials, values: Mapping[str, Value]) -> str:
-    """Ask for `values` at the next boot, which the server is not told to make. Raises BmcError.
+    """Stage `values` for the next boot, without rebooting the server. Raises BmcError.
 
-    Where the BMC takes an apply time (DSP0266, @Redfish.SettingsApplyTime), it is OnReset. Returns what else is to be
-    done before a boot takes the values; empty where nothing is.
+    Where the BMC supports an apply time (DSP0266, @Redfish.SettingsApplyTime), it is OnReset. Returns what the user
+    must do before the reboot; empty where nothing is left to do.
     """
     with _as_bmc_errors(bmc):
         system, _ = _open_system(bmc, credentials)
@@ -99,7 +99,7 @@ def _convert_values(attributes: object) -> dict[str, Value]:
 
 
 def _read_registry(conn: Any, name: object) -> dict[str, Entry]:  # noqa: ANN401 - sushy has no types
-    """The attribute registry, from the BMC only: sushy's own way may ask the Internet. Empty where there is none."""
+    """Read the attribute registry from the BMC only: sushy's method may query the Internet. Empty if absent."""
     try:
         listed = conn.get("/redfish/v1/Registries").json().get("Members", [])
         paths = [str(member["@odata.id"]) for member in listed]
@@ -118,7 +118,7 @@ def _read_registry(conn: Any, name: object) -> dict[str, Entry]:  # noqa: ANN401
 
 @contextmanager
 def _as_bmc_errors(bmc: Bmc) -> Iterator[None]:
-    """Turn what sushy raises into one sentence with a remedy."""
+    """Translate sushy's exceptions into BmcError with a remedy."""
     try:
         yield
     except exceptions.AccessError as error:

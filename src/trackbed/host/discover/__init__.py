@@ -1,1 +1,1 @@
-"""What a machine is: an inventory made of a snapshot, and a Fabric made of inventories."""
+"""Inventories built from snapshots, and a Fabric built from inventories."""

@@ -1,4 +1,4 @@
-"""What was discovered, held against the catalogue of servers. The machine wins; a difference is told."""
+"""Comparison of a discovered machine with the server catalogue. The machine wins; differences are reported."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from trackbed.host.discover.rails import Selection
 
 
 def list_candidates(inventory: Inventory) -> dict[str, CatalogueServer]:
-    """Servers of the catalogue that have this product name; several where a maker sells one with several GPUs."""
+    """Return the catalogue's servers with this product name; several where one product is sold with various GPUs."""
     product = inventory.product.strip()
     return {name: server for name, server in load_servers().items() if product and product in server.products}
 
 
 def crosscheck(inventory: Inventory, selection: Selection) -> tuple[str | None, tuple[str, ...]]:
-    """(the server of the catalogue that this is, what differs from it); None where the catalogue has none like it.
+    """Return the catalogue's server for this machine and their differences; None where there is none.
 
-    Of several with one product name the one with the fewest differences is meant.
+    Of several with the same product name, the one with the fewest differences is chosen.
     """
     candidates = {
-        name: tuple(_list_differences(inventory, selection, server_name))
-        for name, server_name in list_candidates(inventory).items()
+        name: tuple(_list_differences(inventory, selection, server))
+        for name, server in list_candidates(inventory).items()
     }
     if not candidates:
         return None, ()
     name = min(candidates, key=lambda server_name: len(candidates[server_name]))
-    return name, tuple(f"{name} in the catalogue {what}" for what in candidates[name])
+    return name, tuple(f"{name} in the catalogue {difference}" for difference in candidates[name])
 
 
 def _list_differences(inventory: Inventory, selection: Selection, server: CatalogueServer) -> Iterator[str]:

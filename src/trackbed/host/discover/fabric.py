@@ -1,4 +1,4 @@
-"""A Fabric of the machines that were discovered: text, with comments, as a person would write it."""
+"""A commented Fabric document for the discovered machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trackbed.host.discover.rails import Aside, Rail, Selection, choose_rails
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a machine does not tell: the fabric's name and its range of addresses."""
+    """The user's choices: the fabric's name and its address range."""
 
     name: str = "train"
     ipv4: str = "10.0.0.0/13"
@@ -22,20 +22,20 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Machines that the Fabric cannot tell apart."""
+    """Machines with the same rails, which share one entry of the Fabric."""
 
     hosts: tuple[str, ...]
     example: Inventory
-    found: Selection
+    selection: Selection
 
 
 def render_fabric(inventories: Sequence[Inventory], choice: Choice) -> str:
-    """The Fabric document. ValueError where there is nothing to make one of, or two machines have one name."""
+    """Return the Fabric document. ValueError without any rail, or if two machines have the same name."""
     groups = list(_group_machines(inventories))
-    count = max((len(group.found.rails) for group in groups), default=0)
+    count = max((len(group.selection.rails) for group in groups), default=0)
     if not count:
         raise ValueError(_explain_no_rails(inventories))
-    links = {rail.nic.link for group in groups for rail in group.found.rails}
+    links = {rail.nic.link for group in groups for rail in group.selection.rails}
     if len(links) > 1:
         raise ValueError("some rails are InfiniBand and some are Ethernet: make one Fabric for each")
     lines = [
@@ -60,7 +60,7 @@ def _explain_no_rails(inventories: Sequence[Inventory]) -> str:
 
 
 def _group_machines(inventories: Sequence[Inventory]) -> Iterator[_Group]:
-    """Machines with the same rails together, in order of their first host; those without rails are left out."""
+    """Yield groups of machines with the same rails, in order of their first host; skip machines without rails."""
     kinds: dict[tuple[object, ...], list[tuple[Inventory, Selection]]] = {}
     hosts: set[str] = set()
     for inventory in inventories:
@@ -77,7 +77,7 @@ def _group_machines(inventories: Sequence[Inventory]) -> Iterator[_Group]:
 
 
 def _render_group(group: _Group, count: int) -> Iterator[str]:
-    chosen, gpus = group.found.rails, len(group.example.gpus)
+    chosen, gpus = group.selection.rails, len(group.example.gpus)
     ids = {rail.nic.id for rail in chosen}
     yield from (f"    # {line}" for line in _describe_group(group))
     yield f"    - hosts: {fold_hosts(group.hosts)}"
@@ -95,13 +95,13 @@ def _render_group(group: _Group, count: int) -> Iterator[str]:
 def _describe_group(group: _Group) -> Iterator[str]:
     machine = group.example
     product = " ".join(filter(None, (machine.vendor, machine.product))) or "a machine that does not tell its model"
-    name, differs = crosscheck(machine, group.found)
+    name, differs = crosscheck(machine, group.selection)
     agrees = ", with differences:" if differs else ", as it says"
     known = "" if name is None else f"; {name} in the catalogue{agrees}"
     yield f"{product}, {len(machine.gpus)} GPUs{known}"
     yield from (f"  {line}" for line in differs)
-    yield from (f"check: {doubt}" for doubt in group.found.doubts)
-    yield from (f"set aside: {_describe_aside(excluded)}" for excluded in group.found.aside)
+    yield from (f"check: {doubt}" for doubt in group.selection.doubts)
+    yield from (f"set aside: {_describe_aside(excluded)}" for excluded in group.selection.aside)
 
 
 def _describe_aside(aside: Aside) -> str:

@@ -1,4 +1,4 @@
-"""In which order ROCm counts AMD's GPUs: that of the kernel's compute topology, not that of PCI addresses."""
+"""ROCm's order of AMD GPUs: that of the kernel's compute topology, independent of PCI addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trackbed.host.snapshot.snapshot import Snapshot
 
 
 def read_kfd_order(snapshot: Snapshot) -> dict[str, int]:
-    """PCI address -> index; empty without the amdgpu driver's compute part."""
+    """Return PCI address -> index; empty without the compute part of the amdgpu driver."""
     nodes = sorted(snapshot.glob(f"{KFD}/*/properties"), key=lambda path: int(path.split("/")[-2]))
     gpus = [pci for path in nodes if (pci := _parse_address(snapshot.read_text(path) or ""))]
     return {pci: index for index, pci in enumerate(gpus)}

@@ -1,4 +1,4 @@
-"""What `nvidia-smi topo -m` prints, as nearness of GPUs and NICs."""
+"""Parser of `nvidia-smi topo -m`: nearness of GPUs and NICs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BUS_ID = re.compile(r"^\s*(\d+)\s*,\s*([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-
 
 
 def parse(text: str) -> dict[int, dict[str, str]]:
-    """GPU index -> RDMA device -> PIX, PXB, PHB, NODE or SYS; empty where the text has no such table."""
+    """Return GPU index -> RDMA device -> PIX, PXB, PHB, NODE or SYS; empty where the text has no such table."""
     plain = _ESCAPE.sub("", text)
     columns: list[str] = []
     names = dict(_LEGEND.findall(plain))
@@ -30,7 +30,7 @@ def parse(text: str) -> dict[int, dict[str, str]]:
 
 
 def parse_bus_ids(text: str) -> dict[int, str]:
-    """GPU index -> PCI address, of `nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader`."""
+    """Parse `nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader` into GPU index -> PCI address."""
     return {
         int(index): f"{int(domain, 16):04x}:{function.lower()}" for index, domain, function in _BUS_ID.findall(text)
     }
@@ -39,7 +39,7 @@ def parse_bus_ids(text: str) -> dict[int, str]:
 def to_addresses(
     matrix: Mapping[int, Mapping[str, str]], gpus: Mapping[int, str], nics: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """The same by PCI addresses; devices that are not known are left out."""
+    """Key a matrix by PCI addresses; unknown devices are left out."""
     return {
         gpus[index]: {nics[name]: near for name, near in row.items() if name in nics}
         for index, row in matrix.items()
@@ -48,7 +48,7 @@ def to_addresses(
 
 
 def _iter_devices(words: list[str]) -> Iterator[str]:
-    """The words that name devices; `CPU Affinity` and what follows is left."""
+    """Yield the leading words that name devices, up to `CPU Affinity`."""
     for word in words:
         if not _DEVICE.fullmatch(word):
             return

@@ -1,4 +1,4 @@
-"""How near two PCIe devices are, in the words of nvidia-smi: PIX, PXB, PHB, NODE, SYS."""
+"""Nearness of two PCIe devices in the terms of nvidia-smi: PIX, PXB, PHB, NODE, SYS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ONE_SWITCH = 4
 
 
 class Near(IntEnum):
-    """Smaller is nearer."""
+    """Nearness; smaller is nearer."""
 
     PIX = 0
     """Behind one PCIe switch."""
@@ -23,7 +23,7 @@ class Near(IntEnum):
     NODE = 3
     """At one NUMA node."""
     SYS = 4
-    """Across sockets, or nobody tells."""
+    """Across sockets, or unknown."""
 
     @property
     def switched(self) -> bool:
@@ -32,14 +32,14 @@ class Near(IntEnum):
 
 
 def find_nearness(inventory: Inventory, gpu: Gpu, nic: Nic) -> Near:
-    """How near they are: by the PCIe tree, or by what nvidia-smi said where that is nearer (a VM hides the tree)."""
+    """Return the nearness by the PCIe tree, or by nvidia-smi where that is nearer (a VM hides the tree)."""
     by_path = _compare_paths(gpu, nic)
     reported = inventory.matrix.get(gpu.pci, {}).get(nic.pci)
     return min(by_path, Near[reported]) if reported is not None and reported in Near.__members__ else by_path
 
 
 def count_hops(gpu: Gpu, nic: Nic) -> int:
-    """Links between the two through the PCIe tree."""
+    """Return the number of PCIe links between the two."""
     shared = _count_shared(gpu, nic)
     return len(gpu.path) + len(nic.path) - 2 * shared
 

@@ -1,4 +1,4 @@
-"""Which switch port each interface of a machine is cabled to, as LLDP tells."""
+"""The switch port of each interface of a machine, by LLDP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trackbed.kernel.wire.netns_sockets import Netns
 
 
 def add_neighbours(inventory: Inventory, netns: Netns, seconds: float) -> Inventory:
-    """The inventory with what switches said within some seconds. ProbeError and OSError where one may not listen."""
+    """Listen for LLDP and add the neighbours to an inventory. Raises ProbeError and OSError without permission."""
     wanted = {nic.netdev for nic in inventory.nics if nic.netdev and nic.link == "ethernet"}
     with Socket(netns=netns) as sock:
         names = {link.index: link.name for link in list_links(sock) if link.name in wanted}

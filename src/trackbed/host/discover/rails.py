@@ -1,4 +1,4 @@
-"""Which NICs of a machine are its rails, in GPU order, and why the others are not.
+"""Choice of a machine's rails among its NICs, in GPU order, with the reason for each excluded NIC.
 
     all NICs ── set aside: VFs, guests' NICs, management ──> one model at one speed ──> nearest to each GPU ──> rails
 
@@ -23,7 +23,7 @@ MANAGEMENT_MBPS = 25_000
 
 
 class Role(Enum):
-    """What a NIC that is no rail is for."""
+    """The purpose of a NIC that is no rail."""
 
     MANAGEMENT = "management"
     STORAGE = "storage"
@@ -52,17 +52,17 @@ class Aside:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What becomes of the NICs of one machine."""
+    """The rails of one machine, and the NICs that were set aside."""
 
     rails: tuple[Rail, ...]
     aside: tuple[Aside, ...]
     """By PCI address."""
     doubts: tuple[str, ...] = ()
-    """What a person should look at before trusting the order."""
+    """Points to check before relying on the order."""
 
 
 def choose_rails(inventory: Inventory) -> Selection:
-    """Choose the rails of a machine; every NIC is either a rail or set aside with the reason."""
+    """Choose the rails of a machine; every other NIC is set aside with a reason."""
     aside = [excluded for nic in inventory.nics if (excluded := _exclude(nic, inventory.nics))]
     remaining = [nic for nic in inventory.nics if nic not in {excluded.nic for excluded in aside}]
     chosen = _choose_kind(inventory, remaining)
@@ -79,7 +79,7 @@ def choose_rails(inventory: Inventory) -> Selection:
 
 
 def _exclude(nic: Nic, nics: Iterable[Nic]) -> Aside | None:
-    """What no choice can make a rail."""
+    """Return a NIC that can never be a rail with the reason; None for a candidate."""
     known = load_models().get(nic.id)
     if nic.pf:
         return Aside(nic, Role.OTHER, f"virtual function of {nic.pf}")

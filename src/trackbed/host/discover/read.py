@@ -1,4 +1,4 @@
-"""A machine's inventory, out of a snapshot of it."""
+"""A machine's inventory, read from its snapshot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GPU_VENDORS = ("0x10de", "0x1002")
 
 
 class Model(msgspec.Struct, frozen=True):
-    """What is known of a NIC by its id."""
+    """A known NIC model."""
 
     model: str
     role: str
@@ -37,13 +37,13 @@ class Model(msgspec.Struct, frozen=True):
 
 @cache
 def load_models() -> dict[str, Model]:
-    """All NICs that are known, by vendor and device."""
+    """Load all known NIC models by vendor and device id."""
     raw = files("trackbed.host.discover").joinpath("nics.yaml").read_bytes()
     return msgspec.convert(yaml.load(raw, yaml.CSafeLoader), dict[str, Model])
 
 
 def read_inventory(snapshot: Snapshot) -> Inventory:
-    """Everything that is known of the machine the snapshot was taken of."""
+    """Build the inventory of the machine that the snapshot was taken of."""
     owners = _find_owners(snapshot)
     routed = find_default_interfaces(snapshot)
     addresses = [path.rpartition("/")[2] for path in snapshot.glob(f"{DEVICES}/*")]
@@ -148,7 +148,7 @@ def _read_numa(snapshot: Snapshot, device: str) -> int | None:
 
 
 def _read_mac(snapshot: Snapshot, netdev: str | None) -> str | None:
-    """Its hardware address, unless somebody set it by hand (NET_ADDR_PERM is 0): a bond, an administrator."""
+    """Return the hardware address, unless software set it (addr_assign_type is not 0): a bond, an administrator."""
     if netdev is None or snapshot.read_number(f"{NETDEVS}/{netdev}/addr_assign_type") not in {0, None}:
         return None
     return snapshot.read_text(f"{NETDEVS}/{netdev}/address")
@@ -164,7 +164,7 @@ def _read_link_layer(snapshot: Snapshot, device: str, netdev: str | None, rdma: 
 
 
 def _read_speed(snapshot: Snapshot, netdev: str | None, rdma: str | None) -> int | None:
-    """Mb/s; InfiniBand without an interface tells it as `400 Gb/sec (4X NDR)`."""
+    """Return the speed in Mb/s; InfiniBand without an interface reports `400 Gb/sec (4X NDR)`."""
     speed = snapshot.read_number(f"{NETDEVS}/{netdev}/speed") if netdev else None
     if speed is not None and speed > 0:
         return speed

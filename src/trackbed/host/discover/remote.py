@@ -1,4 +1,4 @@
-"""Inventories of other hosts: each is asked over SSH to discover itself, many at once by ClusterShell.
+"""Inventories of remote hosts: each runs `trackbed discover` over SSH, in parallel by ClusterShell.
 
 Keys, users and jump hosts are those of the user's OpenSSH configuration. Trackbed must be installed on the hosts; where
 it is not, `trackbed capture` elsewhere and an archive do the same.
@@ -23,7 +23,7 @@ _SSH_OPTIONS = "-o BatchMode=yes"
 
 
 def query_hosts(hosts: Sequence[str]) -> tuple[list[Inventory], dict[str, str]]:
-    """(inventories in the order of hosts, host -> why it has none). A host is called as it was asked for."""
+    """Return the inventories in the order of hosts, and the reason for each host without one."""
     engine = task_self()
     engine.set_info("fanout", FANOUT)
     engine.set_info("ssh_options", _SSH_OPTIONS)
@@ -35,7 +35,7 @@ def query_hosts(hosts: Sequence[str]) -> tuple[list[Inventory], dict[str, str]]:
 
 
 def _parse_answer(engine: Any, host: str) -> Inventory | str:  # noqa: ANN401 - ClusterShell has no types
-    """What one host said: its inventory, or the reason that it has none."""
+    """Return the inventory of a host, or the reason for its absence."""
     try:
         return msgspec.structs.replace(msgspec.json.decode(bytes(engine.key_buffer(host)), type=Inventory), host=host)
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):

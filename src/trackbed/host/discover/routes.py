@@ -1,4 +1,4 @@
-"""Through which physical interfaces a host's default routes lead."""
+"""The physical interfaces of a host's default routes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROUTE_UP, _REJECT = 0x1, 0x200
 
 
 def find_default_interfaces(snapshot: Snapshot) -> frozenset[str]:
-    """Interfaces with a default route, and those below a VLAN, bond or bridge that has one."""
+    """Return interfaces with a default route, and those below a VLAN, bond or bridge that has one."""
     interfaces: set[str] = set()
     waiting = [*_iter_ipv4(snapshot), *_iter_ipv6(snapshot)]
     while waiting:
@@ -24,14 +24,14 @@ def find_default_interfaces(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _iter_ipv4(snapshot: Snapshot) -> Iterator[str]:
-    """Of /proc/net/route: interface, destination, gateway, flags, ..., mask in column 7."""
+    """Parse /proc/net/route: interface, destination, gateway, flags, ..., mask in column 7."""
     for words in _read_rows(snapshot, "/proc/net/route"):
         if len(words) > _MASK and words[1] == words[_MASK] == "00000000":
             yield words[0]
 
 
 def _iter_ipv6(snapshot: Snapshot) -> Iterator[str]:
-    """Of /proc/net/ipv6_route: destination, its length, ..., flags, interface."""
+    """Parse /proc/net/ipv6_route: destination, its length, ..., flags, interface."""
     for words in _read_rows(snapshot, "/proc/net/ipv6_route"):
         if len(words) <= _NAME6 or words[1] != "00" or set(words[_DESTINATION6]) != {"0"}:
             continue

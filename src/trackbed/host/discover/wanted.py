@@ -1,4 +1,4 @@
-"""What discover reads of a machine; nothing of it tells a password, a key or a serial number, a card's VPD aside."""
+"""The files, links and commands that discover reads; no passwords, keys or serial numbers except in a card's VPD."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ SIGNS = (
     "/boot/loader/entries",
     OTHER_FILE,
 )
-"""What a host is asked for: whose presence decides something."""
+"""Paths on the host whose presence the role checks."""
 
 _SITE = """\
 # Written by Trackbed.
@@ -54,7 +54,7 @@ _SITE = """\
 
 
 def render(nodes: Sequence[NodePlan], network: Format) -> Iterator[tuple[str, str]]:
-    """Path below the folder of the playbook, and content; one after the other, for there may be thousands."""
+    """Yield path below the playbook's folder and content, one at a time: there may be thousands."""
     files_by_host = {node.name: list_files(node, network) for node in nodes}
     shared = _find_shared(list(files_by_host.values()))
     yield "site.yml", _SITE
@@ -70,7 +70,7 @@ def render(nodes: Sequence[NodePlan], network: Format) -> Iterator[tuple[str, st
 
 
 def _find_shared(file_lists: Sequence[Sequence[HostFile]]) -> list[HostFile]:
-    """Files that are the same on all hosts; of one host alone, none."""
+    """Return the files that are the same on all hosts; none for a single host."""
     if len(file_lists) == 1:
         return []
     common = set(file_lists[0]).intersection(*file_lists[1:])

@@ -18,7 +18,7 @@ from trackbed.host.kinds.bootloader import GRUB_FILE
 
 
 def build_archive(node: NodePlan, network: Format, vendor: str | None) -> bytes:
-    """An uncompressed tar, GRUB's drop-in for a CPU of this vendor (a key of `arguments.IOMMU`) included.
+    """Return an uncompressed tar with GRUB's drop-in for a CPU of this vendor (a key of `arguments.IOMMU`).
 
     Raises ValueError where the arguments depend on the CPU and no vendor is given.
     """
@@ -26,7 +26,7 @@ def build_archive(node: NodePlan, network: Format, vendor: str | None) -> bytes:
 
 
 def pack(files: Iterable[HostFile]) -> bytes:
-    """These files as a tar."""
+    """Return the files as a tar."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for file in sorted(files, key=lambda host_file: host_file.path):

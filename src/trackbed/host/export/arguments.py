@@ -22,7 +22,7 @@ from trackbed.host.setting import HEAD
 from trackbed.host.steps import settings
 
 CPUS: Mapping[str, str] = {"intel": "GenuineIntel", "amd": "AuthenticAMD", "arm": "Arm"}
-"""What a person calls a vendor -> what /proc/cpuinfo calls it."""
+"""Name of a vendor on the command line -> vendor in /proc/cpuinfo."""
 
 _SCRIPT = """\
 words={words}
@@ -71,18 +71,18 @@ words="$iommu${{words:+ $words}}"
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of one node but for the IOMMU's; `iommu` says whether those come before them."""
+    """The kernel arguments of one node; `iommu`: the IOMMU's arguments precede `groups`."""
 
     groups: tuple[str, ...]
     iommu: bool
 
     def to_line(self, vendor: str) -> str:
-        """All arguments as one line for a CPU of this vendor (a key of `IOMMU`)."""
+        """Return all arguments as one line for a CPU of this vendor (a key of `IOMMU`)."""
         return " ".join((*(IOMMU[vendor] if self.iommu else ()), *self.groups))
 
 
 def find_arguments(node: NodePlan) -> Arguments | None:
-    """The kernel arguments of a node; None where the plan asks for none."""
+    """Return the kernel arguments of a node; None where the plan has none."""
     for setting in settings(node, ("cmdline",)):
         want = setting.want
         if isinstance(want, kernel_arguments.Want) and (want.groups or want.iommu):
@@ -91,7 +91,7 @@ def find_arguments(node: NodePlan) -> Arguments | None:
 
 
 def render_script(wanted: Arguments) -> str:
-    """A program for sh(1), as root, that gives the arguments to the boot loader of the machine it runs on."""
+    """Render a sh(1) script, for root, that passes the arguments to the boot loader of the machine it runs on."""
     sizes = sum(group.startswith("hugepagesz=") for group in wanted.groups)
     return "set -eu\n" + _SCRIPT.format(
         words=f"'{' '.join(wanted.groups)}'",
@@ -104,12 +104,12 @@ def render_script(wanted: Arguments) -> str:
 
 
 def render_grub_file(words: str) -> str:
-    """GRUB's drop-in with these arguments, as grub-mkconfig reads it."""
+    """Render GRUB's drop-in with these arguments, as grub-mkconfig reads it."""
     return f"{HEAD}{render_grub_line(words)}\n"
 
 
 def render_grub_line(words: str) -> str:
-    """The one line of the drop-in that says something."""
+    """Render the assignment in the drop-in."""
     return f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {words}"'
 
 

@@ -22,7 +22,7 @@ TARGET = "/target"
 
 
 def render_user_data(node: NodePlan, network: Format) -> str:
-    """A document for this node, complete but for whom the site lets in, and where it installs to."""
+    """Render a document for this node; the site adds users and storage."""
     commands = "".join(f"    - {render_block(command, 6)}" for command in render_writes(node, network, TARGET))
     return f"""#cloud-config
 # Node {node.name} of Fabric {node.common.fabric}, written by Trackbed.
@@ -36,7 +36,7 @@ autoinstall:
 
 
 def render_writes(node: NodePlan, network: Format, target: str) -> Iterator[str]:
-    """One program for sh(1) for each file, which it writes below `target`."""
+    """Yield for each file a sh(1) command that writes it below `target`."""
     return (_render_write(file, target) for file in list_files(node, network))
 
 
@@ -50,7 +50,7 @@ def _render_write(file: HostFile, target: str) -> str:
 
 
 def _choose_delimiter(content: str) -> str:
-    """A word that ends the text and is no line of it."""
+    """Return a here-document delimiter that is no line of the text."""
     delimiter, lines = "TRACKBED", set(content.splitlines())
     while delimiter in lines:
         delimiter += "_"

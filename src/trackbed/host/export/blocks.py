@@ -13,7 +13,7 @@ _PLAIN = re.compile(r"(?![ \t\n])[\t\n\x20-\x7e]*[\t\x20-\x7e]\n")
 
 
 def render_block(text: str, indent: int) -> str:
-    """A text as the value of a key, with what stands below it indented by so many blanks."""
+    """Render a text as the value of a key; its lines are indented by `indent` spaces."""
     if not _PLAIN.fullmatch(text):
         return f"{json.dumps(text)}\n"
     margin = " " * indent
@@ -22,5 +22,5 @@ def render_block(text: str, indent: int) -> str:
 
 
 def render_scalar(text: str) -> str:
-    """A text of one line as a double-quoted scalar."""
+    """Render a text of one line as a double-quoted scalar."""
     return json.dumps(text)

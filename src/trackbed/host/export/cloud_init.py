@@ -28,14 +28,14 @@ power_state:
 
 
 def render_user_data(node: NodePlan, network: Format) -> str:
-    """A cloud-config document for this node."""
+    """Render a cloud-config document for this node."""
     head = f"#cloud-config\n# Node {node.name} of Fabric {node.common.fabric}, written by Trackbed.\n"
     written = "".join(_render_file(file) for file in list_files(node, network))
     return f"{head}{MERGE}write_files:\n{written}{_render_runcmd(node)}{_REBOOT}"
 
 
 def render_meta_data(node: NodePlan) -> str:
-    """NoCloud's second file: the host is called as in the plan, by which Trackbed finds its part of it."""
+    """Render NoCloud's meta-data; the host name is the node's name in the plan."""
     return f"instance-id: {render_scalar(node.name)}\nlocal-hostname: {render_scalar(node.name)}\n"
 
 

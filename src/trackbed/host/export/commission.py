@@ -15,17 +15,17 @@ import msgspec
 from trackbed.fabric.plan.plan import NodePlan, PortPlan
 
 NAME = "50-trackbed"
-"""MAAS runs commissioning scripts by name; 50 comes after its own that list the hardware."""
+"""MAAS runs commissioning scripts in order of their names; 50 is after its own hardware listing."""
 
 
 def render_program(nodes: Iterable[NodePlan]) -> str:
-    """The commissioning script for these nodes."""
+    """Render the commissioning script for these nodes."""
     text = resources.files("trackbed.host.export").joinpath("commissioning.txt").read_text("utf-8")
     return text.replace("@NAME@", NAME).replace("@EXPECTED@", msgspec.json.encode(list_hardware(nodes)).decode())
 
 
 def list_hardware(nodes: Iterable[NodePlan]) -> dict[str, Any]:
-    """`hosts`: name -> index into `machines`: what each kind of machine must have."""
+    """Return `hosts`, name -> index into `machines`, and `machines`, the hardware of each type of node."""
     machines: dict[bytes, int] = {}
     hosts = {
         node.name: machines.setdefault(msgspec.json.encode(describe_machine(node)), len(machines)) for node in nodes
@@ -34,7 +34,7 @@ def list_hardware(nodes: Iterable[NodePlan]) -> dict[str, Any]:
 
 
 def describe_machine(node: NodePlan) -> dict[str, Any]:
-    """Ports, VFs of each, whether there must be an IOMMU, memory for huge pages in KiB."""
+    """Return the ports, VFs of each, whether an IOMMU is required, and memory for huge pages in KiB."""
     kernel = node.common.kernel
     return {
         "ports": [_describe_port(port) for port in node.ports],

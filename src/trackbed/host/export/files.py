@@ -26,12 +26,12 @@ OWN = (
     "/etc/iproute2/rt_tables.d/trackbed.conf",
     *(path for _, path in file.NAMES),
 )
-"""Every name that a file of ours can have; those that no plan asks for any more are deleted by who can delete."""
+"""All paths that a file of ours can have; those that the plan no longer has are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A whole file: absolute path, text that ends with a line's end, permissions."""
+    """A file: absolute path, text that ends with a newline, permissions."""
 
     path: str
     content: str
@@ -39,7 +39,7 @@ class HostFile:
 
 
 def list_files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
-    """All files of the node, its network in this format, by path."""
+    """Return all files of the node by path, with its network in this format."""
     host_files = [HostFile(path, content, choose_mode(path)) for path, content in FORMATS[network](node).items()]
     wanted = [setting.want for setting in settings(node, WITH_FILES)]
     host_files += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, file.Want)]
@@ -47,5 +47,5 @@ def list_files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
 
 
 def build_patterns() -> tuple[str, ...]:
-    """`OWN` as regular expressions that match a whole path."""
+    """Return `OWN` as regular expressions that match a whole path."""
     return tuple(f"^{'[^/]*'.join(re.escape(part) for part in name.split('*'))}$" for name in OWN)

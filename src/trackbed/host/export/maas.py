@@ -21,7 +21,7 @@ from trackbed.fabric.plan.plan import NodePlan, PortPlan
 from trackbed.host.export.commission import NAME, describe_machine, render_program
 
 MAX_KINDS = 32
-"""Machines told apart by MAC address are as many kinds as nodes; so many tags would help nobody."""
+"""Limit of tags: machines told apart by MAC address are as many kinds as nodes."""
 
 _HEAD = "# Tags of MAAS; tags.sh makes them.\n"
 _NONE = f"""\
@@ -41,7 +41,7 @@ class Tag:
 
 
 def render(nodes: Sequence[NodePlan]) -> dict[str, str]:
-    """Content of all files by name; those that end in `.sh`, and the script, are programs."""
+    """Return the content of all files by name; the script and the `.sh` files are executable."""
     every = tuple(build_tags(nodes))
     listed = "".join(_render_yaml(tag) for tag in every)
     return {
@@ -52,7 +52,7 @@ def render(nodes: Sequence[NodePlan]) -> dict[str, str]:
 
 
 def build_tags(nodes: Sequence[NodePlan]) -> Iterator[Tag]:
-    """The tags of these nodes of one Fabric; none where no port is known by its hardware."""
+    """Yield the tags of the nodes of one Fabric; none where no port is identified by its hardware."""
     kinds = {repr(describe_machine(node)): node for node in nodes}
     known = [(node, condition) for node in kinds.values() if (condition := _render_ports(node.ports))]
     if not known:
@@ -67,7 +67,7 @@ def build_tags(nodes: Sequence[NodePlan]) -> Iterator[Tag]:
 
 
 def _render_ports(ports: Sequence[PortPlan]) -> str:
-    """XPath that is true where all these ports are; empty where one cannot be recognised."""
+    """Render XPath that matches a machine with all these ports; empty where a port cannot be identified."""
     conditions = [_render_port(port) for port in ports]
     network = '//node[@class="network"]'
     return " and ".join(f"{network}{condition}" for condition in conditions) if all(conditions) else ""

@@ -13,9 +13,9 @@ FORMATS: Mapping[Format, Callable[[NodePlan], dict[str, str]]] = {
     "networkd": networkd.render,
     "networkmanager": networkmanager.render,
 }
-"""What writes each format: NodePlan in, {absolute path: content} out."""
+"""The renderer of each format: NodePlan in, {absolute path: content} out."""
 
 
 def render(node: NodePlan, output_format: Format) -> dict[str, str]:
-    """Content of all files of one format by absolute path."""
+    """Return the content of all files of one format by absolute path."""
     return FORMATS[output_format](node)

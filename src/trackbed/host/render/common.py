@@ -22,7 +22,7 @@ NETWORKD = "/etc/systemd/network/10-trackbed-"
 
 
 def render_common(node: NodePlan, gathered: Gathered) -> dict[str, str]:
-    """Content of the shared files by path; `told` is what `ports.gather` found in the node."""
+    """Return the content of the shared files by path."""
     files = {SYSCTL: HEAD + "".join(f"-{want.key} = {want.value}\n" for want in gathered.sysctls)}
     tables = [rail for rail in node.common.rails if node.find_port(rail.rail)]
     files[TABLES] = HEAD + "".join(f"{rail.table}\trail{rail.rail}\n" for rail in tables)
@@ -31,7 +31,7 @@ def render_common(node: NodePlan, gathered: Gathered) -> dict[str, str]:
 
 
 def render_ini(*sections: tuple[str, list[tuple[str, object]]]) -> str:
-    """Text of an INI file with the order kept and names repeated as given, as systemd and NetworkManager read it."""
+    """Render an INI file; order and repeated keys are kept, as systemd and NetworkManager require."""
     return HEAD + "".join(_render_section(name, entries) for name, entries in sections)
 
 

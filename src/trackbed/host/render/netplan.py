@@ -26,7 +26,7 @@ FILE = "/etc/netplan/90-trackbed.yaml"
 
 
 def render(node: NodePlan) -> dict[str, str]:
-    """Content of all files by path."""
+    """Return the content of all files by path."""
     gathered = gather(node)
     ethernets = {port.name.netdev: _build_ethernet(port) for port in gathered.ports}
     document = {"network": {"version": 2, "ethernets": ethernets}}

@@ -20,7 +20,7 @@ Section = tuple[str, list[tuple[str, object]]]
 
 
 def render(node: NodePlan) -> dict[str, str]:
-    """Content of all files by path."""
+    """Return the content of all files by path."""
     gathered = gather(node)
     files = render_common(node, gathered)
     files.update({f"{NETWORKD}{port.name.netdev}.network": _render_network(port) for port in gathered.ports})
@@ -28,7 +28,7 @@ def render(node: NodePlan) -> dict[str, str]:
 
 
 def build_rule_section(rule: PlannedRule) -> Section:
-    """One rule as networkd reads it."""
+    """Return the section of one rule."""
     selector: list[tuple[str, object]] = (
         [("From", rule.source)] if rule.source else [("To", rule.unless_to), ("InvertRule", "yes")]
     )

@@ -21,7 +21,7 @@ FOLDER = "/etc/NetworkManager/system-connections/trackbed-"
 
 
 def render(node: NodePlan) -> dict[str, str]:
-    """Content of all files by path."""
+    """Return the content of all files by path."""
     gathered = gather(node)
     files = render_common(node, gathered)
     files.update({f"{FOLDER}{port.name.netdev}.nmconnection": _render_profile(port) for port in gathered.ports})

@@ -1,4 +1,4 @@
-"""What the settings of a node want of each port: the same facts, gathered by port as files need them."""
+"""The network settings of a node, grouped by port as the files need them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trackbed.host.steps import RENDERED, settings
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One port: how to recognise it, and everything its file says. The fence stands with the first port."""
+    """One port: its identification and the content of its file. The fence belongs to the first port."""
 
     name: name.Want
     mtu_bytes: int
@@ -25,20 +25,20 @@ class Port:
 
     @property
     def renamed(self) -> bool:
-        """Whether the port can be recognised by hardware, so that a file can give it its name."""
+        """Whether the port is identified by hardware, so that a .link file can rename it."""
         return bool(self.name.pci or self.name.mac)
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What the files of a node say: all ports in rail order, and all kernel parameters."""
+    """All ports of a node in rail order, and all kernel parameters."""
 
     ports: tuple[Port, ...]
     sysctls: tuple[sysctl.Want, ...]
 
 
 def gather(node: NodePlan) -> Gathered:
-    """Ports and kernel parameters out of one pass over the node's settings, which is most of the work of a file."""
+    """Group the settings of a node in one pass: computing them is most of the work of a file."""
     wanted = settings(node, RENDERED)
     names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, name.Want)]
     return Gathered(
@@ -48,7 +48,7 @@ def gather(node: NodePlan) -> Gathered:
 
 
 def list_versions(port: Port) -> tuple[int, ...]:
-    """The IP versions in which the port has an address."""
+    """Return the IP versions in which the port has an address."""
     return tuple(version for version in (V4, V6) if any(address.version == version for address in port.addresses))
 
 

@@ -31,18 +31,18 @@ MAX_MEMBERS = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What an archive holds."""
+    """Counts of an archive, and the files that were masked or withheld."""
 
     files: int
     programs: int
     masked: tuple[str, ...]
-    """Files and programs in which something was blanked."""
+    """Files and programs in which a secret was masked."""
     withheld: tuple[str, ...]
-    """Files that were asked for and never leave a machine."""
+    """Requested files that never leave a machine."""
 
 
 def capture(machine: Machine, wanted: Wanted, stream: BinaryIO) -> Captured:
-    """Write everything that is wanted of a machine as a compressed tar archive."""
+    """Write the requested files and outputs of a machine as a compressed tar archive."""
     snapshot = take(machine, wanted)
     withheld = tuple(sorted(path for path in snapshot.files if is_forbidden(path)))
     contents = {path: mask_secrets(path, raw) for path, raw in snapshot.files.items() if path not in withheld}
@@ -79,7 +79,7 @@ def _build_members(machine: Machine, snapshot: Snapshot, contents: dict[str, byt
 
 
 def _add_entry(machine: Machine, path: str, members: _Members) -> None:
-    """An entry of a listed folder: what it is, though not what is in it."""
+    """Add an entry of a listed folder by its type, without its content."""
     place = _resolve(machine, path, members)
     real = machine.root / place
     if place in members:
@@ -91,7 +91,7 @@ def _add_entry(machine: Machine, path: str, members: _Members) -> None:
 
 
 def _resolve(machine: Machine, path: str, members: _Members) -> str:
-    """Where a path really lies; every link and folder on the way is added to what was found."""
+    """Return the real path of a path; add every link and folder on the way to the members."""
     remaining = [part for part in path.split("/") if part]
     place: list[str] = []
     links = 0
@@ -138,9 +138,9 @@ def _build_file_entry(place: str, size: int) -> tarfile.TarInfo:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack an archive of anybody's into an empty folder; ValueError or tarfile.TarError where it is none of ours.
+    """Unpack an untrusted archive into an empty folder. Raises ValueError or tarfile.TarError on other archives.
 
-    Nothing is written outside the folder: members are placed by their own names, parents first resolved.
+    Nothing is written outside the folder: the parent of each member is resolved first.
     """
     with tarfile.open(archive) as tar:
         members = list(_iter_checked(tar))
@@ -163,7 +163,7 @@ def _iter_checked(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write one member; links come last, so no file is ever written through one."""
+    """Write one member; links come last, so no file is ever written through a link."""
     place = folder / member.name
     place.parent.mkdir(parents=True, exist_ok=True)
     if not place.parent.resolve().is_relative_to(folder.resolve()):
@@ -178,6 +178,6 @@ def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) 
 
 
 def mask_snapshot(snapshot: Snapshot) -> Snapshot:
-    """What a snapshot looks like once it was captured: secrets blanked, forbidden files gone."""
+    """Return a snapshot as it would be captured: secrets masked, forbidden files removed."""
     files = {path: mask_secrets(path, raw) for path, raw in snapshot.files.items() if not is_forbidden(path)}
     return Snapshot(files, snapshot.links, snapshot.folders, snapshot.outputs, snapshot.unreadable)

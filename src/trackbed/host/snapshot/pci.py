@@ -41,12 +41,12 @@ class Express:
 
 
 def is_readable(config: bytes) -> bool:
-    """Whether capabilities can be seen in these bytes at all: read by root, and of a function that answers."""
+    """Return whether the bytes hold capabilities: read by root, from a function that responds."""
     return len(config) > HEADER_BYTES and config[:4] != b"\xff\xff\xff\xff"
 
 
 def list_capabilities(config: bytes) -> dict[int, int]:
-    """Id -> offset of each capability (the first of an id)."""
+    """Return id -> offset of each capability (the first of an id)."""
     offsets: dict[int, int] = {}
     offset = config[_LIST] & ~3 if is_readable(config) and config[_STATUS] & _HAS_LIST else 0
     visited: set[int] = set()
@@ -58,7 +58,7 @@ def list_capabilities(config: bytes) -> dict[int, int]:
 
 
 def list_extended(config: bytes) -> dict[int, int]:
-    """Id -> offset of each extended capability (the first of an id)."""
+    """Return id -> offset of each extended capability (the first of an id)."""
     offsets: dict[int, int] = {}
     offset, visited = LEGACY_BYTES if is_readable(config) else 0, set[int]()
     while LEGACY_BYTES <= offset <= len(config) - 4 and offset not in visited:
@@ -72,7 +72,7 @@ def list_extended(config: bytes) -> dict[int, int]:
 
 
 def read_express(config: bytes) -> Express | None:
-    """The PCI Express registers; None where there are none."""
+    """Return the PCI Express registers; None where the function has none."""
     offset = list_capabilities(config).get(EXPRESS)
     if offset is None or offset + 0x14 > len(config):
         return None
@@ -93,13 +93,13 @@ def read_express(config: bytes) -> Express | None:
 
 
 def read_acs(config: bytes) -> int | None:
-    """The ACS control register; None where the function has no ACS."""
+    """Return the ACS control register; None where the function has no ACS."""
     offset = list_extended(config).get(ACS)
     return _read_number(config, offset + 6, 2) if offset is not None and offset + 8 <= len(config) else None
 
 
 def read_ats(config: bytes) -> bool | None:
-    """Whether ATS is enabled; None where the function has no ATS."""
+    """Return whether ATS is enabled; None where the function has no ATS."""
     offset = list_extended(config).get(ATS)
     return (
         bool(_read_number(config, offset + 6, 2) & 0x8000) if offset is not None and offset + 8 <= len(config) else None

@@ -1,4 +1,4 @@
-"""A machine that was captured: its files under a folder, and what its programs said instead of the programs."""
+"""A captured machine: its files under a folder, and recorded outputs in place of its programs."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Record(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Answers with what programs said when the machine was captured; starts nothing."""
+    """Returns the outputs that were recorded at capture; starts no programs."""
 
     outputs: Mapping[tuple[str, ...], Ran]
 
     def has_program(self, program: str) -> bool:
-        """Whether anything of this program was recorded."""
+        """Return whether any output of this program was recorded."""
         return any(argv[0] == program for argv in self.outputs)
 
     def run(self, argv: Sequence[str]) -> Ran:
-        """What it said; status 127 for a call that nobody recorded."""
+        """Return the recorded output; status 127 for a command that was not recorded."""
         return self.outputs.get(tuple(argv), Ran(127, f"{' '.join(argv)} was not recorded"))
 
 
@@ -53,9 +53,9 @@ UNSEEN = "a captured machine's archive does not hold its network state; name one
 
 
 def open_machine(root: Path, netns: Path | None = None) -> Machine:
-    """The machine below a folder. In a captured tree nothing runs, and this host's network is not taken for its own.
+    """Return the machine below a folder. For a captured tree no program is started and this host's network is not read.
 
-    ValueError where the tree's record is none of ours.
+    Raises ValueError where the tree's record cannot be parsed.
     """
     try:
         record = msgspec.json.decode((root / RECORD).read_bytes(), type=Record)

@@ -1,4 +1,4 @@
-"""What of a machine never leaves it, and what is blanked in what does.
+"""Files that never leave a machine, and masking of secrets in the others.
 
 Kept, because planning needs them: host name, MAC addresses, PCI addresses, kernel arguments. Serial numbers of cards
 are blanked; those of the mainboard are in files that nobody asks for.
@@ -87,13 +87,13 @@ _PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRI
 
 
 def is_forbidden(path: str) -> bool:
-    """Whether a file is left where it is, whoever asks for it."""
+    """Return whether a file never leaves the machine."""
     lowered = path.lower()
     return any(fnmatchcase(lowered, pattern.lower()) for pattern in NEVER)
 
 
 def mask_secrets(path: str, content: bytes) -> bytes:
-    """The content of a file or program without what must stay secret; equal to the content where there is nothing."""
+    """Mask the secrets in a file or output; content without secrets is returned unchanged."""
     if path.endswith("/vpd"):
         return mask_serials(content)
     if b"\0" in content or not _MENTIONED.search(content):
@@ -117,7 +117,7 @@ def _mask_lines(content: bytes, *, whole: bool) -> Iterator[bytes]:
 
 
 def _opens_secret_block(line: bytes) -> bool:
-    """Whether the lines below, indented, are the value of a secret."""
+    """Return whether the indented lines below are the value of a secret."""
     match = _OPENED.fullmatch(line)
     return bool(_LISTED.fullmatch(line) or (match and match[1].lower() != b"auth" and _SECRET.search(match[1])))
 
@@ -137,7 +137,7 @@ def _mask_option(match: re.Match[bytes]) -> bytes:
 
 
 def _iter_masked(line: bytes, *, whole: bool) -> Iterator[bytes]:
-    """The line in pieces, the values of secret names blanked."""
+    """Yield the pieces of a line, with the values of secret names masked."""
     end = 0
     for assignment in _NAMED.finditer(line):
         if assignment.start() < end or not _SECRET.search(assignment[1]):
@@ -155,7 +155,7 @@ def _iter_masked(line: bytes, *, whole: bool) -> Iterator[bytes]:
 
 
 def _match_value(line: bytes, assignment: re.Match[bytes], *, whole: bool) -> re.Match[bytes] | None:
-    """How far a value goes: to the line's end, to the quote before the name, or as its own quotes and blanks say."""
+    """Match a value: to the end of the line, to the quote before the name, or by its own quotes and blanks."""
     before, start = line[: assignment.start()], assignment.end()
     if whole and before.endswith((b'"', b"'")) and before.lstrip().startswith(b"Environment="):  # systemd.exec(5)
         return _TO_THE_QUOTE.match(line, start)
@@ -165,7 +165,7 @@ def _match_value(line: bytes, assignment: re.Match[bytes], *, whole: bool) -> re
 
 
 def _is_harmless(name: bytes, value: bytes) -> bool:
-    """Whether it is a truth value, a time, the place of a file, or netplan's and containerd's table `auth`."""
+    """Return whether it is a boolean, a duration, a path, or the table `auth` of netplan and containerd."""
     bare = value.strip(b"\"'")
     return bool(
         _HARMLESS.fullmatch(bare)

@@ -19,21 +19,21 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read. Patterns are those of fnmatch(3) for each part of a path: `/sys/class/net/*/mtu`.
+    """Files, links, folders and commands to read. Patterns match each part of a path by fnmatch(3).
 
     {netdev} and {pci} stand for each planned port's interface and the PCI address of its function.
     """
 
     files: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
-    """Symbolic links whose target matters: a device's driver, an interface's PCI function."""
+    """Symbolic links whose targets are read: a device's driver, an interface's PCI function."""
     folders: tuple[str, ...] = ()
-    """Folders whose names of entries matter."""
+    """Folders whose entries are listed."""
     commands: tuple[tuple[str, ...], ...] = ()
-    """Programs that only tell. Each runs without input and with a time limit; one that is not there is no fault."""
+    """Read-only programs. Each runs without input and with a time limit; a missing program is no error."""
 
     def __or__(self, other: Wanted) -> Wanted:
-        """Both, each once."""
+        """Return the union, without duplicates."""
         return Wanted(
             _merge_unique(self.files, other.files),
             _merge_unique(self.links, other.links),
@@ -44,7 +44,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was read. What was looked for and is not there is in none of the maps."""
+    """The files, links, folders and outputs that were read. Absent paths are in none of the maps."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
@@ -52,60 +52,60 @@ class Snapshot:
     folders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Path of a folder -> names in it, sorted."""
     outputs: Mapping[tuple[str, ...], Ran] = field(default_factory=dict)
-    """Command -> how it ended; a program that is not on the host has no entry."""
+    """Command -> exit status and output; a program that the host lacks has no entry."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Path -> why it could not be read though it is there."""
+    """Path -> why an existing file could not be read."""
 
     def read(self, path: str) -> str | Absent | Unreadable:
-        """The text of a file without the blanks around it."""
+        """Return the text of a file, stripped of surrounding whitespace."""
         content = self.read_bytes(path)
         return content.decode(errors="replace").strip() if isinstance(content, bytes) else content
 
     def read_bytes(self, path: str) -> bytes | Absent | Unreadable:
-        """The bytes of a file."""
+        """Return the content of a file."""
         if path in self.files:
             return self.files[path]
         return Unreadable(self.unreadable[path]) if path in self.unreadable else Absent()
 
     def read_text(self, path: str) -> str | None:
-        """The text of a file; None where it is absent or unreadable."""
+        """Return the text of a file; None where it is absent or unreadable."""
         text = self.read(path)
         return text if isinstance(text, str) else None
 
     def read_number(self, path: str) -> int | None:
-        """The number that a file holds, decimal or 0x...; None where it is absent, unreadable or no number."""
+        """Return the number in a file, decimal or 0x...; None where it is absent, unreadable or no number."""
         try:
             return int(self.read_text(path) or "", 0)
         except ValueError:
             return None
 
     def glob(self, pattern: str) -> list[str]:
-        """Paths of files, links and folders here that match a pattern (`*` does not match a slash), sorted."""
+        """Return the known paths that match a pattern (`*` does not match a slash), sorted."""
         parts = pattern.split("/")
         known = {*self.files, *self.links, *self.folders}
         return sorted(path for path in known if _is_match(path.split("/"), parts))
 
     def exists(self, path: str) -> bool:
-        """Whether something was found there, or below it."""
+        """Return whether the path, or a path below it, was read."""
         below = f"{path}/"
         places: Iterable[Mapping[str, object]] = (self.files, self.links, self.folders, self.unreadable)
         return any(path in mapping or any(known.startswith(below) for known in mapping) for mapping in places)
 
     def get_target(self, link: str) -> str | None:
-        """The last part of a link's target: the name of a driver, a PCI address, an IOMMU group."""
+        """Return the last part of a link's target: the name of a driver, a PCI address, an IOMMU group."""
         target = self.links.get(link)
         return target.rstrip("/").rpartition("/")[2] if target is not None else None
 
     def find_pci(self, netdev: str) -> str | None:
-        """The PCI address behind an interface; None where it has none (veth, bond)."""
+        """Return the PCI address of an interface; None where it has none (veth, bond)."""
         return self.get_target(f"/sys/class/net/{netdev}/device")
 
     def get_outcome(self, *argv: str) -> Ran | Absent:
-        """How a command ended; Absent where the host has no such program, or nobody asked it."""
+        """Return how a command ended; Absent where the host lacks the program or the command was not requested."""
         return self.outputs.get(argv, Absent())
 
     def get_output(self, *argv: str) -> str | None:
-        """What a command wrote that ended well; None otherwise."""
+        """Return the output of a command that succeeded; None otherwise."""
         outcome = self.get_outcome(*argv)
         return outcome.output if isinstance(outcome, Ran) and outcome.status == 0 else None
 

@@ -1,4 +1,4 @@
-"""Reading what is wanted off a machine: live, under another root, or an unpacked archive."""
+"""Reading of a snapshot from a machine: live, under another root, or an unpacked archive."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from trackbed.host.runner import Ran
 from trackbed.host.snapshot.snapshot import Snapshot, Wanted
 
 _UNREADABLE = (OSError, ValueError, RuntimeError)
-"""Not to be read, outside the root, and what pathlib raises before Python 3.13 where links go round in a circle."""
+"""Errors of a path that is unreadable or outside the root; RuntimeError: link loops before Python 3.13."""
 
 _FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-"""A PCI address as sysfs writes it; the device of a virtio NIC has another name."""
+"""A PCI address as in sysfs; the device of a virtio NIC is named differently."""
 
 _SIDE_BY_SIDE = 8
-"""Programs at a time: they wait for firmware and sockets, and a host has more cores than this."""
+"""Programs that run at once: most of their time they wait for firmware and sockets."""
 
 MAX_BYTES = 1 << 20
-"""Of each file at most: a log or a mistaken pattern must not fill the memory."""
+"""Limit for each file, so that a log or a wrong pattern cannot fill the memory."""
 
 
 def take(machine: Machine, wanted: Wanted) -> Snapshot:
-    """Read everything that is wanted; never raises for what is absent or unreadable."""
+    """Read everything in `wanted`; absent and unreadable paths never raise."""
     files: dict[str, bytes] = {}
     unreadable: dict[str, str] = {}
     for path in _expand(machine, wanted.files):
@@ -44,7 +44,7 @@ def take(machine: Machine, wanted: Wanted) -> Snapshot:
 
 
 def list_ports(machine: Machine) -> dict[str, str]:
-    """Interface -> PCI address of every port that has a function of its own and is no VF, by name."""
+    """Return interface -> PCI address of every physical function with an interface, sorted by name."""
     addresses: dict[str, str] = {}
     for link in sorted(_expand(machine, ("/sys/class/net/*/device",))):
         with suppress(*_UNREADABLE):
@@ -56,7 +56,7 @@ def list_ports(machine: Machine) -> dict[str, str]:
 
 
 def expand_ports(wanted: Wanted, ports: Mapping[str, str | None]) -> Wanted:
-    """The same with {netdev} and {pci} filled in for each port; `ports` is interface -> PCI address, where known."""
+    """Fill in {netdev} and {pci} for each port; `ports` is interface -> PCI address, where known."""
     return Wanted(
         tuple(expanded for pattern in wanted.files for expanded in _fill_placeholders(pattern, ports)),
         tuple(expanded for pattern in wanted.links for expanded in _fill_placeholders(pattern, ports)),
@@ -80,7 +80,7 @@ def _expand_command(argv: tuple[str, ...], ports: Mapping[str, str | None]) -> I
 
 
 def _expand(machine: Machine, patterns: tuple[str, ...]) -> Iterator[str]:
-    """Absolute paths on the machine that match, each once; what lies outside the root is not found."""
+    """Yield the absolute paths that match, without duplicates; paths outside the root are left out."""
     for pattern in dict.fromkeys(patterns):
         if glob.has_magic(pattern):
             for path in sorted(glob.glob(pattern.lstrip("/"), root_dir=machine.root)):  # noqa: PTH207 - a root of its own
@@ -115,7 +115,7 @@ def _list_names(folder: Path) -> list[str]:
 
 
 def _run_commands(machine: Machine, wanted: Wanted) -> dict[tuple[str, ...], Ran]:
-    """Each command's end, in the order asked; side by side, for most of them only wait."""
+    """Run the commands in parallel; return their outcomes in the order of the commands."""
     if not wanted.commands:
         return {}
     with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(wanted.commands)), "take") as threads:

@@ -12,14 +12,14 @@ _SERIAL, _CHECKSUM = b"SN", b"RV"
 
 @dataclass(frozen=True, slots=True)
 class Vpd:
-    """What a card says of itself; empty where it says nothing."""
+    """Product name and part number of a card; empty where the VPD lacks them."""
 
     name: str = ""
     part: str = ""
 
 
 def parse(raw: bytes) -> Vpd:
-    """Read VPD; what is broken or cut short yields what came before it."""
+    """Parse VPD; of damaged or truncated data, return the fields before the damage."""
     name, part = "", ""
     for tag, start, size in _iter_resources(raw):
         if tag == _NAME:
@@ -32,7 +32,7 @@ def parse(raw: bytes) -> Vpd:
 
 
 def mask_serials(raw: bytes) -> bytes:
-    """The same with every serial number overwritten by X, its checksum made good again."""
+    """Overwrite every serial number by X and correct the checksum."""
     blank = bytearray(raw)
     for tag, start, size in _iter_resources(raw):
         for key, at, length in _iter_fields(raw, start, size) if tag == _READ_ONLY else ():
@@ -44,7 +44,7 @@ def mask_serials(raw: bytes) -> bytes:
 
 
 def _iter_resources(raw: bytes) -> Iterator[tuple[int, int, int]]:
-    """(tag, where its content begins, its size) of each large resource up to the end tag."""
+    """Yield (tag, offset of the content, its size) of each large resource up to the end tag."""
     start = 0
     while start + 3 <= len(raw) and raw[start] != _END and raw[start] & _LARGE:
         size = int.from_bytes(raw[start + 1 : start + 3], "little")
@@ -53,7 +53,7 @@ def _iter_resources(raw: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _iter_fields(raw: bytes, start: int, size: int) -> Iterator[tuple[bytes, int, int]]:
-    """(key, where its value begins, its length) of each field of a read-only resource."""
+    """Yield (key, offset of the value, its length) of each field of a read-only resource."""
     end = start + size
     while start + 3 <= end:
         length = min(raw[start + 2], end - start - 3)

@@ -44,16 +44,16 @@ NAMES = (
 
 
 class Step(Protocol):
-    """What a module of this package offers."""
+    """The interface of a step's module."""
 
     STEP: str
     IS_RENDERED: bool
-    """Whether its settings stand in the files of the network and of kernel parameters (`host.render`)."""
+    """Whether its settings are written to the files of the network and of kernel parameters (`host.render`)."""
     HAS_FILES: bool
-    """Whether it wants files of its own."""
+    """Whether it has files of its own."""
 
     def settings(self, node: NodePlan) -> Iterator[Setting]:
-        """What the step wants on `node`, in the order in which it must be set."""
+        """Yield the settings of the step for a node, in the order in which they must be made."""
 
 
 STEPS = tuple(cast("Step", import_module(f"{__name__}.{name}")) for name in NAMES)
@@ -64,6 +64,6 @@ WITH_FILES = frozenset(step.STEP for step in STEPS if step.HAS_FILES)
 
 
 def settings(node: NodePlan, steps: Collection[str] | None = None) -> tuple[Setting, ...]:
-    """All wanted settings of a node in the order in which they must be set; of some steps only, if named."""
+    """Return the settings of a node in the order in which they must be made; of the named steps only, if given."""
     chosen = [step for step in STEPS if steps is None or step.STEP in steps]
     return tuple(setting for step in chosen for setting in step.settings(node))

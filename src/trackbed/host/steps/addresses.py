@@ -20,7 +20,7 @@ HAS_FILES = False
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """All ports are prepared before the first address is set."""
+    """Yield the settings of all ports, then their addresses."""
     for port in node.ports:
         yield from _list_link_settings(port, node.common.mtu_bytes)
     for port in node.ports:

@@ -1,4 +1,4 @@
-"""What must be set again at every boot because the kernel keeps it nowhere: VFs and QoS of the ports, before kubelet.
+"""Boot unit and script that restore VFs and QoS of the ports at every boot, before kubelet starts.
 
     /etc/systemd/system/trackbed-boot.service                 runs the script once, after the ports have their names
     /etc/systemd/system/multi-user.target.d/90-trackbed.conf  makes each boot want it (systemd.unit(5), drop-ins)
@@ -27,7 +27,10 @@ _RELOAD = ("systemctl", "daemon-reload")
 
 
 def build_files(node: NodePlan, wants: Iterable[object]) -> Iterator[file.Want]:
-    """The three files; with nothing to set, none. Where the plan has no VFs they need a port with RDMA or QoS files."""
+    """Yield the three files; none if nothing has to be restored.
+
+    With VFs they need systemd on the host, without VFs a port with RDMA or QoS files.
+    """
     ports = node.ports if node.common.vfs else ()
     lines = [f"await {port.netdev}\n" for port in ports]
     lines += [line for port in ports for line in _render_counts(node, port)]
@@ -61,7 +64,7 @@ ExecStart=/bin/sh {file.BOOT_SCRIPT}
 
 
 def _escape(name: str) -> str:
-    """A name as part of a unit's name (systemd.unit(5), "String escaping")."""
+    """Escape a name for use in a unit's name (systemd.unit(5), "String escaping")."""
     return "".join(sign if sign.isalnum() or sign in ":_." else f"\\x{ord(sign):02x}" for sign in name)
 
 

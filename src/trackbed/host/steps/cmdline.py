@@ -26,7 +26,7 @@ HAS_FILES = False
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """The arguments, and what must come of them; nothing where the plan asks for none."""
+    """Yield the arguments and the huge pages that result from them; nothing where the plan has none."""
     kernel = node.common.kernel
     if kernel is None:
         return

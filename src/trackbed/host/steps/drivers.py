@@ -25,7 +25,7 @@ _MODULES = {
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """The modules of the vendor; nothing where the Fabric does not name the NIC, or another vendor's."""
+    """Yield the modules of the NIC's vendor; nothing where the vendor is unknown or not named in the Fabric."""
     vendor = (node.nic or "").partition(":")[0]
     for name in (*_MODULES.get(vendor, ()), "ib_uverbs") if vendor in _MODULES else ():
         yield Setting(STEP, module.Want(name), None, f"the ports are NICs of PCI vendor {vendor}")

@@ -25,7 +25,7 @@ _LINK_TYPES = {"infiniband": "1", "ethernet": "2"}
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """One setting for each port: asking a NIC takes a second, whatever is asked."""
+    """Yield one setting for each port: each query of a NIC takes a second, however many parameters it reads."""
     if (node.nic or "").partition(":")[0] != _NVIDIA:
         return
     for port in node.ports:

@@ -25,7 +25,7 @@ CONFIG = "/var/lib/kubelet/config.yaml"
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """The drop-in, whether kubelet has read it, and the CPU manager's state; nothing where the plan asks for none."""
+    """Yield the drop-in, its use by kubelet, and the CPU manager's state; nothing where the plan has none."""
     kubelet = node.common.kubelet
     if kubelet is None:
         return

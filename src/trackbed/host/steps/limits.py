@@ -33,7 +33,7 @@ KERNEL_THRESH3 = 1024
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """Three thresholds for each IP version that is planned, and the limit of locked memory."""
+    """Yield three thresholds for each planned IP version, and the limit of locked memory."""
     for version in (V4, V6):
         count = count_neighbours(node, version)
         if not count:
@@ -50,14 +50,14 @@ def settings(node: NodePlan) -> Iterator[Setting]:
 
 
 def count_neighbours(node: NodePlan, version: int) -> int:
-    """How many neighbours the node can have on all its rails in one IP version; 0 where nothing is planned."""
+    """Return the largest number of neighbours on all rails in one IP version; 0 where none are planned."""
     return sum(
         _count_on_rail(node, address) for port in node.ports for address in port.addresses if address.version == version
     )
 
 
 def compute_thresh3(count: int) -> int:
-    """The table size for `count` neighbours."""
+    """Return the table size for `count` neighbours."""
     return max(KERNEL_THRESH3, 1 << (2 * count - 1).bit_length())
 
 

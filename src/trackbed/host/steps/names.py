@@ -19,7 +19,7 @@ HAS_FILES = False
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """One name for each port."""
+    """Yield one name for each port."""
     for port in node.ports:
         want = name.Want(port.netdev, port.pci, port.mac, port.kernel_name)
         yield Setting(STEP, want, port.rail, f"rail {port.rail} is the port {_identify(port)}")

@@ -37,7 +37,7 @@ ECT0 = 2
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """The attributes of each port, then what sets them (and the VFs) again at the next boot."""
+    """Yield the attributes of each port, then the files that restore them (and the VFs) at every boot."""
     wanted = [
         (port, *reasoned_want)
         for port in (node.ports if node.common.link_type == "ethernet" else ())
@@ -50,7 +50,7 @@ def settings(node: NodePlan) -> Iterator[Setting]:
 
 
 def compute_traffic_class(node: NodePlan) -> int:
-    """The traffic class (IPv4: TOS) of RDMA packets: DSCP 26 with ECN gives 106."""
+    """Return the traffic class (IPv4: TOS) of RDMA packets: DSCP 26 with ECN gives 106."""
     return node.common.qos.dscp << 2 | (ECT0 if node.common.qos.ecn else 0)
 
 
@@ -81,5 +81,5 @@ def _list_dcb_wants(node: NodePlan, port: PortPlan) -> Iterator[tuple[object, st
 
 
 def _get_default_priority(dscp: int) -> int:
-    """The priority that a DSCP has where nobody says otherwise: its upper three bits (RFC 2474, class selectors)."""
+    """Return the default priority of a DSCP: its upper three bits (RFC 2474, class selectors)."""
     return dscp >> 3

@@ -28,7 +28,7 @@ _INITRAMFS = (
 
 
 def settings(node: NodePlan) -> Iterator[Setting]:
-    """The mode and the names, each now and for the next boot."""
+    """Yield the mode and the names, each for now and for the next boot."""
     mode = node.common.rdma_mode
     why = "a pod sees its own RDMA devices only" if mode == "exclusive" else "pods share the ports' RDMA devices"
     option = f"{HEAD}options ib_core netns_mode={0 if mode == 'exclusive' else 1}\n"

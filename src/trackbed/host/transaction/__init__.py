@@ -1,1 +1,1 @@
-"""A machine made as planned, all of it or nothing; recorded before, undone from the record."""
+"""Applying a plan to a machine as a transaction, with a record for undo."""

@@ -56,7 +56,7 @@ class ApplyError(HostError):
 
 
 class BusyError(HostError):
-    """Another apply or undo is under way on this machine."""
+    """Another apply or undo is running on this machine."""
 
 
 class NothingToUndoError(HostError):
@@ -64,7 +64,7 @@ class NothingToUndoError(HostError):
 
 
 class Applied(NamedTuple):
-    """What was done (changes, files), and what is still different because only a person can mend it."""
+    """The changes and files that were made, and the differences that only the user can resolve."""
 
     changes: tuple[Change, ...]
     files: tuple[FileChange, ...]

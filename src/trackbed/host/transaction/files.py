@@ -49,7 +49,7 @@ class FileChange(NamedTuple):
 
 
 def find_renderer(machine: Machine) -> Format:
-    """Which format the machine's network is configured in: netplan, else NetworkManager, else networkd."""
+    """Return the format of the machine's network configuration: netplan, else NetworkManager, else networkd."""
     if machine.locate("/etc/netplan").is_dir():
         return "netplan"
     return "networkmanager" if machine.locate("/etc/NetworkManager").is_dir() else "networkd"

@@ -1,4 +1,4 @@
-"""Doing one operation of a change that is no netlink message."""
+"""Execution of a change's operations, except netlink messages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trackbed.kernel.netlink.dcb import apply_setting
 
 
 class OperationError(Exception):
-    """The kernel, the file system or a program refused one change."""
+    """The kernel, the file system or a program rejected a change."""
 
 
 def perform(machine: Machine, change: Change, operation: object) -> None:
-    """Do it; RefusedError says what was refused and by whom."""
+    """Execute one operation. Raises OperationError with the rejected value and the reason."""
     match operation:
         case SysctlWrite(key, value):
             try:
@@ -39,7 +39,7 @@ def perform(machine: Machine, change: Change, operation: object) -> None:
 
 
 def run(machine: Machine, argv: tuple[str, ...]) -> None:
-    """Run a program to its good end; RefusedError with the last lines it wrote."""
+    """Run a program; raise OperationError with the last lines of its output if it fails."""
     done = machine.run(argv)
     if isinstance(done, Absent):
         raise OperationError(f"there is no {argv[0]} to run on this machine; run by hand: {' '.join(argv)}")

@@ -1,4 +1,4 @@
-"""What the machine was like before: the part of it that `apply` may touch, on disk before the first change.
+"""The state of a machine before apply, saved to disk before the first change.
 
     undo.json   {boot, netns, kept: {kind: what it keeps}, files, modes, commands, finished}
 
@@ -48,7 +48,7 @@ class Record(NamedTuple):
 
 
 def find_folder(machine: Machine) -> Path:
-    """Where a machine's record lies: a namespace that shares this host's files has a folder of its own."""
+    """Return the folder of a machine's record; a namespace that shares this host's files has its own."""
     place = machine.locate(FOLDER)
     is_whole = machine.netns is None or machine.root != Path("/")
     return place if is_whole else place / f"netns-{_read_netns(machine)}"
@@ -132,7 +132,7 @@ def save(place: Path, record: Record) -> None:
 
 
 def drop(place: Path) -> None:
-    """Forget the record."""
+    """Delete the record."""
     (place / FILE).unlink(missing_ok=True)
 
 
