@@ -148,7 +148,7 @@ def _pack_before(case: _Case, changes: Sequence[ObjectChange]) -> str | None:
         _report("the last run broke off; --undo will go back to before that one")
         return ""
     packed = cluster.run(recorded_run.pack_before(cluster.client, case.applyset, case.options, case.build_steps()))
-    if not history.fits(packed):
+    if not history.is_storable(packed):
         _report(
             f"what is there now is {len(packed) / 1e6:.1f} MB packed, more than the cluster keeps: --undo will not "
             "bring it back. Keep the Fabric that it came from, and apply that to go back"

@@ -44,7 +44,7 @@ def test_a_chart_is_installed_or_upgraded_with_its_values_on_standard_input(tmp_
 
 def test_a_chart_of_an_oci_registry_is_named_by_its_address() -> None:
     step = Install(CHART, ChartSource("x", "oci://registry.example.com/charts"), None)
-    words = Helm().arguments(step)
+    words = Helm().build_arguments(step)
     assert words[3] == "oci://registry.example.com/charts/x"
     assert not {"--repo", "--version", "--kubeconfig"} & set(words)
 
@@ -150,7 +150,7 @@ def test_a_release_that_a_killed_helm_left_pending_is_told_with_the_way_out(
 ) -> None:
     asyncio.run(installer.install(tiny("killed", chart(tmp_path, map=MAP), value="1")))
     path = chart(tmp_path, map=MAP, hook=HOOK)
-    words = installer.arguments(tiny("killed", path, value="2"))
+    words = installer.build_arguments(tiny("killed", path, value="2"))
     with subprocess.Popen([installer.program, *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdin is not None
         running.stdin.write(b'{"value": "2"}')

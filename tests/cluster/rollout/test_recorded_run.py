@@ -177,7 +177,7 @@ def test_a_way_back_that_broke_off_is_gone_to_its_end_later_also_after_another_r
     assert record is not None
 
     def some() -> Iterator[Object]:
-        yield record.objects()[0]
+        yield record.unpack_objects()[0]
         raise Interrupted
 
     with pytest.raises(Interrupted):
@@ -216,7 +216,7 @@ def test_one_record_is_kept_and_runs_are_counted(client: BlockingClient, of: App
     record = latest(client, of)
     assert record is not None
     assert (record.revision, record.run) == (3, history.DONE)
-    assert [one["data"] for one in record.objects()] == [{"a": "2"}]
+    assert [one["data"] for one in record.unpack_objects()] == [{"a": "2"}]
     selector = f"trackbed.dev/set={of.id}"
     assert len(list(client.list("apps/v1", "ControllerRevision", NAMESPACE, selector=selector))) == 1
 
@@ -237,7 +237,7 @@ def test_what_is_too_large_is_not_kept_and_nothing_older_stands_for_it(client: B
     there(client, of, maps(one="1"))
     there(client, of, [config(f"large-{number}", a=secrets.token_hex(400_000)) for number in range(3)])
     packed = pack(client, of, OPTIONS, ())
-    assert not history.fits(packed)
+    assert not history.is_storable(packed)
     forward(work(client, of), client, [Apply("", "x", maps(one="3"))], packed)
     with pytest.raises(KubeError, match="was too large to be kept; apply the Fabric it came from"):
         steps_back(client, of)
@@ -251,7 +251,7 @@ def test_the_record_makes_the_sets_namespace_where_it_is_not_there_yet(client: B
     there(client, fresh, [space, inside])
     record = latest(client, fresh)
     assert record is not None
-    assert record.objects() == ()
+    assert record.unpack_objects() == ()
 
 
 def test_taking_a_stack_away_forgets_the_way_back(client: BlockingClient, of: ApplySet) -> None:

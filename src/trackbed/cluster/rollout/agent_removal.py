@@ -34,7 +34,11 @@ async def remove_agents(client: DynamicClient, namespace: str, report: Report, s
     Past the deadline the nodes whose agent has not left are reported, with what to do there.
     """
     daemon_set = await client.find(_API, _KIND, NAME, namespace)
-    if daemon_set is None or daemon_set["metadata"].get("deletionTimestamp") or not _observed_generation(daemon_set):
+    if (
+        daemon_set is None
+        or daemon_set["metadata"].get("deletionTimestamp")
+        or not _read_observed_generation(daemon_set)
+    ):
         return  # a DaemonSet that no controller has seen has no agents
     image = daemon_set["spec"]["template"]["spec"]["containers"][0]["image"]
     await client.apply(leaving(image, namespace), manager=MANAGER, force=True)
@@ -57,13 +61,13 @@ async def _describe_progress(client: DynamicClient, namespace: str) -> str:
     daemon_set = await client.get(_API, _KIND, NAME, namespace)
     status = daemon_set.get("status", {})
     total, left = int(status.get("desiredNumberScheduled", 0)), 0
-    if _observed_generation(daemon_set) < daemon_set["metadata"]["generation"]:
+    if _read_observed_generation(daemon_set) < daemon_set["metadata"]["generation"]:
         total = max(total, 1)
     else:
         left = min(int(status.get("updatedNumberScheduled", 0)), int(status.get("numberReady", 0)))
     return f"agents have left {left} of {total} nodes" if left < total else ""
 
 
-def _observed_generation(body: Object) -> int:
+def _read_observed_generation(body: Object) -> int:
     """Return the generation that its controller has seen last; 0 for none."""
     return int(body.get("status", {}).get("observedGeneration", 0))

@@ -58,7 +58,7 @@ class ApplySet:
         metadata = body["metadata"]
         return {**body, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), PART_OF: self.id}}}
 
-    def parent(self, kinds: Iterable[str], namespaces: Iterable[str]) -> Object:
+    def build_parent(self, kinds: Iterable[str], namespaces: Iterable[str]) -> Object:
         """Return the ConfigMap that names the kinds and namespaces of members."""
         others = sorted(set(namespaces) - {self.namespace, ""})
         annotations = {_TOOLING: _TOOLING_NAME, _KINDS: ",".join(sorted(set(kinds)))}

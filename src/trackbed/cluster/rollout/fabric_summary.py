@@ -1,4 +1,4 @@
-"""How the Fabrics of a cluster stand: each one's state, and all nodes that are not sound.
+"""State of the Fabrics of a cluster, and of all nodes that are not sound.
 
 Nodes are read as a table, as `kubectl get railnodes` does: the server sends the printed columns alone, without plans
 and managers.
@@ -19,13 +19,13 @@ from trackbed.cluster.resources.conditions import find
 
 _SOUND = "Sound"
 _FIRST = ("Failed", "Held", "Draining", "Changing", "Rebooting", "Waiting")
-"""Stages in the order in which a person wants to read of them; others come after these."""
+"""Stages by urgency; others follow."""
 _WRONG = frozenset({"Halted", "Failed", "Invalid"})
 
 
 @dataclass(frozen=True, slots=True)
 class FabricSummary:
-    """One Fabric: counts of its nodes, and its state in one word and in full."""
+    """One Fabric: counts of its nodes, its state, and a message."""
 
     name: str
     nodes: int

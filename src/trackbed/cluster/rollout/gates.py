@@ -1,9 +1,9 @@
-"""Gates: whether what a stage waits for holds; if not, what is missing and what a person can do.
+"""Gates: whether the condition that a stage waits for holds; if not, the missing objects and a remedy.
 
-A wait is in the words of `kubectl wait` (stacks.stack.Wait). A gate is checked once here; the caller decides how long
-to wait, and shows what is missing in the meantime.
+A wait has the syntax of `kubectl wait` (stacks.stack.Wait). A gate is checked once here; the caller decides how long
+to wait, and shows the missing objects in the meantime.
 
-    progress    how far one object is from what is waited for, in its operator's words
+    progress    how far one object is from the condition, by its operator's status
     workload    why pods are missing
     offers      which nodes do not offer their resources
 """
@@ -25,7 +25,7 @@ from trackbed.cluster.rollout.workload import explain_missing_pods
 from trackbed.cluster.stacks.stack import Offered, Until, Wait
 
 LABELLING = "compare node and port names with those in the NodeFeatureRule, and see that NFD runs"
-"""What to do where nodes do not get the fabric's label."""
+"""Remedy for nodes that do not get the fabric's label."""
 
 _SHOWN = 5
 """Objects described at once."""
@@ -41,7 +41,7 @@ class Gate:
     missing: tuple[str, ...] = ()
     """A line for each object in the way, at most a few."""
     remedy: str = ""
-    """What a person can do; empty where it holds."""
+    """A remedy; empty where the gate holds."""
     absent: bool = False
     """Whether the object or kind does not exist at all."""
 

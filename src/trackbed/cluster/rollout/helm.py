@@ -44,7 +44,7 @@ class Helm:
         """Run helm to its end; return its exit status and standard error. It is killed on cancellation."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            self.program, *self.arguments(step), stdin=pipe, stdout=pipe, stderr=pipe
+            self.program, *self.build_arguments(step), stdin=pipe, stdout=pipe, stderr=pipe
         )
         try:
             async with asyncio.timeout(_SECONDS):
@@ -57,7 +57,7 @@ class Helm:
                 await process.wait()
         return process.returncode, errors
 
-    def arguments(self, step: Install) -> list[str]:
+    def build_arguments(self, step: Install) -> list[str]:
         """Return helm's arguments; the values are JSON, which is YAML too."""
         repository = step.source.repository or ""
         arguments = ["upgrade", "--install", step.release, step.reference, "--namespace", step.chart.namespace]

@@ -1,13 +1,13 @@
-"""Records of runs: what a set's objects were before its last run, kept in the cluster for an undo.
+"""Records of runs: a set's objects before its last run, stored in the cluster for an undo.
 
 A record is one ControllerRevision (apps/v1) in the set's namespace: its data never changes, and its number counts the
 runs that changed something. It holds each object with the fields that our field manager had applied; of an object that
 was no member of the set only our fields, so that an undo hands it back to its owner.
 
-    begun     written before the first change. An interrupted run leaves it so, and the next one writes no other: an
-              undo leads to the last complete state
-    done      the run came to its end; the next run that changes something replaces the record
-    undone    the undo came to its end; repeating it changes nothing
+    begun     written before the first change. After an interrupted run the next one writes no other record, so an
+              undo restores the last complete state
+    done      the run finished; the next run that changes something replaces the record
+    undone    the undo finished; repeating it changes nothing
 
 Namespaces and CRDs are never members and are left alone. So are charts, whose history helm keeps.
 """
@@ -45,11 +45,11 @@ class RunRecord:
 
     revision: int
     run: str
-    """How far the run came: BEGUN, DONE, UNDONE."""
+    """Progress of the run: BEGUN, DONE, UNDONE."""
     packed: str
     """The objects; empty where they were too large."""
 
-    def objects(self) -> tuple[Object, ...]:
+    def unpack_objects(self) -> tuple[Object, ...]:
         """The objects, oldest first. Raises KubeError where they cannot be read, or were too large to be kept."""
         if not self.packed:
             raise KubeError(
@@ -79,19 +79,19 @@ async def pack_objects(
     return base64.b64encode(lzma.compress(raw, preset=_PRESET)).decode()
 
 
-def fits(packed: str) -> bool:
-    """Return whether etcd takes it."""
+def is_storable(packed: str) -> bool:
+    """Return whether the record fits into etcd."""
     return len(packed) <= _MOST
 
 
-async def keep(client: DynamicClient, applyset: ApplySet, options: RunOptions, packed: str) -> None:
+async def save_record(client: DynamicClient, applyset: ApplySet, options: RunOptions, packed: str) -> None:
     """Write the record of a run, unless an interrupted run has left one. Raises KubeError."""
     last = await read_latest(client, applyset)
     if last is not None and last.run == BEGUN:
         return
     revision = last.revision + 1 if last else 1
     metadata = _metadata(applyset, revision, BEGUN) | {"labels": {_SET: applyset.id}}
-    data = {"packed": packed if fits(packed) else ""}
+    data = {"packed": packed if is_storable(packed) else ""}
     body = {"apiVersion": _API, "kind": _KIND, "metadata": metadata, "revision": revision, "data": data}
     await _create(client, options, body)
     async for record in _list_records(client, applyset):
@@ -109,15 +109,15 @@ async def read_latest(client: DynamicClient, applyset: ApplySet) -> RunRecord | 
     return RunRecord(newest["revision"], run, (newest.get("data") or {}).get("packed", ""))
 
 
-async def mark(client: DynamicClient, applyset: ApplySet, run: str) -> None:
-    """Write into the newest record how far its run came; a finished run stays so until another begins."""
+async def mark_run(client: DynamicClient, applyset: ApplySet, run: str) -> None:
+    """Write the progress of a run into the newest record; a finished run is final until another begins."""
     last = await read_latest(client, applyset)
     if last is not None and last.run != run and BEGUN in {last.run, run}:
         body = {"apiVersion": _API, "kind": _KIND, "metadata": _metadata(applyset, last.revision, run)}
         await client.apply(body, manager="trackbed-history", force=True)
 
 
-async def forget(client: DynamicClient, applyset: ApplySet) -> None:
+async def delete_records(client: DynamicClient, applyset: ApplySet) -> None:
     """Delete all records of a set."""
     async for record in _list_records(client, applyset):
         await client.delete(record)

@@ -1,4 +1,4 @@
-"""Which nodes do not offer their resources: all nodes by one list, grouped by what they lack."""
+"""Nodes that do not offer their resources, read with one list, and grouped by the missing resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SILENT = "`trackbed doctor` on a node says why it does not offer a rail"
 
 
 async def find_missing_offers(client: DynamicClient, offered: Offered) -> tuple[tuple[str, ...], str]:
-    """Return a line for each group of nodes, and what to do; both empty where none is missing. Raises KubeError."""
+    """Return a line for each group of nodes, and a remedy; both empty where none is missing. Raises KubeError."""
     absent, total = dict(offered.nodes), len(offered.nodes)
     down: list[str] = []
     silent: dict[tuple[str, ...], list[str]] = {}

@@ -1,4 +1,4 @@
-"""How a run of a stack goes about it, what became of each object, and the errors that end a run."""
+"""Options of a run of a stack, the change of each object, and the errors that end a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHARED = frozenset({"Namespace", "CustomResourceDefinition"})
 
 
 class StuckError(Exception):
-    """A step did not come to its end; the message says what is missing and what to do."""
+    """A step did not finish; the message names the missing objects and a remedy."""
 
 
 class OwnedError(StuckError):
@@ -27,7 +27,7 @@ class UnservedError(StuckError):
 
 
 class ShutError(StuckError):
-    """A gate stays shut."""
+    """A gate did not open in time."""
 
     def __init__(self, until: Until, gate: Gate, seconds: int) -> None:
         self.until, self.gate = until, gate
@@ -37,7 +37,7 @@ class ShutError(StuckError):
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What became, or would become, of one object: created, changed, same, removed, conflict."""
+    """The outcome for one object: created, changed, same, removed, conflict."""
 
     what: str
     outcome: str
@@ -75,7 +75,7 @@ def is_shared(kind: str) -> bool:
 
 
 def name_object(body: Object) -> str:
-    """Return an object's kind, name and namespace in words."""
+    """Return an object's kind, name and namespace as text."""
     metadata = body["metadata"]
     where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
     return f"{body['kind']} {metadata['name']}{where}"

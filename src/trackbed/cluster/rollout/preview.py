@@ -14,7 +14,7 @@ from trackbed.cluster.rollout.options import ObjectChange, RunOptions, name_obje
 from trackbed.cluster.stacks.install.steps import Apply, Install, Step
 
 BY_HELM = "installed or upgraded by helm"
-"""Outcome of a chart: only helm could say more."""
+"""Outcome of a chart: only helm knows the difference."""
 
 _SERVER_FIELDS = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"})
 """Fields of metadata that only the server writes."""
@@ -66,7 +66,7 @@ def _drop_server_fields(body: Object) -> Object:
 
 
 def list_differences(have: Any, want: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - any part of an object
-    """Yield a line for each field that differs: its path, what is there, what will be."""
+    """Yield a line for each field that differs: its path, old and new value."""
     if isinstance(have, dict) and isinstance(want, dict):
         for key in sorted(have.keys() | want.keys()):
             yield from list_differences(have.get(key), want.get(key), f"{path}.{key}")

@@ -1,4 +1,4 @@
-"""How far one object is from what is waited for, and what its operator says of it."""
+"""Progress of one object towards a condition, and the reasons that its operator gives."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from trackbed.cluster.api.response import Object
 from trackbed.cluster.stacks.stack import ROLLED_OUT
 
 _REASONS = ("lastSyncError", "reason", "message")
-"""Where operators say in `status` what is wrong."""
+"""Fields of `status` in which operators give reasons."""
 _PARTS = ("appliedStates", "nodeStates")
-"""Where those with many parts say how each is: name, state, message."""
+"""Fields of `status` that list the parts of an object: name, state, message."""
 _SOUND = frozenset({"ready", "Succeeded", "ignore"})
 _TROUBLE = {"Degraded": "True", "NamesAccepted": "False", "NonStructuralSchema": "True", "ReplicaFailure": "True"}
-"""Conditions that tell of trouble, whichever is waited for -> with which status."""
+"""Condition that indicates trouble -> its status in that case."""
 _DRAIN = "sriovnetwork.openshift.io/current-state"
-"""Where the SR-IOV operator says how far the drain of a node is."""
+"""Annotation of the SR-IOV operator with the progress of a node's drain."""
 _SHOWN = 3
 
 
@@ -106,7 +106,7 @@ def _split_path(wanted: str) -> tuple[str, str | None]:
     return path + closed, value.removeprefix("=") if value else None
 
 
-def _dig(body: Object, path: str) -> Any:  # noqa: ANN401 - whatever stands there
+def _dig(body: Object, path: str) -> Any:  # noqa: ANN401 - JSON holds anything
     r"""Return the value at a JSON path of plain keys, {.status.allocatable.example\.com/rail0}; None where absent."""
     value: Any = body
     for key in re.split(r"(?<!\\)\.", path.strip("{}").lstrip(".")):

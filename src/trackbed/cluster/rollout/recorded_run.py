@@ -17,16 +17,16 @@ from trackbed.cluster.stacks.stack import ROLLED_OUT, Wait
 
 
 async def pack_before(client: DynamicClient, applyset: ApplySet, options: RunOptions, steps: Iterable[Step]) -> str:
-    """Return what these steps would change, as it is now; packed, for `apply_forward`. Raises KubeError."""
+    """Return the current state of the objects of the steps, packed for `apply_forward`. Raises KubeError."""
     return await history.pack_objects(client, applyset, options, _list_objects(steps))
 
 
 async def apply_forward(run: StackRun, steps: Iterable[Step], packed: str | None) -> None:
-    """Keep `packed` (None where no object would change), then apply the steps. Raises StuckError, KubeError."""
+    """Record `packed` (None where no object would change), then apply the steps. Raises StuckError, KubeError."""
     if packed is not None:
-        await history.keep(run.client, run.applyset, run.options, packed)
+        await history.save_record(run.client, run.applyset, run.options, packed)
     await run.apply_steps(steps)
-    await history.mark(run.client, run.applyset, history.DONE)
+    await history.mark_run(run.client, run.applyset, history.DONE)
 
 
 def to_undo_options(options: RunOptions) -> RunOptions:
@@ -35,27 +35,27 @@ def to_undo_options(options: RunOptions) -> RunOptions:
 
 
 def build_undo_steps(record: RunRecord) -> tuple[Step, ...]:
-    """Return what an undo applies. Raises KubeError where the record is empty or unreadable."""
-    objects = record.objects()
+    """Return the steps of an undo. Raises KubeError where the record is empty or unreadable."""
+    objects = record.unpack_objects()
     return (Apply("", "what was there before the last run", objects),) if objects else ()
 
 
 async def roll_back(run: StackRun, steps: Sequence[Step]) -> None:
     """Restore the state before the last run. Raises StuckError, KubeError."""
-    await history.mark(run.client, run.applyset, history.BEGUN)
+    await history.mark_run(run.client, run.applyset, history.BEGUN)
     if steps:
         await run.apply_steps(steps)
     else:
         await run.remove()
     for wait in build_rollout_waits(_list_objects(steps)):
         await run.wait_for(wait)
-    await history.mark(run.client, run.applyset, history.UNDONE)
+    await history.mark_run(run.client, run.applyset, history.UNDONE)
 
 
 async def remove(run: StackRun) -> None:
     """Delete all objects of the stack, and the records of its runs."""
     await run.remove()
-    await history.forget(run.client, run.applyset)
+    await history.delete_records(run.client, run.applyset)
 
 
 def build_rollout_waits(objects: Iterable[Object]) -> tuple[Wait, ...]:

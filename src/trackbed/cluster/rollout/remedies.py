@@ -1,4 +1,4 @@
-"""What a person can do about an object that does not get to what is waited for, by its kind."""
+"""Remedies for an object that does not reach its condition, by kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REMEDIES = {
 
 
 def suggest_remedy(body: Object) -> str:
-    """Return what to do, in one line."""
+    """Return the remedy in one line."""
     metadata = body["metadata"]
     where = f" --namespace {metadata['namespace']}" if metadata.get("namespace") else ""
     fields = {"kind": body["kind"].lower(), "name": metadata["name"], "where": where}

@@ -3,7 +3,7 @@
     step: chart     helm upgrade --install, with the values on its standard input
     step: objects   server-side apply, one after the other; fields of others are left alone and reported
     its gates       checked until they hold, or until their time is over
-    at the end      members of the set that no step named are deleted; never a namespace or a CRD, which hold others'
+    at the end      members of the set that no step named are deleted; never a namespace or a CRD
 
 Each run does all of it again and changes only what differs, so an interrupted run is completed by the next.
 """
@@ -40,8 +40,8 @@ _T = TypeVar("_T")
 _END = object()
 _POLL_SECONDS = 2.0
 _SERVED_SECONDS = 30
-_REST = 4
-"""Pauses are at least so many times as long as the check before."""
+_REST_FACTOR = 4
+"""Shortest ratio of the pause after a check to its duration."""
 
 
 @dataclass(slots=True)
@@ -59,11 +59,11 @@ class StackRun:
     applied: set[ObjectKey] = field(default_factory=set)
 
     async def apply_steps(self, steps: Iterable[Step]) -> None:
-        """Do all steps, then prune. Raises StuckError, KubeError."""
+        """Apply all steps, then prune. Raises StuckError, KubeError."""
         self._kinds, self._namespaces = map(set, await read_scope(self.client, self.applyset))
         before = [member async for member in list_members(self.client, self.applyset)]
         for step in steps:
-            await self._do(step)
+            await self._apply_step(step)
             for until in step.until:
                 await self.wait_for(until)
         await self._prune(before)
@@ -73,7 +73,7 @@ class StackRun:
     async def remove(self) -> None:
         """Delete every member of the set, and its parent. Raises KubeError."""
         await self._prune([member async for member in list_members(self.client, self.applyset)])
-        await self.client.delete(self.applyset.parent((), ()))
+        await self.client.delete(self.applyset.build_parent((), ()))
 
     async def wait_for(self, until: Until) -> None:
         """Wait for a gate. Raises ShutError with what is missing."""
@@ -86,7 +86,7 @@ class StackRun:
                 self.report(f"waiting for {until.resource}: {'; '.join(gate.missing)}")
         raise ShutError(until, gate, self.options.limit(until.timeout_seconds))
 
-    async def _do(self, step: Step) -> None:
+    async def _apply_step(self, step: Step) -> None:
         if isinstance(step, Install):
             if self.options.install is not None:
                 self.report(f"chart {step.release} {step.version or ''}".rstrip())
@@ -140,7 +140,7 @@ class StackRun:
         return live["metadata"]["resourceVersion"] if live else None
 
     async def _announce(self, body: Object) -> None:
-        """Have the parent name a kind and a namespace before the set has a member there."""
+        """Add a kind and a namespace to the parent before the set has a member there."""
         if is_shared(body["kind"]):
             return
         kind, namespace = locate(body).group_kind, body["metadata"].get("namespace", "")
@@ -150,7 +150,7 @@ class StackRun:
             await self._write_parent(self._kinds, self._namespaces)
 
     async def _write_parent(self, kinds: Iterable[str], namespaces: Iterable[str]) -> None:
-        parent = self.applyset.parent(kinds, namespaces)
+        parent = self.applyset.build_parent(kinds, namespaces)
         await self.client.apply(parent, manager=self.options.manager, force=True)
 
     async def _wait_for_labels(self, step: Labelled) -> None:
@@ -180,7 +180,7 @@ class StackRun:
             now = time.monotonic()
             if now >= deadline:
                 return
-            await asyncio.sleep(min(max(_POLL_SECONDS, _REST * (now - began)), deadline - now))
+            await asyncio.sleep(min(max(_POLL_SECONDS, _REST_FACTOR * (now - began)), deadline - now))
 
     async def _prune(self, candidates: Iterable[Object]) -> None:
         for body in [body for body in candidates if locate(body) not in self.applied]:
@@ -192,7 +192,7 @@ class StackRun:
 
 
 async def _iterate_in_thread(items: Iterable[_T]) -> AsyncIterator[_T]:
-    """Yield what an iterable yields, computed in a thread: one object of a large fabric takes seconds to render."""
+    """Yield the items of an iterable, computed in a thread: one object of a large fabric takes seconds to render."""
     iterator = iter(items)
     while (item := await asyncio.to_thread(next, iterator, _END)) is not _END:
         yield cast("_T", item)

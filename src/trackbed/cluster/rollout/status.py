@@ -1,7 +1,7 @@
-"""What Trackbed has on a cluster and how it stands, without changing anything.
+"""Read-only status of the installations of Trackbed on a cluster.
 
 sets      every installation, by the parents of its ApplySet; its members, its generation, how its last run ended
-gates     what its stack waits for, where a plan says so; else whether its DaemonSets are rolled out
+gates     the conditions that its stack waits for, with a plan; else whether its DaemonSets are rolled out
 nodes     those of the plan, or those with a rail or a fabric's label: Ready, label, rails offered, rails in use
 """
 
@@ -59,7 +59,7 @@ class NodeSummary:
 
     name: str
     wrong: tuple[str, ...]
-    """What is wrong; empty where nothing is."""
+    """Problems; empty where there are none."""
     fabric: str
     """The fabric's label; empty where it has none."""
     rails: int
@@ -71,7 +71,7 @@ class NodeSummary:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedNodes:
-    """What a plan expects of nodes."""
+    """Requirements of a plan for nodes."""
 
     nodes: tuple[tuple[str, tuple[str, ...]], ...]
     """Name -> resources of its rails."""
@@ -99,7 +99,7 @@ async def list_nodes(client: DynamicClient, expected: ExpectedNodes | None) -> t
 
 @dataclass(frozen=True, slots=True)
 class _NodeState:
-    """What is kept of a node while 12,500 are read."""
+    """The fields of a node that are needed, as 12,500 nodes may be read."""
 
     unready: str
     fabric: str

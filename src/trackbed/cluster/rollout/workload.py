@@ -1,7 +1,7 @@
 """Why the pods of a Deployment, DaemonSet or StatefulSet are missing: by kubelet, scheduler and admission.
 
-Many pods fail alike, so each reason is reported once: how many pods have it, the first of them with its message, and
-what a person can do about it.
+Many pods fail alike, so each reason is reported once: how many pods have it, the first of them with its message, and a
+remedy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _FailedPods:
     count: int = 1
 
     def format(self, namespace: str) -> str:
-        """Return all of it in one line."""
+        """Return one line."""
         name = f"{self.pod} on {self.node}" if self.node else self.pod
         plural = f"{self.count} pods" + (f", the first {name}" if name else "")
         subject = plural if self.count > 1 else f"pod {name}" if name else "1 pod"
@@ -70,7 +70,7 @@ async def explain_missing_pods(client: DynamicClient, workload: Object) -> list[
 
 
 def _find_failure(pod: Object) -> _FailedPods | None:
-    """Return what keeps a pod from being ready; None where it is ready or still starting."""
+    """Return why a pod is not ready; None where it is ready or still starting."""
     name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName", "")
     status = pod.get("status", {})
     for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
