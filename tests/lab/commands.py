@@ -31,7 +31,7 @@ class Said:
     err: str
 
 
-def trackbed(*arguments: object, before: tuple[str, ...] = (), more: dict[str, str] | None = None) -> Said:
+def trackbed(*arguments: object, before: tuple[str, ...] = (), variables: dict[str, str] | None = None) -> Said:
     """Run a command to its end; its output goes to files, as nobody needs to read them while it runs."""
     command = [*before, sys.executable, "-m", "trackbed", *map(str, arguments)]
     paths = f"{_ROOT}:{Path(sys.modules['trackbed'].__path__[0]).parent}"
@@ -41,7 +41,7 @@ def trackbed(*arguments: object, before: tuple[str, ...] = (), more: dict[str, s
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env={**os.environ, "PYTHONPATH": paths, **(more or {})},
+            env={**os.environ, "PYTHONPATH": paths, **(variables or {})},
             timeout=SECONDS,
             check=False,
         )

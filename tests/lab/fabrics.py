@@ -12,7 +12,7 @@ ONLY_V6 = "{scheme: node-subnet, ipv6: 'fd00:10::/48'}"
 ISOLATED = "  routing: {crossRail: isolated}\n"
 
 
-def fabric(addressing: str, more: str = "", hosts: str = '"node-[0-1]"', per_unit: int = 1) -> bytes:
+def fabric(addressing: str, spec: str = "", hosts: str = '"node-[0-1]"', per_unit: int = 1) -> bytes:
     """The document."""
     return f"""
 apiVersion: trackbed.dev/v1alpha1
@@ -23,9 +23,9 @@ spec:
   rails: 2
   nodesPerUnit: {per_unit}
   addressing: {addressing}
-{more}""".encode()
+{spec}""".encode()
 
 
-def planned(addressing: str, more: str = "", hosts: str = '"node-[0-1]"', per_unit: int = 1) -> Plan:
+def planned(addressing: str, spec: str = "", hosts: str = '"node-[0-1]"', per_unit: int = 1) -> Plan:
     """The plan of that document."""
-    return compute_plan(load_fabric(fabric(addressing, more, hosts, per_unit), "fabric.yaml").fabric, {})
+    return compute_plan(load_fabric(fabric(addressing, spec, hosts, per_unit), "fabric.yaml").fabric, {})

@@ -87,9 +87,9 @@ class Trial:
     def holds(self, count: int) -> bool:
         """Whether the agent holds so many pods' rails, and has done with each."""
         held = self.held()
-        return held is not None and len(held) == count and all(one["done"] for one in held)
+        return held is not None and len(held) == count and all(attachment["done"] for attachment in held)
 
-    def until(self, what: str, holds: Callable[[], object]) -> None:
+    def until(self, description: str, holds: Callable[[], object]) -> None:
         """Wait until something holds."""
         deadline = time.monotonic() + SECONDS
         while True:
@@ -97,44 +97,49 @@ class Trial:
                 if holds():
                     return
             if time.monotonic() > deadline:
-                events = [one.get("message") for one in self.client.list("v1", "Event") if one.get("type") == "Warning"]
-                pytest.fail(f"{what}: not within {SECONDS:.0f} s; {events[-5:]}")
+                events = [
+                    event.get("message") for event in self.client.list("v1", "Event") if event.get("type") == "Warning"
+                ]
+                pytest.fail(f"{description}: not within {SECONDS:.0f} s; {events[-5:]}")
             time.sleep(0.5)
 
     def scale(self, count: int) -> None:
         """Have so many pods."""
-        one = replica_set(self.rails, count)
-        self.until(f"the API takes {count} pods", lambda: self.client.apply(one, force=True))
+        body = replica_set(self.rails, count)
+        self.until(f"the API takes {count} pods", lambda: self.client.apply(body, force=True))
 
     def live(self) -> list[Object]:
         """Pods that have not ended."""
         return [
-            one
-            for one in self.client.list("v1", "Pod", "default")
-            if one.get("status", {}).get("phase") not in {"Failed", "Succeeded"}
+            pod
+            for pod in self.client.list("v1", "Pod", "default")
+            if pod.get("status", {}).get("phase") not in {"Failed", "Succeeded"}
         ]
 
     def running(self) -> list[str]:
         """Pods that run."""
         return [
-            one["metadata"]["name"]
-            for one in self.live()
-            if one.get("status", {}).get("phase") == "Running" and "deletionTimestamp" not in one["metadata"]
+            pod["metadata"]["name"]
+            for pod in self.live()
+            if pod.get("status", {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
         ]
 
     def addresses(self, pod: str) -> list[str]:
         """The addresses of a pod's rails, as it sees them."""
-        found = find_container(self.client, "default", pod)
-        argv = found.build_exec_command(["/usr/bin/ip", "-4", "-br", "address"])
-        said = execute(self.here.servers.find_server(NODE).channel, argv, SECONDS).output.decode().splitlines()
-        return [line.split()[2].partition("/")[0] for line in said if line.startswith("rail")]
+        container = find_container(self.client, "default", pod)
+        argv = container.build_exec_command(["/usr/bin/ip", "-4", "-br", "address"])
+        lines = execute(self.here.servers.find_server(NODE).channel, argv, SECONDS).output.decode().splitlines()
+        return [line.split()[2].partition("/")[0] for line in lines if line.startswith("rail")]
 
     def whole(self) -> None:
         """Every pod runs with rails of its own, and the agent knows of no other; LOOKED of them say the same."""
         self.until(f"{self.pods} pods run, and the agent holds what they have", self._runs_what_is_held)
-        held = {one["pod"]: [own["text"].partition("/")[0] for own in _addresses(one)] for one in self.held() or []}
-        given = [address for own in held.values() for address in own]
-        assert len(given) == len(set(given)) == self.pods * len(self.rails), held
+        held = {
+            attachment["pod"]: [address["text"].partition("/")[0] for address in _addresses(attachment)]
+            for attachment in self.held() or []
+        }
+        texts = [address for addresses in held.values() for address in addresses]
+        assert len(texts) == len(set(texts)) == self.pods * len(self.rails), held
         for pod in self.running()[:LOOKED]:
             assert sorted(self.addresses(pod)) == sorted(held[f"default/{pod}"]), pod
 
@@ -142,7 +147,7 @@ class Trial:
         """The API may not have heard yet that pods ended, of a server whose power was cut: the agent has."""
         if not self.holds(self.pods):
             return False
-        held = {one["pod"] for one in self.held() or []}
+        held = {attachment["pod"] for attachment in self.held() or []}
         return held == {f"default/{name}" for name in self.running()}
 
     def empty(self) -> None:
@@ -199,15 +204,15 @@ def raised(folder: Path, fabric: str, pods: int) -> Iterator[Trial]:
         here = cluster.start_ready_cluster(folder, wanted.parts, wanted.shape, print)
         servers.answer(here.servers, NODE, "apply", "-f", servers.place(here.servers, fabric, "fabric.yaml"), "--yes")
         with connect(str(here.kubeconfig)) as client:
-            one = Trial(here, client, [resource(rail, OWN_PREFIX) for rail in plan.common.rails], pods)
-            one.on_node(f"echo '{_SOON}' >> /etc/kubernetes/kubelet.yaml")
+            trial = Trial(here, client, [resource(rail, OWN_PREFIX) for rail in plan.common.rails], pods)
+            trial.on_node(f"echo '{_SOON}' >> /etc/kubernetes/kubelet.yaml")
             lab.reboot_server(here.servers, NODE)
             vfs = len(plan.common.rails) * plan.common.vfs
-            one.until("all VFs are as planned", lambda: one.on_node(VFS).count(" 9000 ") == vfs)
-            one.vfs = one.on_node(VFS)
+            trial.until("all VFs are as planned", lambda: trial.on_node(VFS).count(" 9000 ") == vfs)
+            trial.vfs = trial.on_node(VFS)
             for each in objects(stack("native"), plan):
                 client.apply(each)
-            one.until("the agent serves", lambda: one.holds(0))
-            yield one
+            trial.until("the agent serves", lambda: trial.holds(0))
+            yield trial
     finally:
         cluster.stop_cluster(folder)

@@ -31,8 +31,8 @@ def keeper(work: Callable[[], int], folder: Path) -> Iterator[int]:
     finally:
         with suppress(ChildProcessError):  # reaped already, so the number may be another's by now
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                for one in (*descendants(pid), pid):
-                    os.kill(one, signal.SIGKILL)
+                for process in (*descendants(pid), pid):
+                    os.kill(process, signal.SIGKILL)
                 os.waitpid(pid, 0)
 
 
@@ -47,12 +47,12 @@ def in_sandbox(folder: Path, work: Callable[[], Any]) -> Any:
 
     with open(reading, "rb") as pipe, keeper(tell, folder) as pid:  # noqa: PTH123 - a descriptor has no path
         os.close(writing)
-        said = b"".join(iter(lambda: _some(pipe.fileno()), b""))
+        output = b"".join(iter(lambda: _some(pipe.fileno()), b""))
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status == _REFUSED:
         pytest.skip("this machine does not allow namespaces for a lab")
     assert status == 0
-    return json.loads(said)
+    return json.loads(output)
 
 
 def _some(descriptor: int) -> bytes:
@@ -64,7 +64,7 @@ def _some(descriptor: int) -> bytes:
 def descendants(pid: int) -> list[int]:
     """All processes below one, as the kernel lists them now."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    return [one for child in map(int, children) for one in (child, *descendants(child))]
+    return [descendant for child in map(int, children) for descendant in (child, *descendants(child))]
 
 
 @contextmanager

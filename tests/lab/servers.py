@@ -57,8 +57,8 @@ def wanted(shape: LabShape) -> lab.LabSpec:
     missing = [f"{item.name}: {item.evidence}; {item.todo}" for item in requirements if not item.ok]
     if missing:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no emulated servers here: {'; '.join(missing)}")
-    found = parts.fetch_parts(print)
-    return lab.LabSpec(found, replace(shape, accelerator=accelerator.choose_accelerator(found).accelerator))
+    fetched = parts.fetch_parts(print)
+    return lab.LabSpec(fetched, replace(shape, accelerator=accelerator.choose_accelerator(fetched).accelerator))
 
 
 def small(folder: Path) -> Iterator[lab.VmLab]:
@@ -99,7 +99,7 @@ def answer(here: lab.VmLab, node: str, *words: str) -> dict[str, Any]:
 
 def files(text: str, node: str) -> dict[str, str]:
     """Path -> content of every file that a Fabric puts on a server."""
-    of = next(one for one in planned(text).nodes if one.name == node)
+    of = next(node_plan for node_plan in planned(text).nodes if node_plan.name == node)
     own_files = {
         setting.want.path: setting.want.content for setting in settings(of) if isinstance(setting.want, file.Want)
     }

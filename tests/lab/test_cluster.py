@@ -48,8 +48,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
 
 @pytest.fixture(scope="module")
 def client(here: cluster.Cluster) -> Iterator[BlockingClient]:
-    with connect(str(here.kubeconfig)) as one:
-        yield one
+    with connect(str(here.kubeconfig)) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

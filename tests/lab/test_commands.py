@@ -150,7 +150,7 @@ def test_a_user_without_privileges_runs_it_all_and_nothing_is_left(home: Path, *
     drop = (sys.executable, "-m", "tests.lab.nobody") if os.geteuid() == 0 else ()
     where = {"HOME": str(home), "TMPDIR": str(home), "XDG_RUNTIME_DIR": str(home) if runtime else ""}
     files = ("-f", home / "fabric.yaml", "--report", home / "report.html")
-    done = trackbed("lab", "run", *files, "-o", "json", before=drop, more=where)
+    done = trackbed("lab", "run", *files, "-o", "json", before=drop, variables=where)
     if "does not allow namespaces" in done.err:
         pytest.skip(done.err)
     assert (done.status, done.err) == (0, "")
@@ -208,13 +208,13 @@ def test_a_run_that_is_ended_early_takes_its_lab_with_it(tmp_path: Path, number:
         assert process.stdout.readline().startswith(b"ok   set up")
         with all_ending(descendants(process.pid)):
             process.send_signal(number)
-        _, said = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=10)
     left = LabFolder(f"run-{process.pid}")
     if number == signal.SIGKILL:
         assert left.find_keeper() is None
         left.release()
     else:
-        assert (process.returncode, said) == (130, b"interrupted; the lab is gone\n")
+        assert (process.returncode, errors) == (130, b"interrupted; the lab is gone\n")
     assert not left.folder.exists()
     assert not (tmp_path / "report.html").exists()
 

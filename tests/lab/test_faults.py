@@ -53,7 +53,7 @@ SEVERAL_RAILS = {"fabric-port-on-wrong-leaf", "route-rule-shadowed", "fabric-cro
 
 def _run(folder: Path, fabric: str, chosen: Iterable[str], *, pods: bool) -> dict[str, Any]:
     """Make each fault in one lab; what was found of each, by id."""
-    files, told = folder / "fs", folder / "told"
+    files, report = folder / "fs", folder / "told"
     files.mkdir()
 
     def work() -> int:
@@ -64,7 +64,7 @@ def _run(folder: Path, fabric: str, chosen: Iterable[str], *, pods: bool) -> dic
         lab.start_agents()
         if pods:
             lab.add_pods()
-        told.write_text(json.dumps({fault: _tried(lab, fault) for fault in chosen}))
+        report.write_text(json.dumps({fault: _tried(lab, fault) for fault in chosen}))
         return 0
 
     with ExitStack() as stack:
@@ -72,9 +72,9 @@ def _run(folder: Path, fabric: str, chosen: Iterable[str], *, pods: bool) -> dic
         watched = os.pidfd_open(pid)
         stack.callback(os.close, watched)
         assert select.select([watched], [], [], SECONDS)[0], "the lab takes too long"
-    if not told.exists():
+    if not report.exists():
         pytest.skip("this machine does not allow namespaces for a lab")
-    result: dict[str, Any] = json.loads(told.read_text())
+    result: dict[str, Any] = json.loads(report.read_text())
     return result
 
 
@@ -121,9 +121,9 @@ def test_doctor_names_the_fault_first(outcomes: dict[str, Any], fault: str) -> N
 
 def test_a_route_over_a_dead_link_is_named_beside_the_dead_link(outcomes: dict[str, Any]) -> None:
     """The link without carrier is the cause, so it comes first; the route that stays says because of what."""
-    found = outcomes["route-linkdown-kept"]
-    assert found["first"][0] == "addr-no-carrier"
-    assert found["named"]["route-linkdown-kept"] == "addr-no-carrier"
+    outcome = outcomes["route-linkdown-kept"]
+    assert outcome["first"][0] == "addr-no-carrier"
+    assert outcome["named"]["route-linkdown-kept"] == "addr-no-carrier"
 
 
 @pytest.mark.parametrize("fault", [f for f in faults.FAULTS if f not in OF_THE_HOST | SEVERAL_RAILS])

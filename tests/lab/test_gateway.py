@@ -70,9 +70,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def _until(holds: Callable[[], bool], started: list[LabProcess]) -> None:
     deadline = time.monotonic() + SECONDS
     while not holds():
-        told = [f"{one.name}: {one.read_log_end()}" for one in started]
-        assert all(one.is_alive for one in started), told
-        assert time.monotonic() < deadline, told
+        logs = [f"{process.name}: {process.read_log_end()}" for process in started]
+        assert all(process.is_alive for process in started), logs
+        assert time.monotonic() < deadline, logs
 
 
 def _connect(folder: Path, address: str) -> bytes:

@@ -29,28 +29,28 @@ libibverbs: Warning: nonsense
 
 
 def test_the_job_asks_for_every_rail_on_two_nodes_as_an_unprivileged_user() -> None:
-    [one] = job.build_job(PLAN, "lab/tools:1")
-    [container] = one["spec"]["template"]["spec"]["containers"]
-    asked = {name: int(count) for name, count in container["resources"]["limits"].items()}
-    assert asked == {f"trackbed.dev/rail{rail}": 1 for rail in range(8)}
+    [body] = job.build_job(PLAN, "lab/tools:1")
+    [container] = body["spec"]["template"]["spec"]["containers"]
+    limits = {name: int(count) for name, count in container["resources"]["limits"].items()}
+    assert limits == {f"trackbed.dev/rail{rail}": 1 for rail in range(8)}
     assert container["securityContext"]["runAsUser"] == 1000
-    assert one["spec"]["completions"] == 2
+    assert body["spec"]["completions"] == 2
 
 
 def test_what_a_pod_tells_is_read() -> None:
-    seen = job.PodInspection(TOLD)
-    assert seen.files == ["uverbs10", "uverbs3"]
-    assert seen.devices == ["rail0v1", "rail1v0"]
-    assert seen.rails == ["rail0", "rail1"]
-    assert seen.rdma == {0: "rail0v1", 1: "rail1v0"}
-    assert seen.addresses == {"rail0": "10.0.0.17", "rail1": "10.2.0.16"}
-    assert seen.hca == job.format_hca(seen.rdma)
-    assert seen.user == "1000 memlock unlimited"
+    inspection = job.PodInspection(TOLD)
+    assert inspection.files == ["uverbs10", "uverbs3"]
+    assert inspection.devices == ["rail0v1", "rail1v0"]
+    assert inspection.rails == ["rail0", "rail1"]
+    assert inspection.rdma == {0: "rail0v1", 1: "rail1v0"}
+    assert inspection.addresses == {"rail0": "10.0.0.17", "rail1": "10.2.0.16"}
+    assert inspection.hca == job.format_hca(inspection.rdma)
+    assert inspection.user == "1000 memlock unlimited"
 
 
 def test_traffic_goes_over_every_rail_to_the_other_pods_address_on_it() -> None:
-    seen = job.PodInspection(TOLD)
-    said = job.render_bandwidth_client(seen, job.PodInspection(TOLD.replace("10.0.0.17", "10.0.0.49")))
-    assert "-p 18515 10.0.0.49 && break" in said
-    assert "-p 18516 10.2.0.16 && break" in said
-    assert "rping -c -C 3 -a 10.0.0.17 " in job.render_cm_client(seen, seen)
+    inspection = job.PodInspection(TOLD)
+    script = job.render_bandwidth_client(inspection, job.PodInspection(TOLD.replace("10.0.0.17", "10.0.0.49")))
+    assert "-p 18515 10.0.0.49 && break" in script
+    assert "-p 18516 10.2.0.16 && break" in script
+    assert "rping -c -C 3 -a 10.0.0.17 " in job.render_cm_client(inspection, inspection)

@@ -56,7 +56,7 @@ def test_keys_and_tokens_are_its_owners_alone(place: Path) -> None:
 
 def test_no_token_stands_in_an_argument(place: Path) -> None:
     tokens = [line.partition(",")[0] for line in (place / "tokens.csv").read_text().splitlines()]
-    arguments = [Path(f"/proc/{one.pid}/cmdline").read_text() for one in control_plane.load_processes(place)]
+    arguments = [Path(f"/proc/{process.pid}/cmdline").read_text() for process in control_plane.load_processes(place)]
     assert len(tokens) == 3
     assert not [token for token in tokens for line in arguments if token in line]
 
@@ -76,7 +76,7 @@ def test_an_up_that_fails_leaves_the_one_that_runs_alone(place: Path, tmp_path: 
         control_plane.run_control_plane(place, tmp_path),
     ):
         raise AssertionError("it must not start")
-    assert all(one.is_alive for one in control_plane.load_processes(place))
+    assert all(process.is_alive for process in control_plane.load_processes(place))
 
 
 @pytest.mark.parametrize("name", ["data", "cert.pem", "kubeconfig", "notes"])
@@ -97,7 +97,7 @@ def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path) -> 
         control_plane.load_processes(tmp_path)
     )  # as a reboot does: nothing runs, everything else is still there
     with control_plane.run_control_plane(tmp_path, programs, controllers=False):
-        assert all(one.is_alive for one in control_plane.load_processes(tmp_path))
+        assert all(process.is_alive for process in control_plane.load_processes(tmp_path))
     with pytest.raises(control_plane.ControlPlaneError, match=r"cannot be started in .*generate_cert"):
         control_plane.start_control_plane(tmp_path, tmp_path / "no programs")
 
@@ -105,14 +105,14 @@ def test_a_folder_is_used_again_after_a_crash_and_after_down(tmp_path: Path) -> 
 def test_a_port_that_is_taken_is_told_even_where_somebody_answers_on_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    told = (Path(f"/proc/{control_plane.load_processes(place)[0].pid}/cmdline")).read_text()
-    taken = int(told.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
+    cmdline = (Path(f"/proc/{control_plane.load_processes(place)[0].pid}/cmdline")).read_text()
+    taken = int(cmdline.partition("--listen-client-urls=http://127.0.0.1:")[2].partition("\0")[0])
     monkeypatch.setattr(control_plane, "hold_ports", partial(_with_first, taken))
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*(?s:.*)address already in use"):
         control_plane.start_control_plane(
             tmp_path / "lab", build.build_programs(CONTROL_PLANE, print), controllers=False
         )
-    assert not [one for one in control_plane.load_processes(tmp_path / "lab") if one.is_alive]
+    assert not [process for process in control_plane.load_processes(tmp_path / "lab") if process.is_alive]
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def test_a_proxy_in_the_environment_is_not_asked_for_loopback(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param("kind: CustomResourceDefinition\nmetadata: {{ .Values.x }}\n  a", "is no YAML", id="a template"),
         pytest.param("kind: CustomResourceDefinition\n", "needs apiVersion apiextensions.k8s.io/v1", id="nameless"),
@@ -162,13 +162,13 @@ def test_a_proxy_in_the_environment_is_not_asked_for_loopback(tmp_path: Path) ->
         pytest.param("a: 2026-13-45\n", "is no YAML", id="a date that is none"),
     ],
 )
-def test_crds_that_cannot_be_used_are_told_before_anything_starts(tmp_path: Path, text: str, said: str) -> None:
+def test_crds_that_cannot_be_used_are_told_before_anything_starts(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "crds").mkdir()
     (tmp_path / "crds" / "x.yaml").write_text(text)
     done = run("up", "--dir", str(tmp_path / "lab"), "--crds", str(tmp_path / "crds"))
     assert done.returncode == 2
     assert done.stderr.startswith(f"trackbed: --crds: {tmp_path}/crds")
-    assert said in done.stderr
+    assert message in done.stderr
     assert not (tmp_path / "lab").exists()
 
 
@@ -194,11 +194,11 @@ def test_down_leaves_nothing_running_and_no_key(tmp_path: Path) -> None:
     programs = build.build_programs(CONTROL_PLANE, print)
     control_plane.start_control_plane(tmp_path / "short", programs, controllers=False)
     started = control_plane.load_processes(tmp_path / "short")
-    assert [one.is_alive for one in started] == [True, True]
+    assert [process.is_alive for process in started] == [True, True]
     (tmp_path / "short" / "mine.kubeconfig").touch()
     done = run("down", "--dir", str(tmp_path / "short"))
     assert (done.returncode, done.stdout) == (0, "stopped 2 processes\n")
-    assert [one.is_alive for one in started] == [False, False]
+    assert [process.is_alive for process in started] == [False, False]
     left = {path.name for path in (tmp_path / "short").iterdir()}
     assert left == {"etcd.log", "kube-apiserver.log", "mine.kubeconfig"}
     assert run("down", "--dir", str(tmp_path / "short")).stdout == "nothing was running\n"
@@ -226,7 +226,7 @@ def test_a_part_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_bytes(b"")
     with pytest.raises(control_plane.ControlPlaneError, match=r"etcd ended; .*etcd.log says last:\nno space left"):
         control_plane.start_control_plane(tmp_path / "lab", programs)
-    assert not [one for one in control_plane.load_processes(tmp_path / "lab") if one.is_alive]
+    assert not [process for process in control_plane.load_processes(tmp_path / "lab") if process.is_alive]
 
 
 def test_without_go_the_message_says_where_to_get_it(tmp_path: Path) -> None:
@@ -254,21 +254,21 @@ def test_the_number_of_a_go(version: str, number: tuple[int, ...]) -> None:
 
 def test_a_build_waits_for_another_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "BUILD_SECONDS", 0.5)
-    said: list[str] = []
+    messages: list[str] = []
     with (tmp_path / "lock").open("w") as other:
         assert build.try_lock(other.fileno())
         with (
             pytest.raises(build.BuildError, match=r"has held .*lock for"),
-            build._hold_lock(tmp_path / "lock", said.append),  # noqa: SLF001 - a real build takes minutes
+            build._hold_lock(tmp_path / "lock", messages.append),  # noqa: SLF001 - a real build takes minutes
         ):
             raise AssertionError("it must wait")
-    assert said == ["another build is at work; waiting for its end"]
-    with build._hold_lock(tmp_path / "lock", said.append):  # noqa: SLF001 - as above
-        assert len(said) == 1
+    assert messages == ["another build is at work; waiting for its end"]
+    with build._hold_lock(tmp_path / "lock", messages.append):  # noqa: SLF001 - as above
+        assert len(messages) == 1
 
 
 def test_another_go_or_another_kubernetes_is_another_build() -> None:
-    one, other = (build._GoToolchain("go", version, "/go") for version in ("go1.26.8", "go1.26.9"))  # noqa: SLF001 - see name
-    assert build._compute_key(CONTROL_PLANE, one) != build._compute_key(CONTROL_PLANE, other)  # noqa: SLF001 - the cache hangs on it
-    assert build._compute_key(CONTROL_PLANE, one) != build._compute_key(NODE, one)  # noqa: SLF001 - as above
+    current, other = (build._GoToolchain("go", version, "/go") for version in ("go1.26.8", "go1.26.9"))  # noqa: SLF001 - see name
+    assert build._compute_key(CONTROL_PLANE, current) != build._compute_key(CONTROL_PLANE, other)  # noqa: SLF001 - the cache hangs on it
+    assert build._compute_key(CONTROL_PLANE, current) != build._compute_key(NODE, current)  # noqa: SLF001 - as above
     assert build.read_kubernetes_version().startswith("v1.")

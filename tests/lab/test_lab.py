@@ -24,7 +24,7 @@ SCHEMES = {
 }
 
 
-def with_pods(files: Path, document: bytes, then: Callable[[Lab], Any]) -> Any:
+def with_pods(files: Path, document: bytes, inspect: Callable[[Lab], Any]) -> Any:
     """What `then` finds in a lab with a pod on each node."""
 
     def work() -> Any:
@@ -33,43 +33,43 @@ def with_pods(files: Path, document: bytes, then: Callable[[Lab], Any]) -> Any:
         lab.apply()
         lab.start_agents()
         lab.add_pods()
-        return msgspec.to_builtins(then(lab))
+        return msgspec.to_builtins(inspect(lab))
 
     return in_sandbox(files, work)
 
 
-def pairs(files: Path, addressing: str, more: str = "") -> list[RailPair]:
-    return msgspec.convert(with_pods(files, fabric(addressing, more), measure_pairs), list[RailPair])
+def pairs(files: Path, addressing: str, spec: str = "") -> list[RailPair]:
+    return msgspec.convert(with_pods(files, fabric(addressing, spec), measure_pairs), list[RailPair])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("addressing", "more", "routers"), SCHEMES.values(), ids=SCHEMES)
+@pytest.mark.parametrize(("addressing", "spec", "routers"), SCHEMES.values(), ids=SCHEMES)
 def test_every_rail_of_every_pod_reaches_every_other(
-    tmp_path: Path, addressing: str, more: str, routers: dict[int, int]
+    tmp_path: Path, addressing: str, spec: str, routers: dict[int, int]
 ) -> None:
-    found = pairs(tmp_path, addressing, more)
-    met = {((p.from_node, p.from_rail), (p.to_node, p.to_rail)): p for p in found}
-    assert set(met) == {(one, other) for one in ENDS for other in ENDS if one != other}
-    assert len(found) == 12
-    for (one, other), pair in met.items():
+    measured = pairs(tmp_path, addressing, spec)
+    met = {((p.from_node, p.from_rail), (p.to_node, p.to_rail)): p for p in measured}
+    assert set(met) == {(source, other) for source in ENDS for other in ENDS if source != other}
+    assert len(measured) == 12
+    for (source, other), pair in met.items():
         assert pair.answered
-        assert pair.source_ok, f"{one} to {other}"
-        differs = (one[1] != other[1]) + 2 * (one[0] != other[0])
-        assert pair.hops == (0 if one[0] == other[0] else routers[differs]), f"{one} to {other}"
-    assert all(pair.as_planned for pair in found)
+        assert pair.source_ok, f"{source} to {other}"
+        differs = (source[1] != other[1]) + 2 * (source[0] != other[0])
+        assert pair.hops == (0 if source[0] == other[0] else routers[differs]), f"{source} to {other}"
+    assert all(pair.as_planned for pair in measured)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("addressing", "more"),
+    ("addressing", "spec"),
     [(P2P, ISOLATED), (NODE_SUBNET, ISOLATED), (SHARED, ISOLATED), (FLAT, "")],
     ids=["point-to-point", "node-subnet", "shared-subnet", "no-gateway"],
 )
 def test_isolated_rails_reach_themselves_only(
-    tmp_path: Path, addressing: str, more: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, addressing: str, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "MATRIX_SECONDS", 1.0)  # silence is waited for to the end
-    found = [pair for pair in pairs(tmp_path, addressing, more) if pair.from_node != pair.to_node]
-    assert len(found) == 8
-    assert [pair.answered for pair in found] == [pair.from_rail == pair.to_rail for pair in found]
-    assert all(pair.as_planned for pair in found)
+    measured = [pair for pair in pairs(tmp_path, addressing, spec) if pair.from_node != pair.to_node]
+    assert len(measured) == 8
+    assert [pair.answered for pair in measured] == [pair.from_rail == pair.to_rail for pair in measured]
+    assert all(pair.as_planned for pair in measured)

@@ -58,9 +58,9 @@ def test_claiming_clears_what_a_dead_lab_left() -> None:
 
 
 def test_the_folder_of_all_labs_goes_with_the_last(base: Path) -> None:
-    one, two = claimed("one"), claimed("two")
+    first, two = claimed("one"), claimed("two")
     assert [lab.name for lab in list_labs()] == ["one", "two"]
-    one.release()
+    first.release()
     assert base.exists()
     two.release()
     assert not base.exists()

@@ -41,8 +41,8 @@ spec:
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
-    with raised(tmp_path_factory.mktemp("faults"), FABRIC, PODS) as one:
-        yield one
+    with raised(tmp_path_factory.mktemp("faults"), FABRIC, PODS) as trial:
+        yield trial
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,16 @@ def test_pods_start_while_the_api_server_is_away(trial: Trial) -> None:
 
 def _started(trial: Trial) -> int:
     """How many pods the kubelet has begun to start: it is the one who says since when."""
-    return sum("startTime" in one.get("status", {}) for one in trial.live())
+    return sum("startTime" in pod.get("status", {}) for pod in trial.live())
 
 
 @contextmanager
 def away(trial: Trial) -> Iterator[None]:
     """The API server stands still, for AWAY_SECONDS at least."""
     [server] = [
-        one for one in control_plane.load_processes(trial.here.kubeconfig.parent) if one.name == "kube-apiserver"
+        process
+        for process in control_plane.load_processes(trial.here.kubeconfig.parent)
+        if process.name == "kube-apiserver"
     ]
     began = time.monotonic()
     os.kill(server.pid, signal.SIGSTOP)
@@ -131,7 +133,7 @@ def test_vfs_that_are_pulled_while_pods_use_them_can_be_given_again(trial: Trial
 def test_a_pod_that_no_vf_is_left_for_waits_and_gets_one_later(trial: Trial) -> None:
     trial.scale(PODS + 1)
     trial.until(f"{PODS} pods run", lambda: len(trial.running()) == PODS)
-    waiting = [one for one in trial.live() if not one["spec"].get("nodeName")]
+    waiting = [pod for pod in trial.live() if not pod["spec"].get("nodeName")]
     assert len(waiting) == 1
     trial.client.delete({"apiVersion": "v1", "kind": "Pod", "metadata": _meta(trial.running()[0])})
     trial.until("it runs", lambda: waiting[0]["metadata"]["name"] in trial.running())

@@ -23,7 +23,7 @@ SCHEMES = {
     "flat": (FLAT, ""),
     "isolated": (P2P, ISOLATED),
 }
-EVERY_SCHEME = pytest.mark.parametrize(("addressing", "more"), SCHEMES.values(), ids=SCHEMES)
+EVERY_SCHEME = pytest.mark.parametrize(("addressing", "spec"), SCHEMES.values(), ids=SCHEMES)
 
 
 def state(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
@@ -34,21 +34,21 @@ def state(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
 def _seen(path: Path) -> list[str]:
     with Socket(netns=path) as sock:
         links = [(link.name, link.up, link.master, link.mtu) for link in list_links(sock)]
-        own = [address for address in list_addresses(sock) if address.scope == 0]
+        addresses = [address for address in list_addresses(sock) if address.scope == 0]
         ways = [replace(route, linkdown=False) for route in list_routes(sock) if route.protocol == RTPROT_STATIC]
-        return sorted(map(str, (*links, *own, *ways, *list_rules(sock))))
+        return sorted(map(str, (*links, *addresses, *ways, *list_rules(sock))))
 
 
-def built(folder: Path, addressing: str, more: str = "") -> Topology:
-    made = build_topology(planned(addressing, more))
+def built(folder: Path, addressing: str, spec: str = "") -> Topology:
+    made = build_topology(planned(addressing, spec))
     netns.build_namespaces(made, folder)
     return made
 
 
 @EVERY_SCHEME
-def test_what_was_built_has_each_planned_address_on_its_interface(tmp_path: Path, addressing: str, more: str) -> None:
+def test_what_was_built_has_each_planned_address_on_its_interface(tmp_path: Path, addressing: str, spec: str) -> None:
     def missing() -> list[str]:
-        made = built(tmp_path / "ns", addressing, more)
+        made = built(tmp_path / "ns", addressing, spec)
         ends = [end for cable in made.cables for end in (cable.near, cable.far)]
         wanted = [(p, a) for p in (*ends, *(b for s in made.switches for b in s.bridges)) for a in p.addresses]
         assert wanted
@@ -60,21 +60,23 @@ def test_what_was_built_has_each_planned_address_on_its_interface(tmp_path: Path
 
 
 @EVERY_SCHEME
-def test_what_was_built_has_each_planned_route_and_no_other(tmp_path: Path, addressing: str, more: str) -> None:
+def test_what_was_built_has_each_planned_route_and_no_other(tmp_path: Path, addressing: str, spec: str) -> None:
     def planned_and_found() -> list[Any]:
-        made = built(tmp_path / "ns", addressing, more)
-        planned = [(s.name, way.table, str(way.destination), way.gateway) for s in made.switches for way in s.routes]
-        return [sorted(planned), sorted(way for s in made.switches for way in _routed(tmp_path / "ns", s.name))]
+        made = built(tmp_path / "ns", addressing, spec)
+        planned = [
+            (s.name, route.table, str(route.destination), route.gateway) for s in made.switches for route in s.routes
+        ]
+        return [sorted(planned), sorted(route for s in made.switches for route in _routed(tmp_path / "ns", s.name))]
 
-    planned, found = in_sandbox(tmp_path, planned_and_found)
-    assert found == planned
+    planned, installed = in_sandbox(tmp_path, planned_and_found)
+    assert installed == planned
 
 
 @EVERY_SCHEME
-def test_configuring_a_second_time_changes_nothing(tmp_path: Path, addressing: str, more: str) -> None:
+def test_configuring_a_second_time_changes_nothing(tmp_path: Path, addressing: str, spec: str) -> None:
     def twice() -> list[Any]:
         folder = tmp_path / "ns"
-        made = built(folder, addressing, more)
+        made = built(folder, addressing, spec)
         before = state(folder, made.namespaces)
         for name in made.namespaces:
             netns.configure_namespace(made, name, folder)
@@ -85,10 +87,10 @@ def test_configuring_a_second_time_changes_nothing(tmp_path: Path, addressing: s
 
 
 @EVERY_SCHEME
-def test_a_switch_that_lost_everything_is_brought_back(tmp_path: Path, addressing: str, more: str) -> None:
+def test_a_switch_that_lost_everything_is_brought_back(tmp_path: Path, addressing: str, spec: str) -> None:
     def broken_and_mended() -> list[Any]:
         folder = tmp_path / "ns"
-        made = built(folder, addressing, more)
+        made = built(folder, addressing, spec)
         leaf = made.leaf_ends["node-0", 0][0]
         before = state(folder, (leaf, SPINE))
         for name in (leaf, SPINE):
@@ -107,7 +109,9 @@ def _ruin(path: Path) -> None:
     """Take addresses and gateways away, and a port out of its bridge."""
     with Socket(netns=path) as sock:
         first = next(link for link in list_links(sock) if link.kind == "veth")
-        gone = [delete_address(own) for own in list_addresses(sock) if own.scope == 0 and own.index != 1]
+        gone = [
+            delete_address(address) for address in list_addresses(sock) if address.scope == 0 and address.index != 1
+        ]
         ways = [delete_route(route) for route in list_routes(sock) if route.gateway]
         stray = Address(first.index, socket.AF_INET, 192 << 24 | 2 << 8 | 1, 24)  # 192.0.2.1, of nobody (RFC 5737)
         sock.send([*ways, *gone, add_address(stray), set_link(first.index, master=0, mtu=1400)])
@@ -116,16 +120,16 @@ def _ruin(path: Path) -> None:
 def _routed(folder: Path, name: str) -> list[tuple[str, int, str, int]]:
     """Return a switch's routes over gateways or to nowhere: (switch, table, destination, gateway)."""
     with Socket(netns=folder / name) as sock:
-        ways = [way for way in list_routes(sock) if way.protocol == RTPROT_STATIC]
+        ways = [route for route in list_routes(sock) if route.protocol == RTPROT_STATIC]
     versions: dict[int, int] = {socket.AF_INET: 4, socket.AF_INET6: 6}
     return [
-        (name, way.table, str(Range(versions[way.family], way.dst, way.prefix)), way.gateway)
-        for way in ways
-        if way.scope != RT_SCOPE_LINK
+        (name, route.table, str(Range(versions[route.family], route.dst, route.prefix)), route.gateway)
+        for route in ways
+        if route.scope != RT_SCOPE_LINK
     ]
 
 
 def _held(folder: Path, name: str, interface: str) -> set[int]:
     with Socket(netns=folder / name) as sock:
         index = get_link(sock, interface).index
-        return {own.address for own in list_addresses(sock) if own.index == index}
+        return {address.address for address in list_addresses(sock) if address.index == index}

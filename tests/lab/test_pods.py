@@ -68,7 +68,7 @@ def test_the_first_container_is_meant_unless_one_is_named(name: str | None, numb
 
 
 @pytest.mark.parametrize(
-    ("pod", "container", "said"),
+    ("pod", "container", "reason"),
     [
         (RUNS, "mian", "pod worker has no container 'mian'; it has main, side"),
         (
@@ -85,7 +85,7 @@ def test_the_first_container_is_meant_unless_one_is_named(name: str | None, numb
         ({"spec": {}}, "main", "pod worker has no container 'main'; it has none yet"),
     ],
 )
-def test_where_none_runs_the_reason_is_told(pod: dict[str, Any], container: str | None, said: str) -> None:
+def test_where_none_runs_the_reason_is_told(pod: dict[str, Any], container: str | None, reason: str) -> None:
     with pytest.raises(PodError) as error:
         found(pod, container)
-    assert str(error.value) == said
+    assert str(error.value) == reason

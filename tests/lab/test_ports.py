@@ -8,9 +8,9 @@ from trackbed_lab.ports import hold_ports
 
 
 def test_ports_differ_and_are_none_that_callers_get() -> None:
-    with hold_ports(20) as found:
-        assert len(set(found)) == 20
-        assert max(found) < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    with hold_ports(20) as ports:
+        assert len(set(ports)) == 20
+        assert max(ports) < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 
 
 def test_a_server_can_listen_on_a_held_port_and_nobody_else_gets_it() -> None:
@@ -24,8 +24,8 @@ def test_a_server_can_listen_on_a_held_port_and_nobody_else_gets_it() -> None:
 
 
 def test_two_labs_at_once_hold_different_ports() -> None:
-    with hold_ports(500) as one, hold_ports(500) as other:
-        assert not set(one) & set(other)
+    with hold_ports(500) as first, hold_ports(500) as other:
+        assert not set(first) & set(other)
 
 
 def test_too_few_ports_are_told() -> None:

@@ -38,9 +38,9 @@ def waiting(folder: Path) -> Iterator[int]:
     with keeper(wait, folder) as pid:
         os.close(writing)
         ready, _, _ = select.select([reading], [], [], SECONDS)
-        said = os.read(reading, 5) if ready else b""
+        output = os.read(reading, 5) if ready else b""
         os.close(reading)
-        if said != b"ready":
+        if output != b"ready":
             pytest.skip("this machine does not allow namespaces for a lab")
         yield pid
 

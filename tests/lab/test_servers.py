@@ -44,12 +44,12 @@ def test_power_may_be_cut_at_any_moment_of_apply(here: lab.VmLab) -> None:
     texts = {name: servers.place(here, text, f"{name}.yaml") for name, text in (("usual", USUAL), ("other", OTHER))}
     took = servers.both(here, lambda node: _took(here, node, texts["usual"]))
     window = min(look for look, _ in took), max(work for _, work in took)
-    told: list[str] = []
+    problems: list[str] = []
     for cut in range(CUTS // len(here.servers)):
         wanted = texts["other" if cut % 2 == 0 else "usual"]
-        told += servers.both(here, lambda node, to=wanted: _cut(here, node, to, window))
-    assert [one for one in told if one] == []
-    assert len(told) == CUTS
+        problems += servers.both(here, lambda node, to=wanted: _cut(here, node, to, window))
+    assert [problem for problem in problems if problem] == []
+    assert len(problems) == CUTS
 
 
 def _took(here: lab.VmLab, node: str, fabric: str) -> tuple[float, float]:
@@ -73,9 +73,9 @@ def _cut(here: lab.VmLab, node: str, fabric: str, window: tuple[float, float]) -
     applying.join(60)
     lab.wait_until_up(here, {node: before}, servers.SECONDS, lambda _: None)
     paths = sorted({*servers.files(USUAL, node), *servers.files(OTHER, node)})
-    found = json.loads(execute(channel, [sys.executable, "-c", _READ, *paths], 60).output)
+    contents = json.loads(execute(channel, [sys.executable, "-c", _READ, *paths], 60).output)
     whole = [servers.files(text, node) for text in (USUAL, OTHER)]
-    half = [path for path, text in found.items() if text not in {one.get(path) for one in whole}]
+    half = [path for path, text in contents.items() if text not in {files.get(path) for files in whole}]
     servers.answer(here, node, "apply", "-f", fabric, "--yes")
     left = servers.answer(here, node, "diff", "-f", fabric)["changes"]
     wrong = [change["what"] for change in left if not change.get("reboot")]
@@ -95,8 +95,8 @@ def test_each_fault_is_named_first_and_a_mended_server_is_sound(here: lab.VmLab)
     servers.both(here, lambda node: lab.reboot_server(here, node, servers.SECONDS))
     ids = [fault.id for fault in FAULTS]
     halves = {"node-0": ids[::2], "node-1": ids[1::2]}
-    said = servers.both(here, lambda node: _tried(here, node, halves[node]))
-    trials = [trial for one in said for trial in one]
+    results = servers.both(here, lambda node: _tried(here, node, halves[node]))
+    trials = [trial for result in results for trial in result]
     assert [t for t in trials if t["named"] != t["id"] or t["after"] or t["wrong"]] == []
     assert len(trials) == len(ids)
 

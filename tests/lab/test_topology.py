@@ -22,18 +22,18 @@ EVERY_ROUTED_SCHEME = pytest.mark.parametrize("addressing", ROUTED.values(), ids
 
 
 def switch(made: Topology, name: str) -> Switch:
-    return next(one for one in made.switches if one.name == name)
+    return next(item for item in made.switches if item.name == name)
 
 
 def plug(made: Topology, netns: str, name: str) -> CableEnd:
     """Return the end of a cable, or the bridge, of that name."""
     ends = (end for cable in made.cables for end in (cable.near, cable.far))
-    bridges = (bridge for one in made.switches for bridge in one.bridges)
-    return next(one for one in chain(ends, bridges) if (one.netns, one.name) == (netns, name))
+    bridges = (bridge for item in made.switches for bridge in item.bridges)
+    return next(end for end in chain(ends, bridges) if (end.netns, end.name) == (netns, name))
 
 
 def node(plan: Plan, name: str) -> NodePlan:
-    return next(one for one in plan.nodes if one.name == name)
+    return next(node for node in plan.nodes if node.name == name)
 
 
 @EVERY_SCHEME
@@ -61,7 +61,7 @@ def test_each_port_is_cabled_to_its_own_leaf_and_left_down_for_the_host(addressi
 def test_no_two_interfaces_of_a_namespace_share_a_name(addressing: str) -> None:
     made = build_topology(planned(addressing, hosts='"node-[0-6]"', per_unit=3))
     ends = [end for cable in made.cables for end in (cable.near, cable.far)]
-    names = [(one.netns, one.name) for one in (*ends, *(b for s in made.switches for b in s.bridges))]
+    names = [(end.netns, end.name) for end in (*ends, *(b for s in made.switches for b in s.bridges))]
     assert len(names) == len(set(names))
     assert max(len(name) for _, name in names) <= 15  # IFNAMSIZ less its zero
 
@@ -77,10 +77,12 @@ def test_no_two_ports_share_a_mac_address(addressing: str) -> None:
 def test_the_leaf_holds_the_gateway_of_each_of_its_ports_in_both_ip_versions(addressing: str) -> None:
     plan = planned(addressing)
     made = build_topology(plan)
-    for one in plan.nodes:
-        for port in one.ports:
-            end = plug(made, *made.leaf_ends[one.name, port.rail])
-            assert end.addresses == tuple((own.version, own.gateway, own.prefix) for own in port.addresses)
+    for node in plan.nodes:
+        for port in node.ports:
+            end = plug(made, *made.leaf_ends[node.name, port.rail])
+            assert end.addresses == tuple(
+                (addressing.version, addressing.gateway, addressing.prefix) for addressing in port.addresses
+            )
             assert [version for version, _, _ in end.addresses] == [4, 6]
 
 
@@ -109,7 +111,7 @@ def test_the_ends_of_an_uplink_share_a_link_of_two_addresses(addressing: str) ->
 def test_the_addresses_between_switches_are_unique_and_none_of_the_plan(addressing: str) -> None:
     plan = planned(addressing)
     uplinks = [cable for cable in build_topology(plan).cables if cable.near.name == "up"]
-    used = [own for cable in uplinks for end in (cable.near, cable.far) for own in end.addresses]
+    used = [address for cable in uplinks for end in (cable.near, cable.far) for address in end.addresses]
     assert len(used) == len(set(used)) == 16
     for version, address, _ in used:
         supernet = plan.common.get_supernet(version)
@@ -123,12 +125,12 @@ def test_the_spine_knows_each_ports_subnet_by_the_leaf_it_is_on(addressing: str)
     plan = planned(addressing)
     made = build_topology(plan)
     ups = {cable.far.name: cable.near for cable in made.cables if cable.near.name == "up"}
-    ways = {way.destination: way for way in switch(made, SPINE).routes}
+    ways = {route.destination: route for route in switch(made, SPINE).routes}
     for port in (port for node in plan.nodes for port in node.ports):
-        for own in port.addresses:
-            leaf = ups[ways[own.subnet].interface]
+        for item in port.addresses:
+            leaf = ups[ways[item.subnet].interface]
             assert leaf.netns == port.leaf
-            assert ways[own.subnet].gateway in {address for _, address, _ in leaf.addresses}
+            assert ways[item.subnet].gateway in {address for _, address, _ in leaf.addresses}
     assert len(ways) == 8  # two nodes, two rails, two IP versions, and nothing else
 
 
@@ -137,11 +139,11 @@ def test_a_leaf_sends_what_is_not_its_own_to_the_spine(addressing: str) -> None:
     made = build_topology(planned(addressing))
     for cable in (cable for cable in made.cables if cable.near.name == "up"):
         ways = switch(made, cable.near.netns).routes
-        assert [(way.destination.version, way.destination.prefix, way.interface) for way in ways] == [
+        assert [(route.destination.version, route.destination.prefix, route.interface) for route in ways] == [
             (4, 0, "up"),
             (6, 0, "up"),
         ]
-        assert {way.gateway for way in ways} == {address for _, address, _ in cable.far.addresses}
+        assert {route.gateway for route in ways} == {address for _, address, _ in cable.far.addresses}
 
 
 @EVERY_ROUTED_SCHEME
@@ -153,12 +155,12 @@ def test_isolated_rails_are_looked_up_where_no_other_rail_is_known(addressing: s
     below = {cable.far.name: rails[cable.near.netns] for cable in made.cables if cable.near.name == "up"}
     tables = dict(spine.lookups)
     assert tables == {name: 100 + rail for name, rail in below.items()}
-    for way in spine.routes:
-        if way.unreachable:
-            assert way.destination.prefix == 0
+    for route in spine.routes:
+        if route.unreachable:
+            assert route.destination.prefix == 0
         else:
-            assert way.table == tables[way.interface]
-    closed = {(way.destination.version, way.table) for way in spine.routes if way.unreachable}
+            assert route.table == tables[route.interface]
+    closed = {(route.destination.version, route.table) for route in spine.routes if route.unreachable}
     assert closed == {(version, table) for version in (4, 6) for table in (100, 101)}
 
 
@@ -185,15 +187,17 @@ def test_the_spine_has_the_gateway_of_a_shared_rail_where_one_is_planned() -> No
     plan = planned(SHARED)
     spine = switch(build_topology(plan), SPINE)
     for bridge, port in zip(spine.bridges, plan.nodes[0].ports, strict=True):
-        assert bridge.addresses == tuple((own.version, own.gateway, own.prefix) for own in port.addresses)
+        assert bridge.addresses == tuple(
+            (addressing.version, addressing.gateway, addressing.prefix) for addressing in port.addresses
+        )
         assert all(address for _, address, _ in bridge.addresses)
     assert [bridge.addresses for bridge in switch(build_topology(planned(FLAT)), SPINE).bridges] == [(), ()]
 
 
 def test_management_addresses_of_nodes_are_unique() -> None:
     made = build_topology(planned(P2P, hosts='"node-[0-299]"', per_unit=32))
-    own = [cable.near.addresses for cable in made.cables if cable.near.name == "eth0"]
-    assert len(own) == len(set(own)) == 300
+    addresses = [cable.near.addresses for cable in made.cables if cable.near.name == "eth0"]
+    assert len(addresses) == len(set(addresses)) == 300
 
 
 HOPS = [
@@ -207,11 +211,13 @@ HOPS = [
 ]
 
 
-@pytest.mark.parametrize(("addressing", "one", "other", "routers"), [row[1:] for row in HOPS], ids=[r[0] for r in HOPS])
+@pytest.mark.parametrize(
+    ("addressing", "source", "other", "routers"), [row[1:] for row in HOPS], ids=[r[0] for r in HOPS]
+)
 def test_hops_are_the_routers_that_the_cables_pass(
-    addressing: str, one: tuple[str, int], other: tuple[str, int], routers: int
+    addressing: str, source: tuple[str, int], other: tuple[str, int], routers: int
 ) -> None:
     plan = planned(addressing, hosts='"node-[0-3]"', per_unit=2)
-    ends = [(node(plan, name), rail) for name, rail in (one, other)]
+    ends = [(node(plan, name), rail) for name, rail in (source, other)]
     assert count_expected_hops(plan, *ends) == routers
     assert count_expected_hops(plan, *reversed(ends)) == routers

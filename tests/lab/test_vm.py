@@ -31,10 +31,12 @@ def values(option: str, argv: list[str]) -> list[str]:
 
 def test_a_server_has_a_nic_behind_a_root_port_for_each_rail_half_on_each_numa_node() -> None:
     devices = values("-device", machine.build_arguments(SHAPE, 1, BOOT, ""))
-    ports = [one for one in devices if one.startswith("pcie-root-port")]
-    assert [one.rpartition("bus=")[2] for one in ports] == ["px0"] * 4 + ["px1"] * 4
+    ports = [device for device in devices if device.startswith("pcie-root-port")]
+    assert [device.rpartition("bus=")[2] for device in ports] == ["px0"] * 4 + ["px1"] * 4
     assert "igb,bus=rp5,netdev=n5,romfile=,mac=02:54:42:01:05:00" in devices
-    assert [one for one in devices if "numa_node=1" in one] == ["pxb-pcie,id=px1,bus_nr=128,numa_node=1,bus=pcie.0"]
+    assert [device for device in devices if "numa_node=1" in device] == [
+        "pxb-pcie,id=px1,bus_nr=128,numa_node=1,bus=pcie.0"
+    ]
 
 
 def test_a_nic_is_joined_to_the_switch_by_a_pair_of_sockets() -> None:
@@ -46,7 +48,7 @@ def test_a_nic_is_joined_to_the_switch_by_a_pair_of_sockets() -> None:
 
 def test_only_a_servers_own_folder_can_be_written_to() -> None:
     shares = values("-fsdev", machine.build_arguments(SHAPE, 1, BOOT, ""))
-    assert {one.split(",")[1]: "readonly=on" in one for one in shares} == {"id=hostroot": True, "id=own": False}
+    assert {share.split(",")[1]: "readonly=on" in share for share in shares} == {"id=hostroot": True, "id=own": False}
 
 
 def test_kernel_arguments_of_the_boot_loader_follow_those_of_the_lab() -> None:
@@ -55,8 +57,8 @@ def test_kernel_arguments_of_the_boot_loader_follow_those_of_the_lab() -> None:
 
 
 def test_a_server_is_told_the_rate_of_its_clock() -> None:
-    [told] = values("-append", machine.build_arguments(SHAPE, 0, replace(BOOT, tsc_khz=2445426), ""))
-    assert told.endswith(" tsc=reliable tsc_early_khz=2445426")
+    [arguments] = values("-append", machine.build_arguments(SHAPE, 0, replace(BOOT, tsc_khz=2445426), ""))
+    assert arguments.endswith(" tsc=reliable tsc_early_khz=2445426")
 
 
 @pytest.mark.parametrize(
@@ -71,8 +73,8 @@ def test_the_interrupt_controller_fits_the_accelerator(kind: str, board: str, pr
 
 def test_memory_and_processors_are_shared_out_whole() -> None:
     argv = machine.build_arguments(machine.LabShape(memory=1025, cpus=3), 0, BOOT, "")
-    assert [one.rpartition("size=")[2] for one in values("-object", argv)] == ["512M", "513M"]
-    assert [one.split(",")[2] for one in values("-numa", argv)] == ["cpus=0-0", "cpus=1-2"]
+    assert [value.rpartition("size=")[2] for value in values("-object", argv)] == ["512M", "513M"]
+    assert [value.split(",")[2] for value in values("-numa", argv)] == ["cpus=0-0", "cpus=1-2"]
 
 
 @pytest.mark.parametrize(
@@ -102,12 +104,12 @@ def test_a_module_loses_its_signature_and_nothing_else() -> None:
 
 def test_the_archive_is_one_that_cpio_reads() -> None:
     content = initramfs.pack_archive(initramfs.list_entries(b"BUSYBOX", {"9p": b"ELF"}))
-    found = dict(unpacked(content))
-    assert found["bin/busybox"] == (stat.S_IFREG | 0o755, b"BUSYBOX")
-    assert found["bin/sh"] == (stat.S_IFLNK | 0o777, b"busybox")
-    assert found["load-order"][1] == b"9p.ko\n"
-    assert found["lib/9p.ko"][1] == b"ELF"
-    assert b"for folder in etc boot var/lib/trackbed var/lib/kubelet" in found["init"][1]
+    entries = dict(unpacked(content))
+    assert entries["bin/busybox"] == (stat.S_IFREG | 0o755, b"BUSYBOX")
+    assert entries["bin/sh"] == (stat.S_IFLNK | 0o777, b"busybox")
+    assert entries["load-order"][1] == b"9p.ko\n"
+    assert entries["lib/9p.ko"][1] == b"ELF"
+    assert b"for folder in etc boot var/lib/trackbed var/lib/kubelet" in entries["init"][1]
 
 
 def unpacked(content: bytes) -> Iterator[tuple[str, tuple[int, bytes]]]:
@@ -208,7 +210,7 @@ def test_frames_cross_the_switch_between_sockets_and_short_ones_are_filled_up(
 
 
 @pytest.mark.parametrize(
-    ("reason", "said", "short", "end"),
+    ("reason", "console", "short", "end"),
     [
         ("guest-reset", "reboot: Restarting system", 0, None),
         ("guest-shutdown", "", 0, ("off", "it was shut down from inside")),
@@ -224,8 +226,8 @@ def test_frames_cross_the_switch_between_sockets_and_short_ones_are_filled_up(
     ],
     ids=["reset", "off", "panic", "loop", "qemu", "first-root"],
 )
-def test_why_a_boot_ended_is_told_apart(reason: str, said: str, short: int, end: tuple[str, str] | None) -> None:
-    assert keeper.classify_end(reason, said, "no such device", short) == end
+def test_why_a_boot_ended_is_told_apart(reason: str, console: str, short: int, end: tuple[str, str] | None) -> None:
+    assert keeper.classify_end(reason, console, "no such device", short) == end
 
 
 def test_the_mirror_is_the_one_of_this_machines_release() -> None:
@@ -236,12 +238,12 @@ def test_the_mirror_is_the_one_of_this_machines_release() -> None:
         "http://other.example/apt/ bookworm main Other\n"
         "http://other.example/apt/ stable main Other\n"
     )
-    found = apt.parse_targets(listed, "bookworm")
-    assert found == [
+    sources = apt.parse_targets(listed, "bookworm")
+    assert sources == [
         apt.AptSource("http://mirror.example/debian", "bookworm"),
         apt.AptSource("http://mirror.example/debian-security", "bookworm-security"),
     ]
-    assert apt.choose_mirror(found, "bookworm") == "http://mirror.example/debian"
+    assert apt.choose_mirror(sources, "bookworm") == "http://mirror.example/debian"
 
 
 def test_without_a_mirror_it_is_said_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,12 +284,12 @@ def served(request: bytes) -> list[tuple[bytes, bytes]]:
     with ours:
         ours.sendall(request)
         agent.handle_request(theirs, "secret")
-        said = b"".join(iter(lambda: ours.recv(1 << 16), b""))
+        response = b"".join(iter(lambda: ours.recv(1 << 16), b""))
     frames = []
-    while said:
-        length = int.from_bytes(said[1:5], "big")
-        frames.append((said[:1], said[5 : 5 + length]))
-        said = said[5 + length :]
+    while response:
+        length = int.from_bytes(response[1:5], "big")
+        frames.append((response[:1], response[5 : 5 + length]))
+        response = response[5 + length :]
     return frames
 
 

@@ -34,8 +34,8 @@ def asked(router: Router, rail: int, mac: bytes, address: int) -> list[tuple[int
 
 def test_who_asks_for_the_gateway_gets_its_mac_of_that_rail() -> None:
     [(rail, answer)] = asked(Router(GATEWAYS), 1, B, B_IP)
-    told = probe.parse(answer[14:])
-    assert (rail, answer[:6], told.sender_mac, told.sender) == (1, B, GATEWAYS[1].build_mac(1), GATEWAYS[1].address)
+    reply = probe.parse(answer[14:])
+    assert (rail, answer[:6], reply.sender_mac, reply.sender) == (1, B, GATEWAYS[1].build_mac(1), GATEWAYS[1].address)
 
 
 def test_a_packet_for_a_known_host_leaves_on_its_rail_one_hop_further() -> None:
@@ -57,13 +57,13 @@ def test_a_packet_for_an_unknown_host_waits_until_it_answers() -> None:
 def test_what_goes_nowhere_is_dropped() -> None:
     router = Router(GATEWAYS)
     asked(router, 1, B, B_IP)
-    own = GATEWAYS[0].build_mac(0)
+    gateway = GATEWAYS[0].build_mac(0)
     for frame in (
         b"short",
-        sent(own, A, packet(A_IP, 11 << 24)),
-        sent(own, A, packet(A_IP, B_IP, ttl=1)),
-        sent(own, A, packet(A_IP, GATEWAYS[0].address)),
-        sent(own, A, b"\x45"),
+        sent(gateway, A, packet(A_IP, 11 << 24)),
+        sent(gateway, A, packet(A_IP, B_IP, ttl=1)),
+        sent(gateway, A, packet(A_IP, GATEWAYS[0].address)),
+        sent(gateway, A, b"\x45"),
         sent(B, A, packet(A_IP, B_IP)),
     ):
         assert list(router.handle(0, frame)) == []
