@@ -14,7 +14,7 @@ from trackbed.fabric.plan.routes import PlannedRule
 from trackbed.host.kinds import route
 from trackbed.host.machine import Machine
 from trackbed.host.state import HostState
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.kernel.netlink.addresses import FAMILY, Address
 from trackbed.kernel.netlink.links import IFF_RUNNING, IFF_UP, Link
 from trackbed.kernel.netlink.routes import RT_SCOPE_LINK, RTN_UNREACHABLE, Route
@@ -100,7 +100,7 @@ def _state(node: NodePlan) -> HostState:
         for port in node.ports
         for address in port.addresses
     ]
-    wanted = [setting.want for setting in settings(node)]
+    wanted = [setting.want for setting in list_settings(node)]
     routes = [_route(want, indexes) for want in wanted if isinstance(want, route.Want)]
     rules = [_rule(want) for want in wanted if isinstance(want, PlannedRule)]
     machine = Machine(Path("/nowhere"))

@@ -11,7 +11,7 @@ import pytest
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.machine import Machine
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.compare import compare
 from trackbed.kernel.netlink import codec, netns
 from trackbed.kernel.netlink.codec import Message
@@ -49,7 +49,7 @@ class Host:
 
     def differs(self, node: NodePlan) -> list[str]:
         """What differs from the plan of a node, in words."""
-        return [change.subject for change in compare(self.machine, settings(node)).changes]
+        return [change.subject for change in compare(self.machine, list_settings(node)).changes]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from trackbed.fabric.plan.compute import compute_plan
 from trackbed.fabric.plan.plan import Plan
 from trackbed.host.kinds import file
 from trackbed.host.render import render
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 
 SECONDS = 400.0
 FABRIC = """\
@@ -101,7 +101,7 @@ def files(text: str, node: str) -> dict[str, str]:
     """Path -> content of every file that a Fabric puts on a server."""
     of = next(node_plan for node_plan in planned(text).nodes if node_plan.name == node)
     own_files = {
-        setting.want.path: setting.want.content for setting in settings(of) if isinstance(setting.want, file.Want)
+        setting.want.path: setting.want.content for setting in list_settings(of) if isinstance(setting.want, file.Want)
     }
     return own_files | render(of, "networkd")
 

@@ -117,14 +117,14 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
 
 def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, form: str) -> bool:
     """Show what differs once the host has booted; whether anything is to be done."""
-    from trackbed.host.steps import settings
+    from trackbed.host.steps import list_settings
     from trackbed.host.transaction.compare import compare, drop_files
     from trackbed.host.transaction.files import list_differences
     from trackbed.kernel.netlink.codec import NetlinkError
 
     booted(machine)
     try:
-        found = compare(machine, settings(node))
+        found = compare(machine, list_settings(node))
         found = found if files is not None else drop_files(found)
         rewritten = list_differences(machine, files) if files is not None else ()
     except (OSError, NetlinkError) as error:
@@ -146,13 +146,13 @@ def _agree(*, yes: bool) -> None:
 
 
 def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Applied:
-    from trackbed.host.steps import settings
+    from trackbed.host.steps import list_settings
     from trackbed.host.transaction.apply import HostError, apply
     from trackbed.host.transaction.record import find_folder
     from trackbed.kernel.netlink.codec import NetlinkError
 
     try:
-        return apply(machine, settings(node), find_folder(machine), files, until_reboot=files is None)
+        return apply(machine, list_settings(node), find_folder(machine), files, until_reboot=files is None)
     except (HostError, OSError, ValueError, NetlinkError) as error:
         click.echo(f"trackbed: {node.name}: {error}", err=True)
         raise SystemExit(1) from error

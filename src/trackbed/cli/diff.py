@@ -43,7 +43,7 @@ def command(
     if click.get_current_context().invoked_subcommand:
         return
     from trackbed.cli.inventories import machine_below
-    from trackbed.host.steps import settings
+    from trackbed.host.steps import list_settings
     from trackbed.host.transaction.compare import compare
     from trackbed.kernel.netlink.codec import NetlinkError
 
@@ -59,7 +59,7 @@ def command(
         raise SystemExit(3)
     booted(machine)
     try:
-        found = compare(machine, settings(node))
+        found = compare(machine, list_settings(node))
     except (OSError, NetlinkError) as error:
         refuse(f"cannot read the state of this machine: {error}")
     show(found, form, node.name)

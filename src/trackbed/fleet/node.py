@@ -33,7 +33,7 @@ from trackbed.host.boot_id import BOOT_ID
 from trackbed.host.change import to_document
 from trackbed.host.machine import Machine
 from trackbed.host.runner import Ran
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import BusyError, HostError, apply
 from trackbed.host.transaction.compare import compare, drop_files
 from trackbed.host.transaction.files import find_renderer, list_differences, list_warnings
@@ -84,12 +84,12 @@ def _done(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         booting.wait(machine)
     files, told = wanted_files(machine, node, request)
     if request["verb"] == "diff":
-        found = compare(machine, settings(node))
+        found = compare(machine, list_settings(node))
         found = found if files is not None else drop_files(found)
         paths = [change.path for change in list_differences(machine, files)] if files is not None else []
         outcome = "differs" if found.changes or paths else "same"
         return {"outcome": outcome, "files": paths, "warnings": told} | to_document(found)
-    made = apply(machine, settings(node), find_folder(machine), files, until_reboot=files is None)
+    made = apply(machine, list_settings(node), find_folder(machine), files, until_reboot=files is None)
     count = {"applied": len(made.changes), "files": [change.path for change in made.files], "warnings": told}
     touched = "applied" if made.changes or made.files else "same"
     by_hand = any(not change.reboot for change in made.left.changes)

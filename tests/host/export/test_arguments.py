@@ -68,7 +68,7 @@ def test_each_boot_loader_gets_them_and_apply_finds_its_own_file(tmp_path: Path,
     found = find_loader(host)
     assert found is not None
     assert (found.name, found.ours) == (loader, split(words))
-    assert host.read(found.file) == (found.content(split(words)) or "").strip()
+    assert host.read(found.file) == (found.render(split(words)) or "").strip()
     assert (tmp_path / "calls").read_text().splitlines() == [LOADERS[loader][2].format(words)] * 2
 
 

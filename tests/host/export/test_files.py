@@ -8,7 +8,7 @@ from trackbed.host.export.files import OWN, list_files
 from trackbed.host.formats import Format, choose_mode
 from trackbed.host.kinds import file
 from trackbed.host.render import render
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.files import OWN as NETWORK
 
 NETWORKS = get_args(Format)
@@ -17,7 +17,7 @@ NETWORKS = get_args(Format)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_they_are_the_files_of_apply(network: Format) -> None:
     node = planned().nodes[1]
-    steps = {s.want.path: (s.want.content, s.want.mode) for s in settings(node) if isinstance(s.want, file.Want)}
+    steps = {s.want.path: (s.want.content, s.want.mode) for s in list_settings(node) if isinstance(s.want, file.Want)}
     wanted = {path: (content, choose_mode(path)) for path, content in render(node, network).items()} | steps
     assert {one.path: (one.content, one.mode) for one in list_files(node, network)} == wanted
     assert len(steps) == len(file.NAMES)

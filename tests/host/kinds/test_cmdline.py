@@ -14,7 +14,7 @@ from trackbed.host.change import Change
 from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
 from trackbed.host.machine import Machine
 from trackbed.host.setting import Setting
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare
 from trackbed.host.transaction.record import load, save
@@ -23,7 +23,7 @@ STEP = {"cmdline"}
 
 
 def wanted(kernel: str = "{iommu: passthrough}") -> tuple[Setting, ...]:
-    return settings(node_plan(P2P, PORTS, more=f"  kernel: {kernel}\n"), STEP)
+    return list_settings(node_plan(P2P, PORTS, more=f"  kernel: {kernel}\n"), STEP)
 
 
 def only(place: Host, kernel: str = "{iommu: passthrough}") -> Change:
@@ -136,7 +136,7 @@ def test_another_plan_changes_our_arguments_and_none_takes_them_away(place: Host
     apply(host.machine, wanted("{arguments: [nosmt, pci=realloc]}"), host.records)
     apply(host.machine, wanted("{arguments: [pci=realloc]}"), host.records)
     assert 'DEFAULT pci=realloc"' in host.machine.locate(GRUB_FILE).read_text()
-    nothing = settings(node_plan(P2P, PORTS))
+    nothing = list_settings(node_plan(P2P, PORTS))
     assert "old kernel arguments" in [change.subject for change in compare(host.machine, nothing).changes]
     apply(host.machine, nothing, host.records)
     assert not host.machine.locate(GRUB_FILE).exists()

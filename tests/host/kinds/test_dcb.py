@@ -9,7 +9,7 @@ from tests.host.steps.fabrics import P2P, node_plan
 from trackbed.host.change import Change
 from trackbed.host.kinds.dcb import DcbDscp, DcbEts, DcbPfc
 from trackbed.host.setting import Setting
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare
 from trackbed.kernel.netlink import dcb
@@ -33,7 +33,7 @@ FRESH = Dcb(
 
 def wanted(more: str = "") -> tuple[Setting, ...]:
     node = node_plan(P2P, "[{netdev: eth0}, {netdev: eth1}]", more=more)
-    return tuple(one for one in settings(node, {"qos"}) if isinstance(one.want, DcbDscp | DcbPfc | DcbEts))
+    return tuple(one for one in list_settings(node, {"qos"}) if isinstance(one.want, DcbDscp | DcbPfc | DcbEts))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from trackbed.host.kinds import module
 from trackbed.host.kinds.firmware import Value, parse_values
 from trackbed.host.runner import Ran
 from trackbed.host.setting import Setting
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import apply
 from trackbed.host.transaction.compare import compare
 
@@ -42,7 +42,7 @@ Configurations:                              Next Boot
 
 def wanted() -> tuple[Setting, ...]:
     node = node_plan(P2P, PORTS, more="  vfs: {count: 8}\n  names: {netdev: keep}\n")
-    return settings(node._replace(nic="15b3:1021"), {"firmware"})
+    return list_settings(node._replace(nic="15b3:1021"), {"firmware"})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_an_apply_asks_each_nic_once_and_tells_what_is_left(place: Host) -> None
 
     machine = on(place.machine, runner=Answers({"mlxconfig": lambda _: None}))
     node = node_plan(P2P, PORTS, more="  vfs: {count: 8}\n  names: {netdev: keep}\n")._replace(nic="15b3:1021")
-    done = apply(machine, settings(node, {"firmware", "addresses"}), place.records)
+    done = apply(machine, list_settings(node, {"firmware", "addresses"}), place.records)
     assert [change.subject for change in done.left.changes] == ["firmware of eth0"]
     assert (len(asked), bool(done.changes)) == (1, True)
 
@@ -129,7 +129,7 @@ def test_a_nic_that_does_not_answer_is_unknown_in_its_own_words(place: Host) -> 
 def test_a_module_that_is_not_loaded_is_told(place: Host) -> None:
     node = node_plan(P2P, PORTS)._replace(nic="15b3:1021")
     grow(place.machine.root, {"/sys/module/mlx5_core/refcnt": "1\n", "/sys/module/ib_uverbs/refcnt": "1\n"})
-    (change,) = compare(place.machine, settings(node, {"drivers"})).changes
+    (change,) = compare(place.machine, list_settings(node, {"drivers"})).changes
     assert (change.subject, change.advice.partition(";")[0]) == ("kernel module mlx5_ib", "modprobe mlx5_ib")
 
 
@@ -142,5 +142,5 @@ def test_a_module_that_is_not_loaded_is_told(place: Host) -> None:
     ],
 )
 def test_modules_are_wanted_by_the_nics_vendor(nic: str | None, modules: list[str]) -> None:
-    wants = [one.want for one in settings(node_plan(P2P, PORTS)._replace(nic=nic), {"drivers"})]
+    wants = [one.want for one in list_settings(node_plan(P2P, PORTS)._replace(nic=nic), {"drivers"})]
     assert [want.name for want in wants if isinstance(want, module.Want)] == modules

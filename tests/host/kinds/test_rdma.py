@@ -9,7 +9,7 @@ from tests.host.trees import everything_below, grow, nic
 from trackbed.host import talk
 from trackbed.host.kinds import file
 from trackbed.host.setting import Setting
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare
 from trackbed.kernel.netlink.rdma import rename_device
@@ -19,7 +19,7 @@ PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {pci: "0000:3a:00.0", netdev: eth
 
 def wanted(mode: str = "exclusive") -> tuple[Setting, ...]:
     more = f"  rdma: {{namespaceMode: {mode}}}\n  names: {{netdev: keep}}\n"
-    return settings(node_plan(P2P, PORTS, more=more), {"rdma"})
+    return list_settings(node_plan(P2P, PORTS, more=more), {"rdma"})
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_files_below_a_devices_name_are_written_after_it_was_renamed_and_undone_
     place, _ = host
     before = everything_below(place.machine.root)
     node = node_plan(P2P, PORTS, more="  names: {netdev: keep}\n")
-    both = settings(node, {"rdma", "qos"})
+    both = list_settings(node, {"rdma", "qos"})
     apply(place.machine, both, place.records)
     path = "/sys/class/net/eth0/device/infiniband/rail0/tc/1/traffic_class"
     assert place.machine.locate(path).read_text() == "106"
@@ -164,7 +164,7 @@ def test_where_no_rdma_core_is_loaded_the_step_is_skipped(place: Host) -> None:
 def test_another_plan_takes_the_rules_away(host: tuple[Host, RdmaCore]) -> None:
     place, _ = host
     apply(place.machine, wanted(), place.records)
-    by_name = settings(node_plan(P2P, "[{netdev: eth0}, {netdev: eth1}]"), {"rdma"})
+    by_name = list_settings(node_plan(P2P, "[{netdev: eth0}, {netdev: eth1}]"), {"rdma"})
     assert [change.subject for change in compare(place.machine, by_name).changes if change.action == "remove"] == [
         f"old file {file.RDMA_RULES}"
     ]

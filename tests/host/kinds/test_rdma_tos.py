@@ -12,7 +12,7 @@ from tests.host.trees import nic
 from trackbed.host.change import Skipped
 from trackbed.host.kinds import rdma_name, rdma_tos
 from trackbed.host.setting import Setting
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
@@ -22,7 +22,7 @@ FILE = "ports/1/default_roce_tos"
 def wanted(*, renamed: bool = False) -> tuple[Setting, ...]:
     node = node_plan(P2P, '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]', more="  names: {netdev: keep}\n")
     kinds = rdma_tos.Want | rdma_name.Want if renamed else rdma_tos.Want
-    return tuple(one for one in settings(node, {"rdma", "qos"}) if isinstance(one.want, kinds))
+    return tuple(one for one in list_settings(node, {"rdma", "qos"}) if isinstance(one.want, kinds))
 
 
 @dataclass

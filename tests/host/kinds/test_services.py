@@ -11,7 +11,7 @@ from trackbed.host.change import Change
 from trackbed.host.kinds import file
 from trackbed.host.kinds.cpu_state import STATE
 from trackbed.host.setting import Setting
-from trackbed.host.steps import kubelet, qos, settings
+from trackbed.host.steps import kubelet, list_settings, qos
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
@@ -21,7 +21,7 @@ CONFIG = {kubelet.CONFIG: "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Kube
 
 
 def wanted(step: str, more: str = "") -> tuple[Setting, ...]:
-    return settings(node_plan(P2P, PORTS, more=more + "  names: {netdev: keep}\n"), {step})
+    return list_settings(node_plan(P2P, PORTS, more=more + "  names: {netdev: keep}\n"), {step})
 
 
 def named(place: Host, step: str, more: str = "") -> dict[str, Change]:

@@ -10,7 +10,7 @@ from trackbed.host.change import Change
 from trackbed.host.kinds import vf_mtu
 from trackbed.host.machine import Machine
 from trackbed.host.setting import Setting
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.compare import compare
 from trackbed.kernel.netlink.links import VethEnd, create_veth, delete_link, get_link, set_link
@@ -21,7 +21,7 @@ PORTS = '[{pci: "0000:18:00.0", netdev: eth0}, {netdev: eth1}]'
 
 
 def wanted(count: int = 4, steps: frozenset[str] = frozenset({"vfs"})) -> tuple[Setting, ...]:
-    return settings(node_plan(P2P, PORTS, more=f"  vfs: {{count: {count}}}\n  names: {{netdev: keep}}\n"), steps)
+    return list_settings(node_plan(P2P, PORTS, more=f"  vfs: {{count: {count}}}\n  names: {{netdev: keep}}\n"), steps)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
 
 def guarded(more: str = "trust: true, spoofCheck: false") -> tuple[Setting, ...]:
     text = f"  vfs: {{count: 2, mtu: 1400, {more}}}\n  names: {{netdev: keep}}\n"
-    return tuple(one for one in settings(node_plan(P2P, PORTS, more=text), {"vfs"}) if one.rail == 0)
+    return tuple(one for one in list_settings(node_plan(P2P, PORTS, more=text), {"vfs"}) if one.rail == 0)
 
 
 def test_trust_and_spoof_check_are_set_after_the_vfs_are_made_and_go_with_them(host: Host, drivers: Drivers) -> None:

@@ -12,7 +12,7 @@ from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule
 from trackbed.host.formats import Format, choose_mode
 from trackbed.host.kinds import address, route
 from trackbed.host.render import FORMATS, render
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 
 GOLDEN = Path(__file__).parent / "golden"
 PORTS = '["0000:18:00.0", "b8:3f:d2:00:00:01"]'
@@ -38,7 +38,7 @@ def test_files_are_as_they_were_read_by_a_person(name: str, form: Format) -> Non
 @pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
 def test_a_format_says_every_address_route_and_rule_of_the_plan(addressing: str, form: Format) -> None:
     node = node_plan(addressing, PORTS)
-    wanted = settings(node)
+    wanted = list_settings(node)
     addresses = {str(s.want.address) for s in wanted if isinstance(s.want, address.Want)}
     routes = {s.want.route for s in wanted if isinstance(s.want, route.Want)}
     rules = {s.want for s in wanted if isinstance(s.want, PlannedRule)}

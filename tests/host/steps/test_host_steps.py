@@ -17,7 +17,7 @@ from trackbed.host.kinds import (
     vf_probe,
 )
 from trackbed.host.kinds.dcb import DcbDscp, DcbEts, DcbPfc
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 
 PORTS = '["0000:18:00.0", "0000:3a:00.0"]'
 
@@ -39,14 +39,14 @@ PORTS = '["0000:18:00.0", "0000:3a:00.0"]'
     ],
 )
 def test_kernel_arguments_follow_from_the_plan(more: str, groups: tuple[str, ...] | None, *, iommu: bool) -> None:
-    wants = [setting.want for setting in settings(node_plan(P2P, PORTS, more=more), {"cmdline"})]
+    wants = [setting.want for setting in list_settings(node_plan(P2P, PORTS, more=more), {"cmdline"})]
     arguments = [want for want in wants if isinstance(want, kernel_arguments.Want)]
     assert arguments == ([] if groups is None else [kernel_arguments.Want(groups, iommu)])
 
 
 def test_huge_pages_are_looked_for_after_the_boot() -> None:
     more = "  kernel: {hugepages: [{size: 2M, count: 64}]}\n"
-    wants = [setting.want for setting in settings(node_plan(P2P, more=more), {"cmdline"})]
+    wants = [setting.want for setting in list_settings(node_plan(P2P, more=more), {"cmdline"})]
     assert huge_pages.Want(2048, 64) in wants
 
 
@@ -90,13 +90,13 @@ def test_a_plan_that_asks_nothing_of_them_is_written_as_ever() -> None:
     ],
 )
 def test_the_rdma_mode_is_wanted_now_and_at_the_next_boot(more: str, mode: str, option: int) -> None:
-    wants = [setting.want for setting in settings(node_plan(FLAT, PORTS, more=more), {"rdma"})]
+    wants = [setting.want for setting in list_settings(node_plan(FLAT, PORTS, more=more), {"rdma"})]
     assert rdma_namespaces.Want(mode) in wants
     assert any(isinstance(want, file.Want) and f"netns_mode={option}\n" in want.content for want in wants)
 
 
 def test_rdma_devices_are_called_as_the_fabric_says() -> None:
-    wants = [s.want for s in settings(node_plan(P2P, PORTS, more="  names: {rdma: 'roce{number}'}\n"), {"rdma"})]
+    wants = [s.want for s in list_settings(node_plan(P2P, PORTS, more="  names: {rdma: 'roce{number}'}\n"), {"rdma"})]
     assert [want for want in wants if isinstance(want, rdma_name.Want)] == [
         rdma_name.Want("rail0", "roce1"),
         rdma_name.Want("rail1", "roce2"),
@@ -105,13 +105,13 @@ def test_rdma_devices_are_called_as_the_fabric_says() -> None:
 
 @pytest.mark.parametrize(("more", "count"), [("", 0), ("  vfs: {count: 4}\n", 2)], ids=["without VFs", "with VFs"])
 def test_vfs_are_counted_only_where_planned(more: str, count: int) -> None:
-    wants = [setting.want for setting in settings(node_plan(P2P, PORTS, more=more), {"vfs"})]
+    wants = [setting.want for setting in list_settings(node_plan(P2P, PORTS, more=more), {"vfs"})]
     assert sum(isinstance(want, vf_count.Want) for want in wants) == count
 
 
 def test_each_vf_is_guarded_and_sized_after_its_ports_vfs_are_made() -> None:
     more = "  vfs: {count: 2, mtu: 4200, trust: true, spoofCheck: false}\n"
-    wants = [setting.want for setting in settings(node_plan(P2P, PORTS, more=more), {"vfs"}) if setting.rail == 0]
+    wants = [setting.want for setting in list_settings(node_plan(P2P, PORTS, more=more), {"vfs"}) if setting.rail == 0]
     pci = "0000:18:00.0"
     assert wants == [
         vf_probe.Want("rail0", pci),
@@ -124,7 +124,7 @@ def test_each_vf_is_guarded_and_sized_after_its_ports_vfs_are_made() -> None:
 
 
 def test_vfs_are_neither_trusted_nor_smaller_than_their_port_unless_the_fabric_says_so() -> None:
-    wants = [s.want for s in settings(node_plan(P2P, PORTS, more="  vfs: {count: 1}\n"), {"vfs"}) if s.rail == 0]
+    wants = [s.want for s in list_settings(node_plan(P2P, PORTS, more="  vfs: {count: 1}\n"), {"vfs"}) if s.rail == 0]
     assert wants[2:] == [
         vf_guard.Want("rail0", 0, trust=False, spoof_check=True),
         vf_mtu.Want("rail0", "0000:18:00.0", 0, 9000),
@@ -133,7 +133,7 @@ def test_vfs_are_neither_trusted_nor_smaller_than_their_port_unless_the_fabric_s
 
 def test_infinibands_vfs_are_counted_and_nothing_more() -> None:
     more = "  linkType: infiniband\n  vfs: {count: 4}\n"
-    wants = [setting.want for setting in settings(node_plan("{scheme: none}", PORTS, more=more), {"vfs"})]
+    wants = [setting.want for setting in list_settings(node_plan("{scheme: none}", PORTS, more=more), {"vfs"})]
     assert {type(want) for want in wants} == {vf_probe.Want, vf_count.Want}
 
 
@@ -168,7 +168,7 @@ def test_infinibands_vfs_are_counted_and_nothing_more() -> None:
     ],
 )
 def test_what_drivers_with_dcb_are_asked_follows_from_the_plan(qos: str, wanted: list[object]) -> None:
-    wants = [s.want for s in settings(node_plan(P2P, PORTS, more=f"  qos: {qos}\n"), {"qos"}) if s.rail == 0]
+    wants = [s.want for s in list_settings(node_plan(P2P, PORTS, more=f"  qos: {qos}\n"), {"qos"}) if s.rail == 0]
     assert [want for want in wants if not isinstance(want, attribute.Want)] == wanted
 
 
@@ -186,14 +186,14 @@ def test_what_drivers_with_dcb_are_asked_follows_from_the_plan(qos: str, wanted:
 )
 def test_all_that_the_kernel_forgets_is_set_again_at_boot(line: str) -> None:
     more = "  vfs: {count: 4}\n  names: {rdma: 'roce{number}'}\n"
-    wants = [setting.want for setting in settings(node_plan(P2P, PORTS, more=more), {"qos"})]
+    wants = [setting.want for setting in list_settings(node_plan(P2P, PORTS, more=more), {"qos"})]
     script = next(want.content for want in wants if isinstance(want, file.Want) and want.path == file.BOOT_SCRIPT)
     assert line in script.splitlines()
 
 
 def test_infiniband_has_no_roce_settings_but_its_vfs_are_made_at_boot() -> None:
     more = "  linkType: infiniband\n  vfs: {count: 4}\n"
-    wants = [setting.want for setting in settings(node_plan("{scheme: none}", PORTS, more=more), {"qos"})]
+    wants = [setting.want for setting in list_settings(node_plan("{scheme: none}", PORTS, more=more), {"qos"})]
     assert not [want for want in wants if isinstance(want, attribute.Want)]
     assert [want.path for want in wants if isinstance(want, file.Want)] == [
         file.BOOT_SCRIPT,
@@ -204,12 +204,12 @@ def test_infiniband_has_no_roce_settings_but_its_vfs_are_made_at_boot() -> None:
 
 def test_a_unit_is_named_as_systemd_escapes_it() -> None:
     more = "  vfs: {count: 4}\n  names: {netdev: 'rail-{rail}'}\n"
-    wants = [setting.want for setting in settings(node_plan(P2P, PORTS, more=more), {"qos"})]
+    wants = [setting.want for setting in list_settings(node_plan(P2P, PORTS, more=more), {"qos"})]
     unit = next(want.content for want in wants if isinstance(want, file.Want) and want.path == file.BOOT_UNIT)
     assert r"sys-subsystem-net-devices-rail\x2d0.device" in unit
 
 
 def test_every_setting_says_why_it_is_wanted() -> None:
     more = "  vfs: {count: 4}\n  kernel: {isolatedCpus: 4-7}\n  kubelet: {reservedCpus: 0-3}\n"
-    silent = [setting for setting in settings(node_plan(P2P, PORTS, more=more)) if len(setting.why.split()) < 4]
+    silent = [setting for setting in list_settings(node_plan(P2P, PORTS, more=more)) if len(setting.why.split()) < 4]
     assert silent == []

@@ -18,7 +18,7 @@ from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
 from trackbed.host.setting import PROTOCOL
 from trackbed.host.state import read
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction import carriers, record
 from trackbed.host.transaction.apply import ApplyError, NothingToUndoError, apply, undo
 from trackbed.host.transaction.compare import compare, judge
@@ -40,7 +40,7 @@ MGMT = 10 << 24 | 99 << 16  # 10.99.0.0
 
 
 def made(place: Host, node: NodePlan) -> None:
-    apply(place.machine, settings(node), place.records)
+    apply(place.machine, list_settings(node), place.records)
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def node() -> NodePlan:
 @pytest.mark.parametrize("addressing", SCHEMES.values(), ids=SCHEMES)
 def test_after_an_apply_nothing_differs_and_a_second_changes_nothing(place: Host, addressing: str) -> None:
     node = node_plan(addressing, PORTS)
-    done = apply(place.machine, settings(node), place.records)
+    done = apply(place.machine, list_settings(node), place.records)
     assert done.changes
-    assert compare(place.machine, settings(node)).changes == ()
+    assert compare(place.machine, list_settings(node)).changes == ()
     before = everything(place.machine)
-    assert apply(place.machine, settings(node), place.records).changes == ()
+    assert apply(place.machine, list_settings(node), place.records).changes == ()
     assert everything(place.machine) == before
 
 
@@ -202,7 +202,7 @@ def test_a_port_that_is_down_is_set_up_again_with_all_that_went_with_it(place: H
 def test_a_rule_to_the_wrong_table_is_shown_with_what_it_is_and_shall_be(place: Host, node: NodePlan) -> None:
     made(place, node)
     lead_to_the_wrong_table(place)
-    (change,) = compare(place.machine, settings(node)).changes
+    (change,) = compare(place.machine, list_settings(node)).changes
     assert (change.have, change.want) == ("from 172.18.0.2/32 lookup 1000", "from 172.18.0.2/32 lookup 1001")
     assert (change.step, change.rail, change.action) == ("routing", 1, "change")
 
@@ -213,7 +213,7 @@ def test_a_route_over_the_port_is_replaced_whoever_made_it(place: Host, node: No
     port = node.ports[0]
     assert port.v4
     place.send(add_route(Route(AF_INET, 1000, oif=place.index("rail0"), scope=253, protocol=4)))
-    (change,) = compare(place.machine, settings(node)).changes
+    (change,) = compare(place.machine, list_settings(node)).changes
     assert (change.have, change.want) == ("dev rail0", "via 172.16.0.3 dev rail0 src 172.16.0.2")
     made(place, node)
     assert place.differs(node) == []
@@ -280,7 +280,7 @@ def test_an_ipv6_prefix_is_mended_with_the_routes_that_go_with_the_address(place
     assert own
     place.send(delete_address(Address(index, AF_INET6, own.address, 127)))
     place.send(add_address(Address(index, AF_INET6, own.address, 64)))
-    routes = compare(place.machine, settings(node, {"routing"})).changes
+    routes = compare(place.machine, list_settings(node, {"routing"})).changes
     place.send(*(message for change in routes for message in change.do if isinstance(message, Message)))
     assert place.differs(node) == ["IPv6 address of rail0"]
     made(place, node)
@@ -363,7 +363,7 @@ def test_a_strangers_route_in_the_way_is_named_and_left_alone(place: Host, node:
     mgmt = place.index("mgmt0")
     place.send(add_address(Address(mgmt, AF_INET, MGMT + 1, 24)))
     place.send(add_route(Route(AF_INET, 1000, oif=mgmt, gateway=MGMT + 2)))
-    done = apply(place.machine, settings(node), place.records)
+    done = apply(place.machine, list_settings(node), place.records)
     (left,) = done.left.changes
     assert (left.subject, left.have) == ("route to 0.0.0.0/0 in table 1000", "via 10.99.0.2 dev mgmt0")
     assert left.advice.startswith("a route that is not Trackbed's stands in the way: via 10.99.0.2 dev mgmt0")
@@ -387,7 +387,7 @@ def test_an_address_with_the_wrong_prefix_is_replaced_and_others_stay(place: Hos
 
 def test_a_port_that_is_not_there_is_named_and_the_others_are_set(place: Host, node: NodePlan) -> None:
     place.send(delete_link(place.index("eth1")))
-    done = apply(place.machine, settings(node), place.records)
+    done = apply(place.machine, list_settings(node), place.records)
     (left,) = done.left.changes
     assert left.advice == f"no interface has MAC {MACS[1]}; is its driver loaded, or does a pod have it?"
     assert {s.reason for s in done.left.skipped if s.setting.rail == 1} == {"there is no rail1 yet"}
@@ -403,7 +403,7 @@ def test_while_a_pod_has_a_port_nothing_else_of_its_rail_is_taken_away(place: Ho
 
 def test_where_ipv6_is_disabled_its_settings_are_skipped(place: Host, node: NodePlan) -> None:
     place.machine.write_sysctl("net/ipv6/conf/eth0/disable_ipv6", "1")
-    done = apply(place.machine, settings(node), place.records)
+    done = apply(place.machine, list_settings(node), place.records)
     assert done.left.changes == ()
     assert "IPv6 is disabled on rail0" in {skipped.reason for skipped in done.left.skipped}
 
@@ -435,7 +435,7 @@ def test_a_failure_in_the_middle_puts_everything_back(place: Host, node: NodePla
     strangers(place)
     before = everything(place.machine)
     with pytest.raises(ApplyError) as caught:
-        apply(Saboteur(place.machine.root, place.machine.netns), settings(node), place.records)
+        apply(Saboteur(place.machine.root, place.machine.netns), list_settings(node), place.records)
     assert str(caught.value) == (
         "net/ipv4/conf/rail1/arp_ignore: cannot write 1: Operation not permitted; everything was put back"
     )
@@ -447,7 +447,7 @@ def test_a_failure_in_the_middle_puts_everything_back(place: Host, node: NodePla
 def test_a_port_that_vanishes_meanwhile_is_named_and_the_rest_put_back(place: Host, node: NodePlan) -> None:
     before = everything(place.machine)
     with pytest.raises(ApplyError, match=r"No such device.*; put back, except: interface eth0 is gone"):
-        apply(Thief(place.machine.root, place.machine.netns), settings(node), place.records)
+        apply(Thief(place.machine.root, place.machine.netns), list_settings(node), place.records)
     after = everything(place.machine)
     gone = before["links"][1]
     assert after["links"] == [link for link in before["links"] if link != gone]
@@ -458,13 +458,13 @@ def test_a_name_that_another_interface_has_as_its_second_is_explained(place: Hos
     place.send(add_altname(place.index("mgmt0"), "rail1"))
     before = everything(place.machine)
     with pytest.raises(ApplyError, match=r"an interface has the name or alternative name rail1"):
-        apply(place.machine, settings(node), place.records)
+        apply(place.machine, list_settings(node), place.records)
     assert everything(place.machine) == before
 
 
 def test_a_name_that_another_interface_has_is_left_to_a_person(place: Host, node: NodePlan) -> None:
     place.send(set_link(place.index("mgmt0"), name="rail1", up=False))
-    done = apply(place.machine, settings(node), place.records)
+    done = apply(place.machine, list_settings(node), place.records)
     assert [change.subject for change in done.left.changes][:1] == [f"name of {MACS[1]}"]
     assert "another interface is called rail1" in done.left.changes[0].advice
 
@@ -474,7 +474,7 @@ import os, signal, sys
 from pathlib import Path
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.places import PORTS
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import apply
 from trackbed.host.machine import Machine
 
@@ -486,7 +486,7 @@ class Doomed(Machine):
             os.kill(os.getpid(), signal.SIGKILL)
         super().write_sysctl(key, value)
 
-apply(Doomed(Path(sys.argv[1]), Path(sys.argv[2])), settings(node_plan(P2P, PORTS)), Path(sys.argv[4]))
+apply(Doomed(Path(sys.argv[1]), Path(sys.argv[2])), list_settings(node_plan(P2P, PORTS)), Path(sys.argv[4]))
 """
 
 
@@ -554,7 +554,7 @@ def test_settings_that_another_program_sets_back_end_in_an_error(place: Host, no
 
     before = everything(place.machine)
     with pytest.raises(ApplyError, match="do not stay as they are set: net/ipv4/conf/rail0/rp_filter is 0, not 2"):
-        apply(Stubborn(place.machine.root, place.machine.netns), settings(node), place.records)
+        apply(Stubborn(place.machine.root, place.machine.netns), list_settings(node), place.records)
     assert everything(place.machine) == before
 
 
@@ -562,7 +562,7 @@ def test_only_some_steps_can_be_compared(place: Host, node: NodePlan) -> None:
     made(place, node)
     lose_rule(place)
     small_mtu(place)
-    found = compare(place.machine, settings(node, {"routing"}))
+    found = compare(place.machine, list_settings(node, {"routing"}))
     assert [change.subject for change in found.changes] == ["rule 1001 IPv4"]
 
 

@@ -8,7 +8,7 @@ from tests.host.steps.fabrics import P2P, node_plan
 from trackbed.host.formats import Format
 from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS, render
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import ApplyError, apply, undo
 from trackbed.host.transaction.files import find_renderer, list_differences, list_rivals, read_owned, write
 
@@ -103,9 +103,9 @@ def test_other_files_that_speak_of_a_rail_are_named_with_their_line(machine: Mac
 
 def test_an_apply_writes_its_files_and_undo_puts_the_old_ones_back(place: Host) -> None:
     put(place.machine, MINE, "from before\n")
-    done = apply(place.machine, settings(NODE), place.records, render(NODE, "netplan"))
+    done = apply(place.machine, list_settings(NODE), place.records, render(NODE, "netplan"))
     assert {change.path for change in done.files} == set(render(NODE, "netplan"))
-    assert apply(place.machine, settings(NODE), place.records, render(NODE, "netplan")).files == ()
+    assert apply(place.machine, list_settings(NODE), place.records, render(NODE, "netplan")).files == ()
     assert undo(place.machine, place.records) == ()
     assert read_owned(place.machine) == {MINE: b"from before\n"}
 
@@ -116,6 +116,6 @@ def test_a_file_that_cannot_be_written_undoes_the_live_settings_too(place: Host)
     with pytest.raises(
         ApplyError, match=r"cannot write /etc/systemd/network/.*: Not a directory; everything was put back"
     ):
-        apply(place.machine, settings(NODE), place.records, render(NODE, "networkd"))
+        apply(place.machine, list_settings(NODE), place.records, render(NODE, "networkd"))
     assert everything(place.machine) == before
     assert read_owned(place.machine) == {}

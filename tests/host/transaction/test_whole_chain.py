@@ -16,7 +16,7 @@ from tests.host.places import Host, everything
 from tests.host.steps.fabrics import P2P, node_plan
 from tests.host.trees import Scripted, everything_below, grow, grub_host, nic, update_grub
 from trackbed.host.setting import Setting
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction.apply import apply, undo
 from trackbed.host.transaction.compare import compare
 
@@ -32,7 +32,7 @@ MORE = """\
 
 def wanted() -> tuple[Setting, ...]:
     """What a Fabric that asks for everything wants of a host."""
-    return settings(node_plan(P2P, PORTS, more=MORE))
+    return list_settings(node_plan(P2P, PORTS, more=MORE))
 
 
 def programs(root: Path) -> Scripted:

@@ -35,7 +35,7 @@ from trackbed.fabric.plan.plan import AddressPlan, NodePlan, Plan
 from trackbed.fabric.plan.wire import write_node
 from trackbed.host.machine import Machine
 from trackbed.host.render import FORMATS
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction import record
 from trackbed.host.transaction.apply import Applied, apply
 from trackbed.host.transaction.files import find_renderer
@@ -120,7 +120,9 @@ class Lab:
     def apply_node(self, node: NodePlan) -> Applied:
         """Configure one host. Raises ApplyError after its changes were rolled back."""
         machine = self.get_machine(node.name)
-        return apply(machine, tuple(settings(node)), record.find_folder(machine), FORMATS[find_renderer(machine)](node))
+        return apply(
+            machine, tuple(list_settings(node)), record.find_folder(machine), FORMATS[find_renderer(machine)](node)
+        )
 
     def start_speaker(self) -> None:
         """Start the leaves' LLDP speaker, a process that ends with the lab."""

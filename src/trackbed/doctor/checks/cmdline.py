@@ -54,7 +54,7 @@ def check(view: NodeView) -> Iterator[Finding]:
 
 def check_arguments(view: NodeView, host: Snapshot) -> Iterator[Finding]:
     """Check that the running kernel has all planned arguments."""
-    wants = [setting.want for setting in planned.settings(view.node)]
+    wants = [setting.want for setting in planned.list_settings(view.node)]
     groups = [group for want in wants if isinstance(want, kernel_arguments.Want) for group in want.groups]
     if not groups:
         return

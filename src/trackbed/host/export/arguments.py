@@ -19,7 +19,7 @@ from trackbed.host.kinds import kernel_arguments
 from trackbed.host.kinds.arguments import IOMMU
 from trackbed.host.kinds.bootloader import GRUB_FILE, OTHER_FILE
 from trackbed.host.setting import HEAD
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 
 CPUS: Mapping[str, str] = {"intel": "GenuineIntel", "amd": "AuthenticAMD", "arm": "Arm"}
 """Name of a vendor on the command line -> vendor in /proc/cpuinfo."""
@@ -83,7 +83,7 @@ class Arguments:
 
 def find_arguments(node: NodePlan) -> Arguments | None:
     """Return the kernel arguments of a node; None where the plan has none."""
-    for setting in settings(node, ("cmdline",)):
+    for setting in list_settings(node, ("cmdline",)):
         want = setting.want
         if isinstance(want, kernel_arguments.Want) and (want.groups or want.iommu):
             return Arguments(want.groups, want.iommu)

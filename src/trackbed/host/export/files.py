@@ -14,7 +14,7 @@ from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.formats import Format, choose_mode
 from trackbed.host.kinds import file
 from trackbed.host.render import FORMATS
-from trackbed.host.steps import WITH_FILES, settings
+from trackbed.host.steps import WITH_FILES, list_settings
 
 OWN = (
     "/etc/netplan/90-trackbed.yaml",
@@ -41,7 +41,7 @@ class HostFile:
 def list_files(node: NodePlan, network: Format) -> tuple[HostFile, ...]:
     """Return all files of the node by path, with its network in this format."""
     host_files = [HostFile(path, content, choose_mode(path)) for path, content in FORMATS[network](node).items()]
-    wanted = [setting.want for setting in settings(node, WITH_FILES)]
+    wanted = [setting.want for setting in list_settings(node, WITH_FILES)]
     host_files += [HostFile(want.path, want.content, want.mode) for want in wanted if isinstance(want, file.Want)]
     return tuple(sorted(host_files, key=attrgetter("path")))
 

@@ -74,7 +74,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def find_stale(view: View) -> Iterator[Change]:
     """Yield the removal of addresses that Trackbed has set and that are no longer planned."""
-    wants = [want for want in view.wants(Want) if want.netdev in view.ports]
+    wants = [want for want in view.list_wants(Want) if want.netdev in view.ports]
     planned = {(view.ports[want.netdev].index, FAMILY[want.version], want.address.address) for want in wants}
     for address in view.state.addresses:
         if address.protocol == PROTOCOL and (address.index, address.family, address.address) not in planned:
@@ -88,14 +88,14 @@ def keep(view: View) -> Kept:
 
     Kernels before 5.18 keep no mark on addresses: those that the apply is about to add are known by these keys.
     """
-    wants = [want for want in view.wants(Want) if want.netdev in view.ports]
+    wants = [want for want in view.list_wants(Want) if want.netdev in view.ports]
     planned = {f"{view.ports[want.netdev].index} {want.address}": None for want in wants}
     present = [a for a in view.state.addresses if a.index in view.indexes or a.protocol == PROTOCOL]
     return planned | {_to_key(address): keep_body(address) for address in present}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterable[str]:
-    """Put the addresses back."""
+    """Restore the addresses."""
     planned = {key for key, body in kept.items() if body is None}
     return restore_entries(machine, _TABLE, filter(None, kept.values()), lambda address: _to_key(address) in planned)
 

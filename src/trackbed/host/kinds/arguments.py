@@ -18,7 +18,7 @@ _AGAINST = {
     "amd_iommu": frozenset({"off"}),
     "pci": frozenset({"realloc=off"}),
 }
-"""Words in a list that say the opposite of what anybody would want here."""
+"""Values in a list that contradict the wanted ones."""
 
 IOMMU: Mapping[str, tuple[str, ...]] = {
     "GenuineIntel": ("intel_iommu=on", "iommu=pt"),
@@ -30,7 +30,7 @@ IOMMU: Mapping[str, tuple[str, ...]] = {
 
 
 def split(line: str) -> tuple[str, ...]:
-    """The arguments of a command line; blanks in double quotes do not part them."""
+    """Return the arguments of a command line; blanks in double quotes do not separate them."""
     words, current, quoted = [], "", False
     for letter in line.strip() + " ":
         quoted ^= letter == '"'
@@ -43,7 +43,7 @@ def split(line: str) -> tuple[str, ...]:
 
 
 def is_fulfilled(group: str, line: Sequence[str]) -> bool:
-    """Whether a command line has a wanted argument (or, for huge pages, its pair), and nothing after it undoes it."""
+    """Return whether a command line has a wanted argument (or huge page pair) that no later argument undoes."""
     if group.startswith("hugepagesz="):
         size, count = _parse_pair(group)
         return _parse_pages(line).get(size) == count
@@ -56,7 +56,7 @@ def is_fulfilled(group: str, line: Sequence[str]) -> bool:
 
 
 def list_contradictions(group: str, line: Sequence[str]) -> tuple[str, ...]:
-    """The arguments of a command line that say something else than a wanted one."""
+    """Return the arguments of a command line that contradict a wanted one."""
     if group.startswith("hugepagesz="):
         size, count = _parse_pair(group)
         have = _parse_pages(line).get(size)
@@ -69,7 +69,7 @@ def list_contradictions(group: str, line: Sequence[str]) -> tuple[str, ...]:
 
 
 def remove_words(line: Iterable[str], ours: Iterable[str]) -> tuple[str, ...]:
-    """A command line without our arguments: the last occurrence of each goes."""
+    """Remove the last occurrence of each of our arguments from a command line."""
     words = list(line)
     for word in ours:
         if word in words:
@@ -78,7 +78,7 @@ def remove_words(line: Iterable[str], ours: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_iommu_arguments(machine: Machine) -> tuple[str, ...] | None:
-    """How this CPU's IOMMU is put in pass-through; None where /proc/cpuinfo does not say whose CPU it is."""
+    """Return the arguments for IOMMU pass-through on this CPU; None where /proc/cpuinfo names no known vendor."""
     text = machine.read("/proc/cpuinfo")
     if isinstance(text, Absent | Unreadable):
         return None
@@ -102,7 +102,7 @@ def _parse_pair(group: str) -> tuple[str, str]:
 
 
 def _parse_pages(line: Sequence[str]) -> dict[str, str]:
-    """Count of each size of huge pages; a count before any size belongs to the default size."""
+    """Return the count of each huge page size; a count before any size belongs to the default size."""
     size = (_list_values("default_hugepagesz", line) or ["2M"])[-1].upper()
     counts: dict[str, str] = {}
     for word in line:

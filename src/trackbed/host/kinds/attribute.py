@@ -42,7 +42,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def keep(view: View) -> Kept:
     """Return the values by path."""
-    return keep_files(view, [_find_file(want, view) for want in view.wants(Want)])
+    return keep_files(view, [_find_file(want, view) for want in view.list_wants(Want)])
 
 
 def _find_file(want: Want, view: View) -> str:

@@ -44,23 +44,23 @@ class Loader(NamedTuple):
 
     @property
     def reads_files(self) -> bool:
-        """Whether our file alone says what is wanted, and a command only has it read."""
+        """Whether our file alone holds the arguments, and the command only makes the loader read it."""
         return self.add == self.remove
 
     @property
     def behind(self) -> bool:
-        """Whether it has not read our file as it is now (a power cut): what it passes may be our former words."""
+        """Whether the loader has not read the current content of our file, for example after a power cut."""
         return self.reads_files and self.staged is not None and not set(self.ours) <= set(self.staged)
 
-    def content(self, words: Sequence[str]) -> str | None:
-        """Our file with these arguments; None for no arguments and no file."""
+    def render(self, words: Sequence[str]) -> str | None:
+        """Return the content of our file with these arguments; None without arguments, for no file."""
         if not words:
             return None
         line = f'{_GRUB_LINE}{" ".join(words)}"' if self.file == GRUB_FILE else " ".join(words)
         return f"{HEAD}{line}\n"
 
-    def runs(self, words: Sequence[str]) -> tuple[Run, ...]:
-        """The commands by which the loader passes these arguments of ours, each with what undoes it."""
+    def build_runs(self, words: Sequence[str]) -> tuple[Run, ...]:
+        """Return the commands that make the loader pass these arguments, each with its undo command."""
         if self.reads_files:
             return (Run(self.add, self.add),)
         gone = tuple(word for word in self.ours if word not in words)
@@ -68,13 +68,13 @@ class Loader(NamedTuple):
         taken = ((Run(_append_words(self.remove, gone), _append_words(self.add, gone)),)) if gone else ()
         return (*taken, Run(_append_words(self.add, fresh), _append_words(self.remove, fresh))) if fresh else taken
 
-    def command(self, words: Sequence[str]) -> str:
-        """The same for people."""
-        return "; ".join(" ".join(run.argv) for run in self.runs(words))
+    def describe(self, words: Sequence[str]) -> str:
+        """Return those commands as text for messages."""
+        return "; ".join(" ".join(run.argv) for run in self.build_runs(words))
 
 
 def find_loader(machine: Machine) -> Loader | None:
-    """The machine's boot loader; None where it is none of the three."""
+    """Return the machine's boot loader; None where it is none of the three."""
     if machine.locate("/etc/kernelstub/configuration").is_file():
         return _find_kernelstub(machine)
     entries = sorted(machine.locate(_ENTRIES).glob("*.conf")) if machine.locate("/boot").is_dir() else []
@@ -84,7 +84,7 @@ def find_loader(machine: Machine) -> Loader | None:
 
 
 def find_mentions(machine: Machine, loader: Loader, word: str) -> str:
-    """Where a person has written an argument (`file:line`); the loader's files where no line is found."""
+    """Return where the administrator set an argument (`file:line`); the loader's files where no line has it."""
     places, sought = [], re.compile(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])")
     for place in loader.places:
         text = machine.read(place)
@@ -96,7 +96,7 @@ def find_mentions(machine: Machine, loader: Loader, word: str) -> str:
 
 
 def _append_words(command: tuple[str, ...], words: Iterable[str]) -> tuple[str, ...]:
-    """A command with the arguments where it wants them: in its last word after `=`, else as a word of their own."""
+    """Append arguments to a command: to its last word after `=`, otherwise as one more word."""
     joined = " ".join(words)
     return (*command[:-1], command[-1] + joined) if command[-1].endswith("=") else (*command, joined)
 
@@ -137,7 +137,7 @@ def _reads_drop_ins(machine: Machine) -> bool:
 
 
 def _parse_first_entry(text: str) -> tuple[str, ...] | None:
-    """The arguments of the first `linux` line of a grub.cfg: what boots unless somebody chooses otherwise."""
+    """Return the arguments of the first `linux` line of a grub.cfg, the default entry."""
     for line in text.splitlines():
         words = split(line)
         if words[:1] and words[0] in {"linux", "linux16", "linuxefi"}:
@@ -169,7 +169,7 @@ def _parse_variables(text: object) -> dict[str, str]:
 
 
 def _parse_options(text: object, variables: dict[str, str]) -> tuple[str, ...] | None:
-    """The arguments of a boot loader entry, $kernelopts and its kin filled in."""
+    """Return the arguments of a boot loader entry, with $kernelopts and similar variables expanded."""
     if not isinstance(text, str):
         return None
     words: list[str] = []

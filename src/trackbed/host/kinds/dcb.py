@@ -28,11 +28,11 @@ _SHARES: EightInts = (50, 50, 0, 0, 0, 0, 0, 0)
 _THREE, _TWO = 3, 2
 
 _Difference = tuple[str, str, tuple[Message, ...]]
-"""Have, want, and the messages that lead there."""
+"""Present value, wanted value, and the messages that make the change."""
 
 
 class DcbDscp(NamedTuple):
-    """Port `netdev` goes by the DSCP, and each DSCP of `priorities` (DSCP, priority) has its priority."""
+    """Port `netdev` trusts the DSCP, and each DSCP of `priorities` (DSCP, priority) has its priority."""
 
     netdev: str
     priorities: tuple[tuple[int, int], ...]
@@ -55,7 +55,7 @@ class DcbDscp(NamedTuple):
         return have, self._list_pairs(), messages
 
     def render_boot_line(self) -> str:
-        """Set the same."""
+        """Render the command that makes the setting."""
         return f"dscp {self.netdev} {self._list_pairs()}\n"
 
     def _list_pairs(self) -> str:
@@ -83,7 +83,7 @@ class DcbPfc(NamedTuple):
         return _list(pfc.priorities), _list(wanted), messages
 
     def render_boot_line(self) -> str:
-        """Set the same."""
+        """Render the command that makes the setting."""
         return f"pfc {self.netdev} all:off{''.join(f' {priority}:on' for priority in self.priorities)}\n"
 
 
@@ -108,7 +108,7 @@ class DcbEts(NamedTuple):
         return f"priority {self.priority} with {_list(beside)}", f"priority {self.priority} alone", messages
 
     def render_boot_line(self) -> str:
-        """Set the same."""
+        """Render the command that makes the setting."""
         return f"ets {self.netdev} {self.priority} {self.first}\n"
 
     def _part(self, ets: Ets) -> Ets:
@@ -125,7 +125,7 @@ Want = DcbDscp | DcbPfc | DcbEts
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
-    """Return the change of what a port does otherwise."""
+    """Return the change of a DCB setting that differs."""
     name, subject = view.ports[want.netdev].name, str(want)
     bridge = view.read_once(_read_bridges).get(want.netdev)
     if bridge is None:
@@ -143,8 +143,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 
 def keep(view: View) -> Kept:
-    """Return the driver's answer by interface index, with the DSCPs of which an apply may change entries."""
-    pairs = [(want.netdev, dscp) for want in view.wants(DcbDscp) for dscp, _ in want.priorities]
+    """Return the driver's reply by interface index, with the DSCPs whose entries apply may change."""
+    pairs = [(want.netdev, dscp) for want in view.list_wants(DcbDscp) for dscp, _ in want.priorities]
     bridges = view.read_once(_read_bridges)
     dscps = {netdev: [dscp for name, dscp in pairs if name == netdev] for netdev in bridges}
     return {
@@ -154,7 +154,7 @@ def keep(view: View) -> Kept:
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Set ports as they were."""
+    """Restore the DCB settings of ports."""
     with machine.open_socket() as sock:
         names = {str(link.index): link.name for link in list_links(sock)}
         for index, before in kept.items():
@@ -188,7 +188,7 @@ def _change_apps(name: str, extra: list[App], missing: list[App]) -> tuple[Messa
 
 
 def _read_bridges(view: View) -> dict[str, Dcb]:
-    """Read DCB of the ports that settings are about; those without DCB are not in it."""
+    """Read DCB of the ports with such settings; ports without DCB are left out."""
     netdevs = dict.fromkeys(setting.netdev for setting in view.settings if isinstance(setting.want, Want))
     ports = {
         netdev: view.ports[netdev].name for netdev in netdevs if netdev in view.ports and not view.machine.shared_reason
@@ -212,7 +212,7 @@ def _list(numbers: Iterable[int]) -> str:
 
 
 def render_boot_line(want: Want, _: NodePlan) -> str:
-    """Set the same."""
+    """Render the line of the boot script."""
     return want.render_boot_line()
 
 

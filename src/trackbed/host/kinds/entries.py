@@ -40,7 +40,7 @@ def keep_body(entry: Address | Route | PolicyRule) -> str:
 def restore_entries(
     machine: Machine, table: KernelTable[E], kept: Iterable[str], is_planned: Callable[[E], bool] = lambda _: False
 ) -> Iterator[str]:
-    """Put back what is missing, and remove what Trackbed has made since: it has its mark, or `is_planned`."""
+    """Restore missing entries, and remove entries with Trackbed's mark or for which `is_planned` is true."""
     bodies = {table.identify(body): body for body in map(b64decode, kept)}
     with machine.open_socket() as sock:
 

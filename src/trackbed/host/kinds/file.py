@@ -75,14 +75,14 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def find_stale(view: View) -> Iterator[Change]:
     """Yield the removal of files that no setting wants."""
-    planned = {want.path for want in view.wants(Want)}
+    planned = {want.path for want in view.list_wants(Want)}
     for step, path in NAMES if not view.machine.shared_reason else ():
         if path not in planned and view.machine.locate(path).is_file():
             yield remove(step, None, f"old file {path}", "ours", (FileWrite(path, None),))
 
 
 def _find_lack(machine: Machine, want: Want) -> str:
-    """Return what the file would need; empty if it is there."""
+    """Return the reason why the file is not needed; empty if it is."""
     is_needed = not want.needs or any(any(machine.root.glob(need.lstrip("/"))) for need in want.needs)
     return "" if is_needed else want.lack or f"there is no {want.needs[0]}"
 

@@ -31,7 +31,7 @@ class Parameter(NamedTuple):
     name: str
     value: str
     at_least: bool = False
-    """A larger number in the firmware is as good."""
+    """Whether a larger number is also accepted."""
 
 
 class Want(NamedTuple):
@@ -53,7 +53,7 @@ class Value(NamedTuple):
 
 
 def parse_values(text: str) -> dict[str, Value]:
-    """Every parameter of `mlxconfig q`, with `-e` (three columns) or without (one)."""
+    """Parse the parameters of `mlxconfig q`, with `-e` (three columns) or without (one)."""
     parameters: dict[str, Value] = {}
     columns = 0
     for line in text.splitlines():
@@ -70,7 +70,7 @@ def parse_values(text: str) -> dict[str, Value]:
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
-    """Return the change of parameters that differ: the command that sets them, or that only a reset is missing."""
+    """Return the change of parameters: the command that sets them, or the reset that is still needed."""
     machine, subject = view.machine, str(want)
     tool = next((name for name in _TOOLS if machine.has_program(name)), None)
     if machine.shared_reason or tool is None:
@@ -112,7 +112,7 @@ def _list(values: Mapping[str, str]) -> str:
 
 
 def _parse_number(text: str) -> str:
-    """`True(1)` and `ETH(2)` as their numbers."""
+    """Return the number in `True(1)` or `ETH(2)`."""
     known = _NUMBER.fullmatch(text)
     return known[1] if known else text
 

@@ -1,4 +1,4 @@
-"""Kind huge pages: the kernel holds as many as planned. They are set aside at boot, by kernel arguments."""
+"""Kind huge pages: the kernel has reserved the planned number, at boot, by kernel arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Want(NamedTuple):
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
-    """Return the change of huge pages that the kernel could not, or did not yet, set aside."""
+    """Return the change of huge pages that the kernel could not reserve, or will reserve at the next boot."""
     machine, subject = view.machine, str(want)
     have = machine.read(f"/sys/kernel/mm/hugepages/hugepages-{want.size_kib}kB/nr_hugepages")
     if machine.shared_reason or not isinstance(have, str) or not have.isdigit():

@@ -84,7 +84,7 @@ def _stage(
         advice = f"{loader.name} cannot tell several hugepages= apart; put them into its configuration: {want}"
         return advise(setting, WHAT, have, want, advice)
     if not do:
-        return advise(setting, WHAT, have, want, f"run on this host, then apply again: {loader.command(ours)}")
+        return advise(setting, WHAT, have, want, f"run on this host, then apply again: {loader.describe(ours)}")
     return fulfil(setting, WHAT, have, want, do)
 
 
@@ -95,12 +95,12 @@ def _has_several_sizes(loader: Loader, ours: tuple[str, ...]) -> bool:
 
 
 def _plan_operations(loader: Loader, machine: Machine, ours: tuple[str, ...]) -> tuple[Operation, ...]:
-    """Our file, then the loader's program; the file alone only where it says everything."""
-    runs = loader.runs(ours)
+    """Return the write of our file and the run of the loader's program; the write alone where that suffices."""
+    runs = loader.build_runs(ours)
     able = all(machine.has_program(run.argv[0]) for run in runs)
     if not able and not loader.reads_files:
         return ()
-    write = () if loader.ours == ours else (FileWrite(loader.file, loader.content(ours)),)
+    write = () if loader.ours == ours else (FileWrite(loader.file, loader.render(ours)),)
     return (*write, *runs) if able else write
 
 
@@ -121,9 +121,9 @@ def _describe_missing(now: tuple[str, ...], next_: tuple[str, ...]) -> str:
 
 
 def find_stale(view: View) -> Iterator[Change]:
-    """Yield the removal of arguments of ours that no plan has any more."""
+    """Yield the removal of arguments of ours that are no longer planned."""
     machine = view.machine
-    loader = None if machine.shared_reason or view.wants(Want) else bootloader.find_loader(machine)
+    loader = None if machine.shared_reason or view.list_wants(Want) else bootloader.find_loader(machine)
     if loader and loader.ours:
         yield remove("cmdline", None, f"old {WHAT}", " ".join(loader.ours), _plan_operations(loader, machine, ()))
 

@@ -1,4 +1,4 @@
-"""What a kind of setting offers."""
+"""The interface of a kind of setting."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Kind(Generic[W]):
     name: str
     wants: tuple[type[W], ...]
     compare: Callable[[Setting, W, View], Change | Skipped | None]
-    """Called only where the port is there (see `needs_port`), and the IP version is not disabled."""
+    """Called only if the port exists (see `needs_port`) and the IP version is not disabled."""
     find_stale: Callable[[View], Iterable[Change]] = lambda _: ()
-    """Changes that remove what is Trackbed's and no longer planned."""
+    """Changes that remove leftovers of earlier plans."""
     keep: Callable[[View], Kept] = lambda _: {}
-    """What `restore` needs, from the state that was compared; called whether or not the kind is wanted."""
+    """Data for `restore`, from the state that was compared; called whether or not the kind is wanted."""
     restore: Callable[[Machine, Kept], Iterable[str]] = lambda _, __: ()
-    """Put back what `keep` returned; yield what could not be, in words."""
+    """Restore what `keep` returned; yield failures as text."""
     describe: Callable[[W], str] = str
     """The setting in a few words."""
     version: Callable[[W], int] = lambda want: int(getattr(want, "version", V4))
     render_boot_line: Callable[[W, NodePlan], str] = lambda _, __: ""
     must_wait: Callable[[Setting, Sequence[Change]], bool] = lambda _, __: False
-    """Whether a change must wait for the next round because of others in this one."""
+    """Whether a change must wait for the next round because of other changes in this one."""
     needs_port: bool = True
     """Whether the setting is skipped where its port is absent."""
     is_grouped: bool = True
@@ -51,5 +51,5 @@ class Kind(Generic[W]):
 
 
 def follows_names(_: Setting, changes: Sequence[Change]) -> bool:
-    """Return whether names of ports or RDMA devices change; what is set below a name waits for the new name."""
+    """Return whether a port or RDMA device is renamed; settings below its name wait for the next round."""
     return any(change.step in {"names", "rdma"} for change in changes)

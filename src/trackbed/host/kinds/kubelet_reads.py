@@ -18,7 +18,7 @@ from trackbed.host.setting import Setting
 
 
 class Want(NamedTuple):
-    """The kubelet that runs reads drop-ins from `folder`, and has started since `file` was written."""
+    """The running kubelet reads drop-ins from `folder`, and has started since `file` was written."""
 
     folder: str
     file: str

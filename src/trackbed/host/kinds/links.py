@@ -26,14 +26,14 @@ def keep_links(read: Callable[[Link], object]) -> Callable[[View], Kept]:
 def restore_links(
     machine: Machine, kept: Kept, subject: str, build: Callable[[list[tuple[Link, Any]]], list[Message]]
 ) -> Iterator[str]:
-    """Send the messages that `build` returns for the links of `kept` (by index) that are there, with what was kept."""
+    """Send the messages that `build` returns for the existing links of `kept` (by index) and their kept values."""
     with machine.open_socket() as sock:
         links = [(link, kept[str(link.index)]) for link in list_links(sock) if str(link.index) in kept]
         yield from (f"{subject}: {reason}" for reason in send_batch(sock, build(links)))
 
 
 def send_batch(sock: Socket, messages: Sequence[Message]) -> list[str]:
-    """Send messages; return why the kernel refused some, except those that would remove what is gone."""
+    """Send messages; return the kernel's errors, except those of removals whose target is already gone."""
     try:
         sock.send(messages)
     except BatchError as error:

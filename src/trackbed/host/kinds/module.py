@@ -1,4 +1,4 @@
-"""Kind module: what the kernel has loaded."""
+"""Kind module: a kernel module is loaded or built in."""
 
 from __future__ import annotations
 

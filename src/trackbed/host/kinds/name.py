@@ -1,4 +1,4 @@
-"""Kind name: the port recognised by its hardware carries the planned name.
+"""Kind name: the port that is identified by its hardware has the planned name.
 
 A port is looked for by PCI address, else by permanent MAC, else by MAC, else by the kernel's name or one of its further
 names. An interface that already has the right name is the port unless its hardware says otherwise (a veth of the lab
@@ -30,7 +30,7 @@ _LIVE_RENAME = (6, 2)
 
 
 class Want(NamedTuple):
-    """The port recognised by PCI address, MAC or kernel name is called `netdev`."""
+    """The port identified by PCI address, MAC or kernel name is called `netdev`."""
 
     netdev: str
     pci: str | None = None
@@ -53,7 +53,7 @@ def find_ports(state: HostState, settings: Iterable[Setting]) -> Mapping[str, Li
 
 
 def find_port(state: HostState, name: Want) -> Link | None:
-    """Return the interface that is this port, or None."""
+    """Return the interface of this port, or None."""
     candidates = [link for link in state.links if link.kind in _HARDWARE]
     right = next((link for link in candidates if link.name == name.netdev), None)
     if name.pci:
@@ -68,7 +68,7 @@ def find_port(state: HostState, name: Want) -> Link | None:
 
 
 def _choose(matches: list[Link], name: Want) -> Link | None:
-    """Several interfaces share a PCI address where a NIC has representors: the one named already, else the oldest."""
+    """Return the interface with the planned name, else the oldest: with representors, several share a PCI address."""
     return next(
         (link for link in matches if link.name == name.netdev), min(matches, key=lambda link: link.index, default=None)
     )
@@ -100,7 +100,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Rename ports; yield those that are gone."""
+    """Restore the names of ports; yield the ports that are gone."""
     with machine.open_socket() as sock:
         indexes = {str(link.index) for link in list_links(sock)}
     yield from (f"interface {name} is gone" for index, name in kept.items() if index not in indexes)

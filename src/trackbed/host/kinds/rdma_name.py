@@ -1,4 +1,4 @@
-"""Kind RDMA name: what the RDMA device of a port is called. A device keeps its index when its name changes."""
+"""Kind RDMA name: the name of a port's RDMA device. A device keeps its index when it is renamed."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def keep(view: View) -> Kept:
     """Return the name of each planned port's device by the device's index."""
-    names = [name for want in view.wants(Want) if (name := find_rdma_device(view, want.netdev))]
+    names = [name for want in view.list_wants(Want) if (name := find_rdma_device(view, want.netdev))]
     indexes = view.read_once(_read_indexes) if names else {}
     return {str(indexes[name]): name for name in names if name in indexes}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Rename the devices; yield those that are gone."""
+    """Restore the names of devices; yield the devices that are gone."""
     names = {str(index): name for name, index in talk.list_devices(machine).items()}
     for index, name in kept.items():
         if index not in names:

@@ -48,7 +48,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def keep(view: View) -> Kept:
     """Return the mode, where it is wanted and known."""
-    mode = _read_mode(view.machine) if view.wants(Want) and not view.machine.shared_reason else None
+    mode = _read_mode(view.machine) if view.list_wants(Want) and not view.machine.shared_reason else None
     return {"mode": mode} if mode else {}
 
 

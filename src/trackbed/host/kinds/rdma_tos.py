@@ -54,8 +54,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 
 def keep(view: View) -> Kept:
-    """Return each device's traffic class and whether its folder was there."""
-    names = [name for want in view.wants(Want) if (name := find_rdma_device(view, want.netdev))]
+    """Return each device's traffic class and whether its folder existed."""
+    names = [name for want in view.list_wants(Want) if (name := find_rdma_device(view, want.netdev))]
     kept = {}
     for name in names if view.machine.locate(BASE).is_dir() else ():
         with suppress(OSError):
@@ -64,7 +64,7 @@ def keep(view: View) -> Kept:
 
 
 def _read_class(machine: Machine, device: str) -> tuple[str, bool]:
-    """Read a device's traffic class and whether its folder is there; a folder made for it is removed."""
+    """Read a device's traffic class and whether its folder exists; a folder that had to be created is removed."""
     folder = machine.locate(f"{BASE}/{device}")
     compared = machine.read(f"{BASE}/{device}/{_FILE}")
     if isinstance(compared, str):
@@ -80,7 +80,7 @@ def _read_class(machine: Machine, device: str) -> tuple[str, bool]:
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Set the traffic classes under the names that devices have again, and remove folders that were not there."""
+    """Restore the traffic classes under the restored device names, and remove folders that apply created."""
     for name, (value, had_folder) in kept.items():
         folder = machine.locate(f"{BASE}/{name}")
         try:
@@ -95,7 +95,7 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
 
 
 def _remove_orphans(machine: Machine) -> Iterator[str]:
-    """Remove folders of names that no device has any more: the kernel would not make them."""
+    """Remove folders of names that no device has: the kernel would reject their creation."""
     for folder in machine.locate(BASE).glob("*"):
         if folder.is_dir() and not machine.locate(f"/sys/class/infiniband/{folder.name}").exists():
             try:

@@ -56,7 +56,7 @@ address was removed, the kernel kept the routes that used it as their source but
 
 
 class Want(NamedTuple):
-    """This route leads over interface `netdev` (for an unreachable route: belongs to it)."""
+    """This route uses interface `netdev` (an unreachable route only belongs to it)."""
 
     netdev: str
     route: PlannedRoute
@@ -71,12 +71,12 @@ class Want(NamedTuple):
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
-    """Return the change of a route that is missing, or leads elsewhere."""
+    """Return the change of a route that is missing or differs."""
     planned = _plan(want, view)
     rivals = [route for route in view.state.routes if _get_key(route) == _get_key(planned)]
     if any(_is_equal(route, planned) for route in rivals):
         return None
-    every = [_plan(other, view) for other in _wants(view)]
+    every = [_plan(other, view) for other in _list_wants(view)]
     rivals = [route for route in rivals if not any(_is_equal(route, other) for other in every)]
     subject, want_text = f"route to {want.route.to} in {_name_table(want.route.table)}", _to_text(planned, view)
     in_the_way = [route for route in rivals if route.metric == _DEFAULT_METRIC[planned.family]]
@@ -93,8 +93,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
 
 
 def find_stale(view: View) -> Iterator[Change]:
-    """Yield the removal of routes that are Trackbed's, no longer planned, and not replaced by a planned one."""
-    every = [_plan(want, view) for want in _wants(view)]
+    """Yield the removal of Trackbed's routes that are neither planned nor replaced by a planned route."""
+    every = [_plan(want, view) for want in _list_wants(view)]
     keys = {_get_key(planned) for planned in every if not any(_is_equal(route, planned) for route in view.state.routes)}
     for route in view.state.routes:
         if not _is_ours(route, view) or _get_key(route) in keys or any(_is_equal(route, planned) for planned in every):
@@ -116,19 +116,21 @@ def keep(view: View) -> Kept:
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Put the routes back."""
+    """Restore the routes."""
     return restore_entries(machine, _TABLE, kept["routes"])
 
 
 def _list_tables(view: View) -> frozenset[int]:
     """List the route tables that belong to rails."""
-    tables = [rule.table for rule in view.wants(PlannedRule)] + [want.route.table for want in view.wants(Want)]
+    tables = [rule.table for rule in view.list_wants(PlannedRule)] + [
+        want.route.table for want in view.list_wants(Want)
+    ]
     return frozenset(tables) - {MAIN_TABLE}
 
 
-def _wants(view: View) -> list[Want]:
-    """List planned routes of ports that are there; an unreachable route needs no port, a pod may have it."""
-    return [want for want in view.wants(Want) if want.netdev in view.ports or want.route.unreachable]
+def _list_wants(view: View) -> list[Want]:
+    """List the planned routes of existing ports; an unreachable route needs no port (a pod may hold it)."""
+    return [want for want in view.list_wants(Want) if want.netdev in view.ports or want.route.unreachable]
 
 
 def _plan(want: Want, view: View) -> Route:
@@ -166,7 +168,7 @@ def _is_ours(route: Route, view: View) -> bool:
 
 
 def _is_replaceable(route: Route, view: View) -> bool:
-    """In the way of a planned route, a route of anybody over a port of ours gives way."""
+    """Return whether a planned route may replace this route: it uses one of our ports."""
     return _is_ours(route, view) or route.oif in view.indexes
 
 

@@ -1,4 +1,4 @@
-"""Kind rule: each rail's address leads to its table, and the fence stands before.
+"""Kind rule: each rail's source address selects its table, and the fence rule precedes them.
 
 A rule is as planned if priority, selector and table are, whoever made it. Ours to remove: rules with Trackbed's
 protocol number, and at a planned priority those that lead to the planned table or come from the planned address: what
@@ -42,11 +42,11 @@ _TABLE = KernelTable(
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | None:
-    """Return the change of a rule that is missing, or leads elsewhere."""
+    """Return the change of a rule that is missing or differs."""
     planned = _plan(want)
     if any(_is_equal(rule, planned) for rule in view.state.rules):
         return None
-    every = [_plan(other) for other in view.wants(Want)]
+    every = [_plan(other) for other in view.list_wants(Want)]
     rivals = [rule for rule in view.state.rules if _succeeds(planned, rule)]
     old = [rule for rule in rivals if not any(_is_equal(rule, other) for other in every)]
     subject = f"rule {want.priority} IPv{4 if planned.family == socket.AF_INET else 6}"
@@ -55,8 +55,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
 
 
 def find_stale(view: View) -> Iterator[Change]:
-    """Yield the removal of rules that are Trackbed's and no longer planned, and of second copies of planned ones."""
-    every = [_plan(want) for want in view.wants(Want)]
+    """Yield the removal of Trackbed's rules that are no longer planned, and of duplicates of planned rules."""
+    every = [_plan(want) for want in view.list_wants(Want)]
     missing = [planned for planned in every if not any(_is_equal(rule, planned) for rule in view.state.rules)]
     present: list[PolicyRule] = []
     for rule in view.state.rules:
@@ -72,13 +72,13 @@ def find_stale(view: View) -> Iterator[Change]:
 
 def keep(view: View) -> Kept:
     """Return the rules of planned priorities, and all of Trackbed's."""
-    priorities = {want.priority for want in view.wants(Want)}
+    priorities = {want.priority for want in view.list_wants(Want)}
     mine = [rule for rule in view.state.rules if rule.priority in priorities or rule.protocol == PROTOCOL]
     return {"rules": [keep_body(rule) for rule in mine]}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Put the rules back."""
+    """Restore the rules."""
     return restore_entries(machine, _TABLE, kept["rules"])
 
 
@@ -106,7 +106,7 @@ def _is_equal(have: PolicyRule, planned: PolicyRule) -> bool:
 
 
 def _succeeds(planned: PolicyRule, have: PolicyRule) -> bool:
-    """Whether `planned` takes the place of `have`: same priority, and the same table or the same selector."""
+    """Return whether `planned` replaces `have`: same priority, and the same table or the same selector."""
     is_same = (have.family, have.priority, have.action) == (planned.family, planned.priority, FR_ACT_TO_TBL)
     plain = not (have.iif or have.oif or have.fwmark) and have.invert == planned.invert
     return is_same and plain and (have.table == planned.table or _get_selector(have) == _get_selector(planned))

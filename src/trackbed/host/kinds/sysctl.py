@@ -22,7 +22,7 @@ class Want(NamedTuple):
     key: str
     value: str
     at_least: bool = False
-    """A larger number on the machine is as good (table sizes)."""
+    """Whether a larger number on the machine is also accepted (table sizes)."""
 
     @property
     def netdev(self) -> str:
@@ -47,8 +47,8 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 
 def keep(view: View) -> Kept:
-    """Return the values by key, under the names that ports have now."""
-    values = {key: view.state.read_sysctl(key) for key in (_find_key(want, view) for want in view.wants(Want))}
+    """Return the values by key, under the present names of ports."""
+    values = {key: view.state.read_sysctl(key) for key in (_find_key(want, view) for want in view.list_wants(Want))}
     return {key: value for key, value in values.items() if isinstance(value, str)}
 
 
@@ -63,7 +63,7 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
 
 
 def _find_key(want: Want, view: View) -> str:
-    """Return the key under the name that the port has now; the setting has the planned name."""
+    """Return the key under the port's present name; the setting has the planned name."""
     link = view.ports.get(want.netdev)
     parts = want.key.split("/")
     return "/".join([*parts[:3], link.name, *parts[4:]]) if link else want.key

@@ -1,4 +1,4 @@
-"""Kind VF count: a port has as many virtual functions as planned.
+"""Kind VF count: a port has the planned number of virtual functions.
 
 VFs are counted by `sriov_numvfs` (Documentation/PCI/pci-iov-howto.rst). A count that is not 0 can only become 0, so
 every change removes all VFs first: it is refused while one of them is in a namespace or given to vfio.
@@ -54,13 +54,13 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 
 def replaces_vfs(setting: Setting, changes: Sequence[Change]) -> bool:
-    """Return whether one of the changes makes the VFs of the setting's port again: those compared are gone by then."""
+    """Return whether one of the changes recreates the VFs of the setting's port, so that the compared VFs vanish."""
     counted = [change.setting for change in changes if change.setting and isinstance(change.setting.want, Want)]
     return any(other.netdev == setting.netdev for other in counted)
 
 
 def list_busy(machine: Machine, folder: str) -> list[str]:
-    """List the PCI addresses of a port's VFs that are given to vfio, or have a driver but no interface here."""
+    """List the PCI addresses of a port's VFs that vfio has, or that have a driver but no interface here."""
     busy = []
     for virtual in sorted(machine.locate(folder).glob("virtfn*")):
         driver = virtual / "driver"
@@ -72,12 +72,12 @@ def list_busy(machine: Machine, folder: str) -> list[str]:
 
 def keep(view: View) -> Kept:
     """Return the counts by path."""
-    folders = [find_device(view, want.netdev, want.pci) for want in view.wants(Want)]
+    folders = [find_device(view, want.netdev, want.pci) for want in view.list_wants(Want)]
     return keep_files(view, [folder + _COUNT for folder in folders if folder])
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
-    """Set the counts that differ, each by way of 0."""
+    """Restore the counts that differ, each through 0."""
     for path, value in kept.items():
         have = machine.read(path)
         if have == value:

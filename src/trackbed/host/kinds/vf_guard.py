@@ -55,7 +55,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def keep(view: View) -> Kept:
     """Return trust and spoof check (null: the driver has none) of each planned VF by interface index and number."""
-    ports = [(view.ports[want.netdev].index, want.vf) for want in view.wants(Want) if want.netdev in view.ports]
+    ports = [(view.ports[want.netdev].index, want.vf) for want in view.list_wants(Want) if want.netdev in view.ports]
     known = view.read_once(_read_vfs)
     return {f"{index} {vf}": _get_switches(known[index, vf]) for index, vf in ports if (index, vf) in known}
 
@@ -77,7 +77,7 @@ def restore(machine: Machine, kept: Kept) -> Iterator[str]:
 
 def _read_vfs(view: View) -> dict[tuple[int, int], Vf]:
     """Read the VFs of ports by interface index and number."""
-    netdevs = {want.netdev for want in view.wants(Want)} if not view.machine.shared_reason else set()
+    netdevs = {want.netdev for want in view.list_wants(Want)} if not view.machine.shared_reason else set()
     with view.machine.open_socket() as sock:
         ports = [link for netdev, link in view.ports.items() if netdev in netdevs]
         return {(port.index, number): vf for port in ports for number, vf in _list_vfs(sock, port.name).items()}

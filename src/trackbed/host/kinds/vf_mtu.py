@@ -47,7 +47,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None
 
 def keep(view: View) -> Kept:
     """Return the MTUs by the VF's PCI address."""
-    links = [(want, _find_interface(view, want)) for want in view.wants(Want)]
+    links = [(want, _find_interface(view, want)) for want in view.list_wants(Want)]
     return {
         view.machine.locate(_get_folder(view, want)).resolve().name: link.mtu
         for want, link in links

@@ -17,7 +17,7 @@ _W = TypeVar("_W")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A state, the settings it is compared with, and the interface of each planned netdev that is there."""
+    """The state of a machine, its settings, and the interface of each planned netdev that exists."""
 
     state: HostState
     settings: tuple[Setting, ...]
@@ -34,12 +34,12 @@ class View:
         """Interface indexes of all ports."""
         return frozenset(link.index for link in self.ports.values())
 
-    def wants(self, kind: type[_W]) -> list[_W]:
-        """List what is wanted of one type."""
+    def list_wants(self, kind: type[_W]) -> list[_W]:
+        """Return the wants of one type."""
         return [setting.want for setting in self.settings if isinstance(setting.want, kind)]
 
     def read_once(self, read: Callable[[View], _T]) -> _T:
-        """Return what `read` returns; call it once, so that what is compared is what is kept for undo."""
+        """Call `read` once and cache its result, so that compare and keep use the same data."""
         if read not in self.memory:
             self.memory[read] = read(self)
         reading: _T = self.memory[read]
@@ -51,12 +51,12 @@ class View:
         return next((rail for rail, link in indexes if link and link.index == index), None)
 
     def find_stranger(self, name: str) -> Link | None:
-        """Return the interface that has a port's name and is no port."""
+        """Return the interface with a port's name that is not that port."""
         link = self.state.find_link(name)
         return link if link and link.index not in self.indexes else None
 
     def has_ipv6(self, netdev: str) -> bool:
-        """Return whether IPv6 is enabled, on a port if one is named."""
+        """Return whether IPv6 is enabled, on a port if `netdev` is given."""
         if netdev:
             return self.state.read_sysctl(f"net/ipv6/conf/{self.ports[netdev].name}/disable_ipv6") == "0"
         return not isinstance(self.state.read_sysctl("net/ipv6/conf/all/disable_ipv6"), Absent)

@@ -9,7 +9,7 @@ from trackbed.fabric.plan.plan import AddressPlan, NodePlan
 from trackbed.fabric.plan.routes import PlannedRoute, PlannedRule
 from trackbed.host.kinds import address, mtu, name, route, sysctl
 from trackbed.host.setting import Setting
-from trackbed.host.steps import RENDERED, settings
+from trackbed.host.steps import RENDERED, list_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Gathered:
 
 def gather(node: NodePlan) -> Gathered:
     """Group the settings of a node in one pass: computing them is most of the work of a file."""
-    wanted = settings(node, RENDERED)
+    wanted = list_settings(node, RENDERED)
     names = [(setting.rail, setting.want) for setting in wanted if isinstance(setting.want, name.Want)]
     return Gathered(
         tuple(_build_port(node, wanted, name_want, rail, first=rail == names[0][0]) for rail, name_want in names),

@@ -13,8 +13,8 @@
     kubelet     placement of pods by NUMA node
     runtime     locked memory of containers
 
-A step is a module with `STEP`, its name, and `settings(node)`, a pure function. A new step is one module and one line
-in `NAMES`.
+A step is a module with `STEP`, its name, and `list_settings(node)`, a pure function. A new step is one module and one
+line in `NAMES`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Step(Protocol):
     HAS_FILES: bool
     """Whether it has files of its own."""
 
-    def settings(self, node: NodePlan) -> Iterator[Setting]:
+    def list_settings(self, node: NodePlan) -> Iterator[Setting]:
         """Yield the settings of the step for a node, in the order in which they must be made."""
 
 
@@ -63,7 +63,7 @@ RENDERED = frozenset(step.STEP for step in STEPS if step.IS_RENDERED)
 WITH_FILES = frozenset(step.STEP for step in STEPS if step.HAS_FILES)
 
 
-def settings(node: NodePlan, steps: Collection[str] | None = None) -> tuple[Setting, ...]:
+def list_settings(node: NodePlan, steps: Collection[str] | None = None) -> tuple[Setting, ...]:
     """Return the settings of a node in the order in which they must be made; of the named steps only, if given."""
     chosen = [step for step in STEPS if steps is None or step.STEP in steps]
-    return tuple(setting for step in chosen for setting in step.settings(node))
+    return tuple(setting for step in chosen for setting in step.list_settings(node))

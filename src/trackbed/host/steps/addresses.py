@@ -19,7 +19,7 @@ IS_RENDERED = True
 HAS_FILES = False
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield the settings of all ports, then their addresses."""
     for port in node.ports:
         yield from _list_link_settings(port, node.common.mtu_bytes)

@@ -25,7 +25,7 @@ IS_RENDERED = False
 HAS_FILES = False
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield the arguments and the huge pages that result from them; nothing where the plan has none."""
     kernel = node.common.kernel
     if kernel is None:

@@ -24,7 +24,7 @@ _MODULES = {
 """PCI vendor -> modules (drivers/net/ethernet, drivers/infiniband/hw)."""
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield the modules of the NIC's vendor; nothing where the vendor is unknown or not named in the Fabric."""
     vendor = (node.nic or "").partition(":")[0]
     for name in (*_MODULES.get(vendor, ()), "ib_uverbs") if vendor in _MODULES else ():

@@ -24,7 +24,7 @@ _NVIDIA = "15b3"
 _LINK_TYPES = {"infiniband": "1", "ethernet": "2"}
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield one setting for each port: each query of a NIC takes a second, however many parameters it reads."""
     if (node.nic or "").partition(":")[0] != _NVIDIA:
         return

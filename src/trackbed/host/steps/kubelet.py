@@ -24,7 +24,7 @@ FOLDER = str(PurePosixPath(file.KUBELET_DROP_IN).parent)
 CONFIG = "/var/lib/kubelet/config.yaml"
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield the drop-in, its use by kubelet, and the CPU manager's state; nothing where the plan has none."""
     kubelet = node.common.kubelet
     if kubelet is None:

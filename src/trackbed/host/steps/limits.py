@@ -32,7 +32,7 @@ KERNEL_THRESH3 = 1024
 """Default gc_thresh3 of arp_tbl (net/ipv4/arp.c) and nd_tbl (net/ipv6/ndisc.c)."""
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield three thresholds for each planned IP version, and the limit of locked memory."""
     for version in (V4, V6):
         count = count_neighbours(node, version)

@@ -18,7 +18,7 @@ IS_RENDERED = True
 HAS_FILES = False
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield one name for each port."""
     for port in node.ports:
         want = name.Want(port.netdev, port.pci, port.mac, port.kernel_name)

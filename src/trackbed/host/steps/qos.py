@@ -36,7 +36,7 @@ ECT0 = 2
 """ECN-capable transport (0): the low two bits of the traffic class (RFC 3168)."""
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield the attributes of each port, then the files that restore them (and the VFs) at every boot."""
     wanted = [
         (port, *reasoned_want)

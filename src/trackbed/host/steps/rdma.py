@@ -27,7 +27,7 @@ _INITRAMFS = (
 )
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Yield the mode and the names, each for now and for the next boot."""
     mode = node.common.rdma_mode
     why = "a pod sees its own RDMA devices only" if mode == "exclusive" else "pods share the ports' RDMA devices"

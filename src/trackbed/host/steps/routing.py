@@ -34,7 +34,7 @@ _SWITCHES = (
 _FILTER = ("arp_filter", "1", "rails that share a subnet must answer ARP on the port that would carry the reply")
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Switches, then routes, then the rules that lead to them, the fence last."""
     for port in node.ports:
         if port.v4:

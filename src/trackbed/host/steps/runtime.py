@@ -32,7 +32,7 @@ _UNITS = tuple(
 _LACK = "no containerd service is installed here"
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """The service's limit, and that of the containerd that runs; nothing on a node without ports."""
     if not node.ports:
         return

@@ -24,7 +24,7 @@ IS_RENDERED = False
 HAS_FILES = False
 
 
-def settings(node: NodePlan) -> Iterator[Setting]:
+def list_settings(node: NodePlan) -> Iterator[Setting]:
     """Port by port, its count first; nothing where the plan has no VFs: then they are another's affair."""
     for port in node.ports if node.common.vfs else ():
         for want, why in _list_wants(node, port):

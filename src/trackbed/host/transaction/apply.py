@@ -79,10 +79,10 @@ def apply(
     *,
     until_reboot: bool = False,
 ) -> Applied:
-    """Make the machine as its settings say, and its network's files as `files` says (None: leave those alone).
+    """Change the machine to its settings, and its network's files to `files` (None: leave the files alone).
 
-    `folder` keeps the record for `undo`. `until_reboot`: no file is touched, the next boot brings all back. Raises
-    ApplyError after everything was put back, BusyError where another apply is under way.
+    `folder` keeps the record for `undo`. `until_reboot`: no file is written, so the next boot reverts the changes.
+    Raises ApplyError after everything was restored, BusyError while another apply is running.
     """
     with _hold_lock(folder):
         applied = _apply(machine, folder, files, _Look(machine, tuple(settings), until_reboot))
@@ -93,7 +93,7 @@ def apply(
 
 @contextmanager
 def _hold_lock(folder: Path) -> Iterator[None]:
-    """One apply or undo at a time on a machine; the kernel lets go of the lock when the process ends."""
+    """Allow one apply or undo at a time on a machine; the kernel releases the lock when the process ends."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
@@ -106,7 +106,7 @@ def _hold_lock(folder: Path) -> Iterator[None]:
 
 
 class _Look(NamedTuple):
-    """A machine, and the settings that it is compared with; `until_reboot` leaves out what only a boot would see."""
+    """A machine and its settings; `until_reboot` excludes settings that take effect only at a boot."""
 
     machine: Machine
     settings: tuple[Setting, ...]
@@ -117,7 +117,7 @@ class _Look(NamedTuple):
         return drop_files(judge(view)) if self.until_reboot else judge(view)
 
     def repeat(self, before: Comparison) -> Comparison:
-        """Compare the machine as it is now, except with kinds that take seconds to read and that no apply changes."""
+        """Compare the machine again, except for kinds that take seconds to read and that no apply changes."""
         changes = [change for change in before.changes if change.setting and _is_read_once(change.setting)]
         skipped = [skip for skip in before.skipped if _is_read_once(skip.setting)]
         settings = [setting for setting in self.settings if not _is_read_once(setting)]
@@ -153,7 +153,7 @@ def _apply(machine: Machine, folder: Path, files: Mapping[str, str] | None, look
 
 
 def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
-    """Put the machine back to before the last apply; returns what could not be put back.
+    """Restore the machine to its state before the last apply; return what could not be restored.
 
     Raises NothingToUndoError where no apply has been recorded.
     """
@@ -167,7 +167,7 @@ def undo(machine: Machine, folder: Path) -> tuple[str, ...]:
 
 
 def _begin(machine: Machine, record: records.Record, folder: Path) -> records.Record:
-    """Save the record; that of an apply that was killed is completed by what this one may touch besides."""
+    """Save the record; that of a killed apply is completed by what this one may change in addition."""
     old = records.load(folder)
     if old is not None and not old.finished:
         record = records.merge(old, record) if records.is_here(machine, old) else records.add_files(record, old)
@@ -198,7 +198,7 @@ def _apply_rounds(look: _Look, comparison: Comparison) -> tuple[tuple[Change, ..
 
 
 def _choose_ready(changes: list[Change]) -> list[Change]:
-    """Return the changes of one round. The others wait for the next, as their kinds say."""
+    """Return the changes of one round; the others wait for the next, as their kinds require."""
     return [
         change
         for change in changes
@@ -242,7 +242,7 @@ def _send(machine: Machine, batch: Sequence[tuple[Change, Message]], may_be_ther
 
 
 def _is_gone(message: Message, failure: Failure) -> bool:
-    """Return whether only a removal failed, of what the kernel had removed with something else."""
+    """Return whether only a removal failed, of an entry that the kernel had already removed with another."""
     return message.type in {RTM_DELADDR, RTM_DELROUTE, RTM_DELRULE} and failure.errno in GONE
 
 

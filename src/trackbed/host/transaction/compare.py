@@ -1,4 +1,4 @@
-"""Comparing a machine with its settings: it is read once, then everything is arithmetic."""
+"""Comparison of a machine with its settings: the machine is read once, then only values are compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def observe(machine: Machine, settings: Iterable[Setting]) -> View:
 
 
 def judge(view: View) -> Comparison:
-    """Return how a state differs from settings: in the order of the steps, in each what is stale first."""
+    """Return how a state differs from settings, in the order of the steps; in each step leftovers come first."""
     outcomes = [outcome for setting in view.settings if (outcome := _judge_setting(setting, view))]
     changes = [*_find_stale(view), *(outcome for outcome in outcomes if isinstance(outcome, Change))]
     changes.sort(key=lambda change: NAMES.index(change.step))
@@ -41,7 +41,7 @@ def _judge_setting(setting: Setting, view: View) -> Change | Skipped | None:
 
 
 def _find_lack(setting: Setting, view: View) -> str:
-    """Return why a setting has no meaning here; empty if it has."""
+    """Return why a setting does not apply here; empty if it does."""
     netdev = setting.netdev
     if netdev and netdev not in view.ports:
         return f"there is no {netdev} yet"
@@ -64,7 +64,7 @@ def _group(skipped: list[Skipped]) -> Iterator[Skipped]:
 
 
 def _find_stale(view: View) -> Iterator[Change]:
-    """Yield what an earlier plan left, in the steps of the settings (in all of them if ports are among these)."""
+    """Yield leftovers of earlier plans in the steps of the settings (in all steps if these include ports)."""
     steps = {setting.step for setting in view.settings}
     stale = (change for kind in KINDS for change in kind.find_stale(view))
     return (change for change in stale if "names" in steps or change.step in steps)

@@ -56,7 +56,7 @@ def find_renderer(machine: Machine) -> Format:
 
 
 def read_owned(machine: Machine) -> dict[str, bytes]:
-    """Content of all files that Trackbed has on the machine, by absolute path."""
+    """Return the content of all files of Trackbed on the machine, by absolute path."""
     return {
         f"{folder}/{path.relative_to(machine.locate(folder))}": path.read_bytes()
         for folder, path in _iter_owned(machine)
@@ -64,7 +64,7 @@ def read_owned(machine: Machine) -> dict[str, bytes]:
 
 
 def list_differences(machine: Machine, wanted: Mapping[str, str]) -> tuple[FileChange, ...]:
-    """Files to write (all of `wanted` that differ) and to delete (ours that are wanted no more)."""
+    """Return files to write (of `wanted`, those that differ) and to delete (ours that are no longer wanted)."""
     have = read_owned(machine)
     want = {path: content.encode() for path, content in wanted.items()}
     paths = sorted(have.keys() | want.keys())
@@ -101,7 +101,7 @@ def list_rivals(machine: Machine, names: frozenset[str]) -> tuple[str, ...]:
 
 
 def list_warnings(machine: Machine, node: NodePlan) -> tuple[str, ...]:
-    """What to tell of files that are not ours and name or configure a rail of this node."""
+    """Return warnings about files of others that name or configure a rail of this node."""
     known = (text for port in node.ports for text in (port.netdev, port.pci, port.mac, port.kernel_name) if text)
     places = list_rivals(machine, frozenset(text.lower() for text in known))
     return tuple(f"{place}: this configures or names a rail, too; take the rail out of that file" for place in places)

@@ -77,9 +77,9 @@ def _read_file(machine: Machine, path: str) -> bytes | None:
 
 
 def merge(old: Record, new: Record) -> Record:
-    """Complete the record of a killed apply by what the next one may touch besides.
+    """Complete the record of a killed apply by the data of the next one.
 
-    What was kept below the name of a port or RDMA device stands under the name it had; what was read below the new
+    Values below the name of a port or RDMA device are kept under the original name; values that were read below the new
     name came from the first apply.
     """
     renamed = {name for kind in KINDS if kind.keeps_names for name in _get_names(new, kind.name, old)}

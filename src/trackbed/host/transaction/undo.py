@@ -16,9 +16,9 @@ from trackbed.host.transaction.record import Record, is_here
 
 
 def restore(machine: Machine, record: Record) -> tuple[str, ...]:
-    """Put a machine back as the record says; return what could not be put back, in words.
+    """Restore a machine from a record; return the failures as text.
 
-    After a reboot, or in another namespace, only the files are put back: the recorded network is gone.
+    After a reboot, or in another namespace, only the files are restored: the recorded network is gone.
     """
     return tuple(_restore(machine, record))
 

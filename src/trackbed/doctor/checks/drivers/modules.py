@@ -63,7 +63,7 @@ def _list_planned_modules(view: NodeView, host: Snapshot) -> list[str]:
     nic = view.node.nic or (f"{vendors.pop()}:" if len(vendors) == 1 else None)
     if nic is not None and nic.startswith("8086") and view.node.nic is None:
         return []  # Intel's older NICs need neither ice nor irdma
-    wants = [setting.want for setting in planned.settings(view.node._replace(nic=nic))]
+    wants = [setting.want for setting in planned.list_settings(view.node._replace(nic=nic))]
     return [want.name for want in wants if isinstance(want, module.Want)]
 
 

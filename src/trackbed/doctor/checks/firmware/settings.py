@@ -80,7 +80,7 @@ def _list_parameters(view: NodeView, host: Snapshot, port: PortPlan, pci: str) -
     if read_attribute(host, pci, "vendor") != NVIDIA_NIC:
         return ()
     node = view.node._replace(nic="15b3:", ports=(port._replace(pci=pci),))
-    wants = [setting.want for setting in planned.settings(node)]
+    wants = [setting.want for setting in planned.list_settings(node)]
     return tuple(parameter for want in wants if isinstance(want, Want) for parameter in want.parameters)
 
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from trackbed.host.machine import Machine
-from trackbed.host.steps import settings
+from trackbed.host.steps import list_settings
 from trackbed.host.transaction import record
 from trackbed.host.transaction.apply import apply
 from trackbed_lab.vm.faults.fault import FaultError, FaultyServer
@@ -60,7 +60,7 @@ def configure_port(server: FaultyServer) -> None:
     """Wait until the port has an interface again, then apply the plan to it, its name included."""
     wait_for_interface(server)
     machine = Machine(Path("/"))
-    apply(machine, settings(server.node, _STEPS), record.find_folder(machine))
+    apply(machine, list_settings(server.node, _STEPS), record.find_folder(machine))
 
 
 def wait_for_interface(server: FaultyServer) -> None:
