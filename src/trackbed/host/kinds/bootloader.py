@@ -1,4 +1,4 @@
-"""What passes the kernel its arguments at the next boot, and how it is told others.
+"""Boot loaders: the arguments they will pass at the next boot, and the commands that change these.
 
     kernelstub   /etc/kernelstub/configuration                       kernelstub --add-options, --delete-options
     grubby       /boot/loader/entries/*.conf (BLS), grub2/grubenv     grubby --update-kernel=ALL --args, --remove-args
@@ -29,7 +29,7 @@ _ENTRIES = "/boot/loader/entries"
 
 
 class Loader(NamedTuple):
-    """A boot loader: `staged` is what it will pass (None: cannot be read), `own` the part of that which is ours.
+    """A boot loader: `staged` is what it will pass (None: cannot be read), `ours` the arguments of ours among them.
 
     `add` and `remove` are commands that end where the arguments go; where they are the same, one run reads the files.
     """

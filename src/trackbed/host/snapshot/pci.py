@@ -6,7 +6,7 @@
 
 (PCI Express Base Specification, chapter 7; the names and offsets of include/uapi/linux/pci_regs.h.) Who is not root
 reads the header's 64 bytes only, and a function that is gone answers ff for each byte: then there are no capabilities
-here, which says nothing about the hardware. `readable` tells the two apart.
+here, which says nothing about the hardware. `is_readable` tells the two apart.
 """
 
 from __future__ import annotations
