@@ -5,7 +5,7 @@ The live host, a container that sees it under /host, a captured tree and a names
     Machine(Path("/"))                                      this host
     Machine(Path("/host"), Path("/proc/1/ns/net"))          the host, from a privileged container
     Machine(tree, Path("/run/netns/gpu-0"))                 a node of the lab
-    Machine(tree, unseen="it is an archive")                 files only
+    Machine(tree, unseen_reason="it is an archive")          files only
 
 Files come from the root folder, all but one kind: `/proc/sys/net` shows the network namespace of the thread that opens
 it, so kernel parameters are read and written by a thread inside the namespace.
