@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from trackbed.cli.archived import MODULES
-from trackbed.cli.capture import wanted
+from trackbed.cli.capture import list_wanted
 from trackbed.cli.main import cli
 from trackbed.host.machine import Machine, Unreadable
 from trackbed.host.runner import Ran
@@ -55,7 +55,7 @@ def unpacked(tmp_path: Path, synchronised: str = "yes") -> Path:
         (host / path).write_text(text)
     machine = Machine(host, runner=Programs(synchronised))
     with archive.open("xb") as stream:
-        capture(machine, wanted(machine), stream)
+        capture(machine, list_wanted(machine), stream)
     folder.mkdir()
     unpack(archive, folder)
     return folder

@@ -104,7 +104,7 @@ def test_what_differs_is_shown_by_its_fields_before_anybody_is_asked(api_server:
     shown = run("apply", "native", fabric=fabric, kubeconfig=api_server)
     assert shown.exit_code == 2
     assert "conflict  DaemonSet trackbed-agent in trackbed-system" in shown.stdout
-    assert "nobody can be asked here; say --yes to do this" in shown.stderr
+    assert "standard input is no terminal to confirm on; add --yes to apply" in shown.stderr
     forced = run("apply", "native", "--yes", "--force", fabric=fabric, kubeconfig=api_server)
     assert (forced.exit_code, f"          .metadata.labels.{PART_OF}: taken -> applyset-" in forced.stdout) == (0, True)
     run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
@@ -116,7 +116,7 @@ def test_the_last_run_is_undone_after_it_was_shown_and_asked_for(api_server: Pat
 
     nothing = native("--undo", "--yes", "--wait", "0")
     assert nothing.exit_code == 2
-    assert "keeps nothing of what was there before the last run of trackbed-rolled-native; apply the" in nothing.stderr
+    assert "keeps no state from before the last run of trackbed-rolled-native; apply the" in nothing.stderr
     native("--yes", "--wait", "0")
     serve(api_server)
     assert native("--yes").exit_code == 0
@@ -132,7 +132,7 @@ def test_the_last_run_is_undone_after_it_was_shown_and_asked_for(api_server: Pat
     again = native("--undo", "--yes", "--wait", "0")
     assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "the cluster is as wanted")
     both = native("--undo", "--remove")
-    assert (both.exit_code, "say one of them" in both.stderr) == (2, True)
+    assert (both.exit_code, "use one of them" in both.stderr) == (2, True)
     native("--remove", "--yes", "--wait", "0")
 
 
@@ -142,7 +142,7 @@ def test_a_run_after_one_that_broke_off_says_where_undo_leads(api_server: Path, 
         [daemon] = client.list("apps/v1", "DaemonSet", "trackbed-system")
         client.delete(daemon)
     again = run("apply", "native", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
-    assert "the last run broke off; --undo will go back to before that one\n" in again.stderr
+    assert "the last run was interrupted; --undo will restore the state before it\n" in again.stderr
     back = run("apply", "native", "--undo", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)
     assert (back.exit_code, back.stdout.endswith("removed\n")) == (0, True)
     run("apply", "native", "--remove", "--yes", "--wait", "0", fabric=fabric, kubeconfig=api_server)

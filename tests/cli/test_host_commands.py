@@ -74,7 +74,7 @@ def test_diff_exits_with_one_until_the_host_is_as_planned(place: Host, fabric: s
 def test_apply_asks_and_where_nobody_can_answer_wants_yes(place: Host, fabric: str) -> None:
     done = on(place, "apply", fabric)
     assert done.exit_code == 2
-    assert "nobody can be asked here; say --yes to do this, or --dry-run only to look" in done.stderr
+    assert "standard input is no terminal to confirm on; add --yes to apply, or --dry-run to look only" in done.stderr
     assert on(place, "diff", fabric).exit_code == 1
 
 
@@ -92,7 +92,7 @@ def test_apply_persists_in_the_format_of_the_machine_and_undo_removes_it(place: 
     assert on(place, "apply", fabric, "--yes").exit_code == 0
     assert "/etc/netplan/90-trackbed.yaml" in read_owned(place.machine)
     done = on(place, "apply", fabric, "--undo")
-    assert (done.exit_code, done.stdout) == (0, "everything is as it was before the last apply\n")
+    assert (done.exit_code, done.stdout) == (0, "the state before the last apply is restored\n")
     assert read_owned(place.machine) == {}
     again = on(place, "apply", fabric, "--undo")
     assert (again.exit_code, "there is nothing to undo" in again.stderr) == (2, True)

@@ -110,7 +110,7 @@ def test_an_address_of_no_rail_is_found_out(fabric: Path) -> None:
             ["plan", "-f", "missing.yaml"],
             "trackbed: cannot read missing.yaml: No such file or directory; name one with -f FILE\n",
         ),
-        (["explain", "10.0.0", "-f", "x"], "trackbed: '10.0.0' is no IP address\n"),
+        (["explain", "10.0.0", "-f", "x"], "trackbed: '10.0.0' is not an IP address\n"),
     ],
 )
 def test_wrong_use_is_one_line_and_status_2(args: list[str], says: str) -> None:

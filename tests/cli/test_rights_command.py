@@ -21,7 +21,7 @@ def done(*words: str) -> Result:
     ("stacks", "why"),
     [
         ("native", "--stacks native: its objects come with the control plane's chart; leave it out"),
-        ("sriov-operator,kvm", "--stacks kvm: it puts nothing into a cluster; leave it out"),
+        ("sriov-operator,kvm", "--stacks kvm: it has no objects in a cluster; leave it out"),
         ("sriov-operatr", "no stack 'sriov-operatr'"),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_cluster_goes_from_nothing_to_all_that_holds(server: Path, client: Blo
             "offers no trackbed.dev/rail0, trackbed.dev/rail1"
         ),
         "seen-1  -       0      0 of 0  not in the cluster",
-        "trackbed-seen-native: its last run broke off: run `trackbed apply cluster` again, or with --undo",
+        "trackbed-seen-native: its last run was interrupted: run `trackbed apply cluster` again, or with --undo",
         "trackbed-seen-native: DaemonSet trackbed-agent: no controller has seen it yet",
         (
             "trackbed-seen-native: what to do: `kubectl describe daemonset trackbed-agent --namespace trackbed-system` "

@@ -77,8 +77,8 @@ def test_a_torn_file_does_not_hide_the_others(folder: Path) -> None:
         pytest.param([], "name files or folders", id="nothing"),
         pytest.param(["/no/such/file.yaml"], "cannot read /no/such/file.yaml", id="no-file"),
         pytest.param(["--explain", "host-bit"], "did you mean 'host-bits'", id="no-rule"),
-        pytest.param(["-", "--crds", "/no/such/folder"], "is no folder", id="no-crds"),
-        pytest.param(["-", "--fix"], "cannot mend standard input or a cluster", id="fix-stdin"),
+        pytest.param(["-", "--crds", "/no/such/folder"], "is not a folder", id="no-crds"),
+        pytest.param(["-", "--fix"], "cannot change standard input or a cluster", id="fix-stdin"),
     ],
 )
 def test_wrong_use_ends_with_two_and_says_what_to_do(args: list[str], message: str) -> None:

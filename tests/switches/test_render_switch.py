@@ -118,7 +118,7 @@ def test_a_file_that_is_no_configuration_is_named(fabric: Path) -> None:
     result = run(fabric, "--check", fabric)
     assert result.exit_code == 2
     assert result.stderr == (
-        f"trackbed: {fabric} is no configuration of a switch: it has neither `nv set` commands nor a `set` mapping, "
+        f"trackbed: {fabric} is not a configuration of a switch: it has neither `nv set` commands nor a `set` mapping, "
         "as `nv config show` prints them\n"
     )
 

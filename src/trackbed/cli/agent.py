@@ -1,4 +1,4 @@
-"""`trackbed agent`: the daemon on each node that gives pods their rails."""
+"""`trackbed agent`: the daemon on each node that attaches pods to rails."""
 
 from __future__ import annotations
 
@@ -53,12 +53,14 @@ def command() -> None:
     "--state", type=click.Path(path_type=Path), default=STATE, show_default=True, help="Folder of the journal."
 )
 @_socket_option
-@click.option("--netns", type=click.Path(path_type=Path), help="Serve this network namespace instead of the own.")
+@click.option(
+    "--netns", type=click.Path(path_type=Path), help="Serve this network namespace instead of the current one."
+)
 @click.option(
     "--kubelet",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Offer rails to the kubelet of this folder, /var/lib/kubelet; pods get those that it gives them.",
+    help="Offer rails to the kubelet of this folder, /var/lib/kubelet; pods get the devices that it allocates.",
 )
 @click.option(
     "--cdi",
@@ -84,7 +86,7 @@ def run(
     cni_bin: Path | None,
     cni_conf: Path | None,
 ) -> None:
-    """Serve the container runtime until SIGTERM. A plan that is replaced meanwhile is taken; pods keep what they have.
+    """Serve the container runtime until SIGTERM. A changed plan is reloaded; pods keep their attachments.
 
     \b
     Examples:
@@ -102,14 +104,14 @@ def run(
     from trackbed.node.rails.presence import CniFolders
 
     if (cni_bin is None) != (cni_conf is None):
-        refuse("--cni-bin and --cni-conf go together: an executable that nobody calls, or a call of none, helps nobody")
+        refuse("--cni-bin and --cni-conf go together: either has no effect without the other")
     presence = CniFolders(cni_bin, cni_conf) if cni_bin and cni_conf else None
     places = AgentPaths(state, socket_file, kubelet, cdi, presence)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
-        _await_plan(plan_file, wait=kubelet is not None)
+        _wait_for_plan(plan_file, wait=kubelet is not None)
         if netns is not None:
-            _enter(netns)
+            _enter_netns(netns)
         again = True
         while again:
             plan = PlanFile(plan_file)
@@ -123,8 +125,8 @@ def run(
         refuse(f"{error.filename or socket_file}: {error.strerror}")
 
 
-def _await_plan(path: Path, *, wait: bool) -> None:
-    """Wait for the plan's file: in Kubernetes the agent may be there before `trackbed apply` has written it."""
+def _wait_for_plan(path: Path, *, wait: bool) -> None:
+    """Wait for the plan's file: in Kubernetes the agent may start before `trackbed apply` has written it."""
     import time
 
     if wait and not path.exists():
@@ -136,8 +138,8 @@ def _await_plan(path: Path, *, wait: bool) -> None:
 @command.command("status")
 @_socket_option
 @output_option("table", "json")
-def status(socket_file: Path, form: str) -> None:
-    """Show what is attached, what is free or lost, and what is wrong. Exit 0 good, 1 trouble, 3 no agent.
+def status(socket_file: Path, output_format: str) -> None:
+    """Show attachments, free addresses, lost devices and problems. Exits with 0 if sound, 1 if not, 3 without agent.
 
     \b
     Examples:
@@ -147,16 +149,16 @@ def status(socket_file: Path, form: str) -> None:
     from trackbed.node.rails.client import read_status as ask
 
     try:
-        found = ask(socket_file)
+        state = ask(socket_file)
     except OSError as error:
         click.echo(f"trackbed: no agent answers on {socket_file}: {error.strerror or error}", err=True)
         raise SystemExit(3) from error
-    if form == "json":
-        emit_json(found)
+    if output_format == "json":
+        emit_json(state)
     else:
-        _show(found)
-    lost = any(one["lost"] for one in found["devices"].values())
-    raise SystemExit(1 if found["trouble"] or found["conflicts"] or lost else 0)
+        _show_status(state)
+    lost = any(devices["lost"] for devices in state["devices"].values())
+    raise SystemExit(1 if state["trouble"] or state["conflicts"] or lost else 0)
 
 
 _chain_option = click.option(
@@ -187,7 +189,7 @@ def install_cni(folder: Path, socket_file: Path, conflist: Path | None, python: 
     try:
         click.echo(install(folder, socket_file, python))
         if conflist is not None:
-            click.echo(f"{conflist}: {'added' if chain(conflist) else 'it is there already'}")
+            click.echo(f"{conflist}: {'added' if chain(conflist) else 'already present'}")
     except (ChainError, ValueError) as error:
         refuse(str(error))
     except OSError as error:
@@ -205,7 +207,7 @@ def install_cni(folder: Path, socket_file: Path, conflist: Path | None, python: 
 )
 @click.option("--stay", is_flag=True, help="Then wait for SIGTERM, as the container of a pod that must not end.")
 def remove_cni(folder: Path, conflist: Path | None, networks: Path | None, stay: bool) -> None:
-    """Take Trackbed out of the chain, then its executable out of FOLDER. Doing it twice is fine.
+    """Remove Trackbed from the chain, then its executable from FOLDER. Running it again is safe.
 
     \b
     Examples:
@@ -217,7 +219,7 @@ def remove_cni(folder: Path, conflist: Path | None, networks: Path | None, stay:
 
     try:
         if conflist is not None:
-            click.echo(f"{conflist}: {'removed' if unchain(conflist) else 'it was not there'}")
+            click.echo(f"{conflist}: {'removed' if unchain(conflist) else 'not present'}")
         for path in unchain_all(networks) if networks is not None else ():
             click.echo(f"{path}: removed")
         (folder / NAME).unlink(missing_ok=True)
@@ -226,18 +228,18 @@ def remove_cni(folder: Path, conflist: Path | None, networks: Path | None, stay:
     except OSError as error:
         refuse(f"cannot change {error.filename or folder}: {error.strerror}")
     if stay:
-        _await_end()
+        _wait_for_sigterm()
 
 
-def _await_end() -> None:
+def _wait_for_sigterm() -> None:
     import signal
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the first process of a container gets none otherwise
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # PID 1 of a container does not receive it otherwise
     click.echo("Trackbed is out of the chain; this waits for SIGTERM")
     signal.sigwait({signal.SIGTERM})
 
 
-def _enter(netns: Path) -> None:
+def _enter_netns(netns: Path) -> None:
     import os
 
     from trackbed.kernel.netlink.netns import setns
@@ -249,37 +251,37 @@ def _enter(netns: Path) -> None:
         os.close(fd)
 
 
-def _show(found: dict[str, Any]) -> None:
-    from trackbed.cli.tables import table
+def _show_status(state: dict[str, Any]) -> None:
+    from trackbed.cli.tables import print_table
 
     columns = ("pod", "mode", "rail", "netdev", "rdma", "mac", "addresses", "state")
     rows = [
         (
-            one["pod"] or f"{one['container'][:12]}/{one['ifname']}",
-            one["mode"],
+            entry["pod"] or f"{entry['container'][:12]}/{entry['ifname']}",
+            entry["mode"],
             str(port["rail"]),
             port["name"],
             port.get("rdma", {}).get("name", "-"),
             port["mac"],
-            " ".join(own["text"] for own in port.get("addresses", ())) or "-",
-            "attached" if one["done"] else "being attached",
+            " ".join(address["text"] for address in port.get("addresses", ())) or "-",
+            "attached" if entry["done"] else "being attached",
         )
-        for one in found["attachments"]
-        for port in one["ports"]
+        for entry in state["attachments"]
+        for port in entry["ports"]
     ]
-    free = ", ".join(f"rail {rail}: {count}" for rail, count in found["free"].items())
-    table(columns, rows, f"node {found['node']} of {found['fabric']}")
+    free = ", ".join(f"rail {rail}: {count}" for rail, count in state["free"].items())
+    print_table(columns, rows, f"node {state['node']} of {state['fabric']}")
     click.echo(f"free addresses: {free or 'none planned'}")
-    for rail, one in found["devices"].items():
-        every = len(one["lost"]) == one["devices"]
-        lost = f"; lost: {'all, see the port' if every else ', '.join(one['lost'])}" if one["lost"] else ""
-        click.echo(f"rail {rail}: {one['devices']} devices, {one['inPods']} moved into pods{lost}")
-    for conflict in found["conflicts"]:
+    for rail, entry in state["devices"].items():
+        all_lost = len(entry["lost"]) == entry["devices"]
+        lost = f"; lost: {'all, see the port' if all_lost else ', '.join(entry['lost'])}" if entry["lost"] else ""
+        click.echo(f"rail {rail}: {entry['devices']} devices, {entry['inPods']} moved into pods{lost}")
+    for conflict in state["conflicts"]:
         click.echo(
             f"conflict: {conflict['address']} of {conflict['container'][:12]} is also used by {conflict['other']}"
         )
-    if found["trouble"]:
-        click.echo(f"trouble: {found['trouble']}")
+    if state["trouble"]:
+        click.echo(f"trouble: {state['trouble']}")
 
 
 @command.command("prepare")
@@ -287,10 +289,10 @@ def _show(found: dict[str, Any]) -> None:
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: by the pod's own account.")
 @_socket_option
 def prepare(name: str, kubeconfig: str | None, socket_file: Path) -> None:
-    """Make this node's host what its RailNode says, and say what it is; in a privileged pod with hostPID.
+    """Prepare this node's host according to its RailNode, and report its state; in a privileged pod with hostPID.
 
-    The host is compared whenever its RailNode changes, and every ten minutes; it is changed only while the controller
-    has drained the node, and rebooted only when the RailNode names the boot that it is in.
+    The host is compared whenever its RailNode changes, and every ten minutes. It is changed only while the node is
+    drained by the controller, and rebooted only if the RailNode names the current boot.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`trackbed apply`: make a host as planned, or as it was before."""
+"""`trackbed apply`: apply the plan to a host, or undo the last apply."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import click
 
 from trackbed.cli.cluster import apply_cluster
 from trackbed.cli.fleet import order_options, reach_options
-from trackbed.cli.machine import booted, document, machine_options, show, tell_reboot
-from trackbed.cli.options import emit_json, node_of, node_option, output_option, plan_option, read_plan, refuse
+from trackbed.cli.machine import build_document, machine_options, print_reboot_note, show, wait_for_boot
+from trackbed.cli.options import emit_json, find_node, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,11 +31,11 @@ PERSIST = ("auto", "netplan", "networkd", "networkmanager", "none")
     type=click.Choice(PERSIST),
     default="auto",
     show_default=True,
-    help="Format of the files for the next boot. auto: what the machine uses; none for a mere --netns.",
+    help="Format of the files for the next boot. auto: what the machine uses; none for --netns alone.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can answer.")
-@click.option("--undo", "back", is_flag=True, help="Put everything back to before the last apply.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
+@click.option("--undo", "back", is_flag=True, help="Restore the state before the last apply.")
 @reach_options
 @order_options
 @output_option("table", "json")
@@ -48,13 +48,13 @@ def command(
     dry_run: bool,
     yes: bool,
     back: bool,
-    form: str,
+    output_format: str,
     **fleet: Any,  # noqa: ANN401 - the options of reach_options and order_options
 ) -> None:
-    """Make this host as planned, or each of many: all of it, or nothing.
+    """Apply the plan to this host, or to many hosts; each is changed completely or not at all.
 
-    Shows the differences first. What was there before is recorded, so a failure, and later --undo, puts it back. Exits
-    with 1 when something differs that only a person can mend.
+    Shows the differences first. The previous state is recorded; a failure, and later --undo, restores it. Exits with 1
+    when a difference remains that needs manual work.
 
     \b
     Examples:
@@ -65,43 +65,45 @@ def command(
     """
     if click.get_current_context().invoked_subcommand:
         return
-    from trackbed.cli.inventories import machine_below
+    from trackbed.cli.inventories import open_machine
     from trackbed.host.change import Comparison
 
     if fleet["nodes"]:
-        _fleet(fabric_file, form, fleet | {"persist": persist}, (dry_run, yes, back))
-    machine = machine_below(root, netns)
+        _apply_to_fleet(fabric_file, output_format, fleet | {"persist": persist}, (dry_run, yes, back))
+    machine = open_machine(root, netns)
     if machine.unseen_reason:
         refuse(f"nothing is applied below {root}: {machine.unseen_reason}")
     if back:
         _undo(machine)
         return
     planned = read_plan(fabric_file)
-    node = node_of(planned, node_name)
-    files = _files(machine, node, persist)
-    differs = _preview(machine, node, files, "quiet" if form == "json" and not dry_run else form)
+    node = find_node(planned, node_name)
+    files = _render_files(machine, node, persist)
+    differs = _show_preview(machine, node, files, "quiet" if output_format == "json" and not dry_run else output_format)
     if dry_run or not differs:
-        if form == "json" and not dry_run:
-            emit_json({"applied": 0, "files": []} | document(Comparison((), ()), node.name))
+        if output_format == "json" and not dry_run:
+            emit_json({"applied": 0, "files": []} | build_document(Comparison((), ()), node.name))
         raise SystemExit(1 if dry_run and differs else 0)
-    _agree(yes=yes)
-    _report(_apply(machine, node, files), node, form)
+    _confirm(yes=yes)
+    _report(_apply(machine, node, files), node, output_format)
 
 
-def _fleet(fabric_file: str, form: str, options: dict[str, Any], said: tuple[bool, bool, bool]) -> None:
+def _apply_to_fleet(
+    fabric_file: str, output_format: str, options: dict[str, Any], flags: tuple[bool, bool, bool]
+) -> None:
     from trackbed.cli import fleet
 
-    dry_run, yes, back = said
+    dry_run, yes, back = flags
     if back:
         refuse("--undo is for one host; run it there")
     if dry_run:
         reach = ("nodes", "fanout", "seconds", "user", "ssh_config", "persist")
-        fleet.diff(fabric_file, form, **{name: options[name] for name in reach})
-    _agree(yes=yes)
-    fleet.apply(fabric_file, form, **options)
+        fleet.diff(fabric_file, output_format, **{name: options[name] for name in reach})
+    _confirm(yes=yes)
+    fleet.apply(fabric_file, output_format, **options)
 
 
-def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | None:
+def _render_files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | None:
     from pathlib import Path
 
     from trackbed.host.render import FORMATS
@@ -115,34 +117,34 @@ def _files(machine: Machine, node: NodePlan, persist: str) -> dict[str, str] | N
     return next(render for name, render in FORMATS.items() if name == chosen)(node)
 
 
-def _preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, form: str) -> bool:
-    """Show what differs once the host has booted; whether anything is to be done."""
+def _show_preview(machine: Machine, node: NodePlan, files: dict[str, str] | None, output_format: str) -> bool:
+    """Show the differences after the host has booted; return whether there are any."""
     from trackbed.host.steps import list_settings
     from trackbed.host.transaction.compare import compare, drop_files
     from trackbed.host.transaction.files import list_differences
     from trackbed.kernel.netlink.codec import NetlinkError
 
-    booted(machine)
+    wait_for_boot(machine)
     try:
-        found = compare(machine, list_settings(node))
-        found = found if files is not None else drop_files(found)
+        comparison = compare(machine, list_settings(node))
+        comparison = comparison if files is not None else drop_files(comparison)
         rewritten = list_differences(machine, files) if files is not None else ()
     except (OSError, NetlinkError) as error:
         refuse(f"cannot read the state of this machine: {error}")
-    if form != "quiet":
-        show(found, form, node.name)
+    if output_format != "quiet":
+        show(comparison, output_format, node.name)
     for change in rewritten:
         click.echo(f"{'delete' if change.want is None else 'write'} {change.path}", err=True)
-    return bool(found.changes or rewritten)
+    return bool(comparison.changes or rewritten)
 
 
-def _agree(*, yes: bool) -> None:
+def _confirm(*, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        refuse("nobody can be asked here; say --yes to do this, or --dry-run only to look")
-    if not click.confirm("Do this?"):
-        refuse("nothing was done")
+        refuse("standard input is no terminal to confirm on; add --yes to apply, or --dry-run to look only")
+    if not click.confirm("Apply these changes?"):
+        refuse("nothing was changed")
 
 
 def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Applied:
@@ -158,18 +160,20 @@ def _apply(machine: Machine, node: NodePlan, files: dict[str, str] | None) -> Ap
         raise SystemExit(1) from error
 
 
-def _report(done: Applied, node: NodePlan, form: str) -> None:
-    if form == "json":
-        paths = [change.path for change in done.files]
-        emit_json({"applied": len(done.changes), "files": paths} | document(done.left, node.name))
+def _report(applied: Applied, node: NodePlan, output_format: str) -> None:
+    if output_format == "json":
+        paths = [change.path for change in applied.files]
+        emit_json({"applied": len(applied.changes), "files": paths} | build_document(applied.left, node.name))
     else:
-        click.echo(f"{node.name}: made {len(done.changes)} changes, wrote {len(done.files)} files for the next boot")
-        for change in done.left.changes:
+        click.echo(
+            f"{node.name}: made {len(applied.changes)} changes, wrote {len(applied.files)} files for the next boot"
+        )
+        for change in applied.left.changes:
             click.echo(
                 f"still different: {change.subject} is {change.have}, not {change.want}: {change.advice}", err=True
             )
-        tell_reboot(done.left)
-    raise SystemExit(1 if done.left.changes else 0)
+        print_reboot_note(applied.left)
+    raise SystemExit(1 if applied.left.changes else 0)
 
 
 def _undo(machine: Machine) -> None:
@@ -178,16 +182,16 @@ def _undo(machine: Machine) -> None:
     from trackbed.kernel.netlink.codec import NetlinkError
 
     try:
-        wrong = undo(machine, find_folder(machine))
+        problems = undo(machine, find_folder(machine))
     except NothingToUndoError as error:
         refuse(str(error))
     except (OSError, ValueError, NetlinkError) as error:
         click.echo(f"trackbed: {error}", err=True)
         raise SystemExit(1) from error
-    for problem in wrong:
-        click.echo(f"not put back: {problem}", err=True)
-    click.echo("everything is as it was before the last apply" if not wrong else "the rest was put back")
-    raise SystemExit(1 if wrong else 0)
+    for problem in problems:
+        click.echo(f"not restored: {problem}", err=True)
+    click.echo("the state before the last apply is restored" if not problems else "everything else is restored")
+    raise SystemExit(1 if problems else 0)
 
 
 command.add_command(apply_cluster)

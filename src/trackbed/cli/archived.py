@@ -1,4 +1,4 @@
-"""`trackbed doctor` on an archive: what can be judged of files and programs alone, and what cannot."""
+"""`trackbed doctor` on an archive: checks of files and recorded programs; the network is unknown."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from trackbed.host.machine import Machine
 
 MODULES = (bios, cmdline, firmware, kubelet, runtime)
-"""Checks that look at nothing but `view.host`; all others want the network, too."""
+"""Checks that read nothing but `view.host`; all others need the network."""
 
 
 def diagnose(machine: Machine, node: NodePlan) -> Diagnosis:
-    """Every fault of the catalogue: judged where files say enough, unknown otherwise."""
-    nothing = HostState(machine, (), (), (), (), ())
-    view = NodeView(node, nothing, host=host_reads.take_snapshot(machine, node))
-    found = [finding for module in MODULES for finding in module.check(view)]
-    place = {fault: number for number, fault in enumerate(load_catalogue())}
-    found += _unjudged(node, machine.unseen_reason)
-    return Diagnosis(tuple(sorted(found, key=lambda finding: place[finding.id])), find_first(found))
+    """Judge every fault of the catalogue; faults that need the network are unknown."""
+    state = HostState(machine, (), (), (), (), ())
+    view = NodeView(node, state, host=host_reads.take_snapshot(machine, node))
+    findings = [finding for module in MODULES for finding in module.check(view)]
+    order = {fault: number for number, fault in enumerate(load_catalogue())}
+    findings += _report_unknown(node, machine.unseen_reason)
+    return Diagnosis(tuple(sorted(findings, key=lambda finding: order[finding.id])), find_first(findings))
 
 
-def steps(diagnosis: Diagnosis, evidence: str) -> tuple[str, ...]:
-    """The steps that were left out for this reason."""
+def list_skipped_steps(diagnosis: Diagnosis, evidence: str) -> tuple[str, ...]:
+    """Return the steps that were not judged for this reason."""
     return tuple(dict.fromkeys(f.step for f in diagnosis.findings if f.evidence == evidence))
 
 
-def without(diagnosis: Diagnosis, evidence: str) -> Diagnosis:
-    """The diagnosis without what was left out: that is told in one line."""
+def drop_skipped(diagnosis: Diagnosis, evidence: str) -> Diagnosis:
+    """Return the diagnosis without the findings that were not judged; they are summarized in one line."""
     return Diagnosis(tuple(f for f in diagnosis.findings if f.evidence != evidence), diagnosis.first)
 
 
-def _unjudged(node: NodePlan, reason: str) -> Iterator[Finding]:
-    """All faults of steps that were not looked at, once for the node."""
-    seen = {module.__name__.rpartition(".")[2] for module in MODULES}
+def _report_unknown(node: NodePlan, reason: str) -> Iterator[Finding]:
+    """Yield an unknown finding for each fault of the steps that were not checked."""
+    steps = {module.__name__.rpartition(".")[2] for module in MODULES}
     for fault in load_catalogue().values():
-        if fault.step not in seen:
+        if fault.step not in steps:
             yield judge(fault.id, node, None, ok=None, evidence=reason)

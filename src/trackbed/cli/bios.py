@@ -1,4 +1,4 @@
-"""`trackbed bios`: attributes of the firmware setup, over each host's BMC."""
+"""`trackbed bios`: BIOS attributes over the BMC of each host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, meant, output_option, read_fabric, refuse
+from trackbed.cli.options import emit_json, fabric_option, output_option, read_fabric, refuse, suggest
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.bios import BiosSpec
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from trackbed.host.bios.redfish import Bmc
 
 _SIDE_BY_SIDE = 16
-"""BMCs at a time: each takes seconds to answer and costs us nothing meanwhile."""
+"""BMCs that are queried at a time; each takes seconds to answer."""
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-class _UnknownError(Exception):
-    """A BMC answered, and nobody can tell what its attributes mean."""
+class _UnknownVendorError(Exception):
+    """The attributes of a BMC are unknown."""
 
 
 @click.command("bios")
@@ -34,18 +34,18 @@ class _UnknownError(Exception):
 @click.option("--credentials", "secret", type=_FILE, metavar="FILE", help="User and password, a line each; mode 600.")
 @click.option("--ca", type=_FILE, metavar="FILE", help="CA of the BMCs' certificates. Default: the system's.")
 @click.option(
-    "--timeout", type=click.FloatRange(1, 300), default=20, show_default=True, help="Seconds a request waits."
+    "--timeout", type=click.FloatRange(1, 300), default=20, show_default=True, help="Timeout of a request in seconds."
 )
 @click.option(
     "--record",
-    "place",
+    "folder",
     type=click.Path(file_okay=False, path_type=Path),
     default="trackbed-bios",
     show_default=True,
     metavar="DIR",
-    help="Folder for the values of before, which undo stages again.",
+    help="Folder for the previous values, which undo stages again.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can answer.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
 @output_option("table", "json")
 def command(
     action: str,
@@ -54,16 +54,16 @@ def command(
     secret: Path | None,
     ca: Path | None,
     timeout: float,
-    place: Path,
+    folder: Path,
     yes: bool,
-    form: str,
+    output_format: str,
 ) -> None:
-    """Compare, stage or put back BIOS attributes over Redfish.
+    """Compare, stage or restore BIOS attributes over Redfish.
 
-    The Fabric's section bios says what is wanted and where BMCs are. Staged values wait for the next boot, which this
-    command never causes. Without --credentials, TRACKBED_BMC_USER and TRACKBED_BMC_PASSWORD are used. Exits with 1 when
-    something differs or could not be set, with 3 when a BMC could not be asked or
-    is of a manufacturer without a profile.
+    The Fabric's section bios has the wanted values and the addresses of BMCs. Staged values take effect at the next
+    boot, which this command never triggers. Without --credentials, TRACKBED_BMC_USER and TRACKBED_BMC_PASSWORD are
+    used. Exits with 1 when a value differs or could not be set, with 3 when a BMC could not be reached or is of a
+    manufacturer without a profile.
 
     \b
     Examples:
@@ -78,31 +78,31 @@ def command(
     wanted = loaded.fabric.spec.bios
     if wanted.bmc is None:
         refuse("the Fabric does not say where BMCs are; write spec.bios.bmc, as bmc-{host}")
-    chosen = _chosen([node.name for node in planned.nodes], nodes)
+    names = _select_nodes([node.name for node in planned.nodes], nodes)
     try:
-        who = load_credentials(secret, os.environ)
+        login = load_credentials(secret, os.environ)
     except (ValueError, OSError) as error:
         refuse(str(error))
     if action != "diff" and not yes:
-        _ask(action, len(chosen))
-    bmcs = {name: Bmc(wanted.bmc.replace("{host}", name), ca, timeout) for name in chosen}
+        _confirm(action, len(names))
+    bmcs = {name: Bmc(wanted.bmc.replace("{host}", name), ca, timeout) for name in names}
     with ThreadPoolExecutor(_SIDE_BY_SIDE, "bmc") as threads:
-        done = threads.map(lambda name: _one(action, name, (bmcs[name], who), wanted, place), bmcs)
-        found = dict(zip(bmcs, done, strict=True))
-    _end(found, form)
+        outcomes = threads.map(lambda name: _run_action(action, name, (bmcs[name], login), wanted, folder), bmcs)
+        results = dict(zip(bmcs, outcomes, strict=True))
+    _finish(results, output_format)
 
 
-def _ask(action: str, servers: int) -> None:
-    """Go on after a yes; question and answer stay out of stdout, which may be read by a machine."""
+def _confirm(action: str, servers: int) -> None:
+    """Ask for confirmation on stderr, because stdout may be JSON; end the command without it."""
     try:
         agreed = click.confirm(f"{action.capitalize()} on {servers} servers?", err=True)
     except click.Abort:
-        refuse("nobody answered, so nothing was done; give --yes to go on without a question")
+        refuse("no answer, so nothing was changed; add --yes to go on without confirmation")
     if not agreed:
-        refuse("nothing was done")
+        refuse("nothing was changed")
 
 
-def _chosen(names: list[str], wanted: str | None) -> list[str]:
+def _select_nodes(names: list[str], wanted: str | None) -> list[str]:
     if wanted is None:
         return names
     from pydantic_core import PydanticCustomError
@@ -110,99 +110,103 @@ def _chosen(names: list[str], wanted: str | None) -> list[str]:
     from trackbed.fabric.model.nodes import expand_hosts
 
     try:
-        asked = [str(name) for name in expand_hosts(wanted)]
+        selection = [str(name) for name in expand_hosts(wanted)]
     except PydanticCustomError as error:
         refuse(error.message())
-    for name in asked:
+    for name in selection:
         if name not in names:
-            refuse(f"the Fabric has no node {name!r}{meant(name, names)}")
-    return asked
+            refuse(f"the Fabric has no node {name!r}{suggest(name, names)}")
+    return selection
 
 
-def _one(action: str, node: str, reach: tuple[Bmc, Credentials], wanted: BiosSpec, place: Path) -> dict[str, object]:
-    """What happened to one node: its items, or an error, with a status as the command's."""
+def _run_action(
+    action: str, node: str, reach: tuple[Bmc, Credentials], wanted: BiosSpec, folder: Path
+) -> dict[str, object]:
+    """Run the action on a node; return its items or an error, with an exit status."""
     from trackbed.host.bios.redfish import BmcError, read
 
     try:
         if action == "undo":
-            return _undo(node, reach, place)
-        seen = read(*reach)
-        items = _items(reach[0], wanted, seen)
-        staged, note = _stage(node, reach, items, place) if action == "apply" else (0, "")
-    except (BmcError, _UnknownError) as error:
+            return _undo(node, reach, folder)
+        attributes = read(*reach)
+        items = _compare_items(reach[0], wanted, attributes)
+        staged, note = _stage(node, reach, items, folder) if action == "apply" else (0, "")
+    except (BmcError, _UnknownVendorError) as error:
         return {"status": 3, "error": str(error)}
     except (ValueError, OSError) as error:
         return {"status": 1, "error": str(error)}
-    left = [item for item in items if item.state in {"missing", "locked", "illegal"} or (not staged and _open(item))]
+    left = [
+        item for item in items if item.state in {"missing", "locked", "illegal"} or (not staged and _is_different(item))
+    ]
     reboot = bool(staged) or any(item.state == "staged" for item in items)
-    return {"status": int(bool(left)), "items": items, "staged": staged, "reboot": reboot} | _noted(note)
+    return {"status": int(bool(left)), "items": items, "staged": staged, "reboot": reboot} | _to_note(note)
 
 
-def _noted(note: str) -> dict[str, object]:
+def _to_note(note: str) -> dict[str, object]:
     return {"note": note} if note else {}
 
 
-def _open(item: Item) -> bool:
+def _is_different(item: Item) -> bool:
     return item.state == "differs"
 
 
-def _items(bmc: Bmc, wanted: BiosSpec, seen: BiosState) -> tuple[Item, ...]:
+def _compare_items(bmc: Bmc, wanted: BiosSpec, attributes: BiosState) -> tuple[Item, ...]:
     from trackbed.host.bios.compare import compare, find_vendor
     from trackbed.host.bios.profile import load_profile
 
-    vendor = wanted.vendor or find_vendor(seen.manufacturer)
+    vendor = wanted.vendor or find_vendor(attributes.manufacturer)
     if vendor is None:
-        known = f"{bmc.address}: no profile for manufacturer {seen.manufacturer!r}"
-        raise _UnknownError(f"{known}; name the one whose attributes it has with spec.bios.vendor")
-    return compare(load_profile(vendor), wanted.list_attributes(), seen)
+        reason = f"{bmc.address}: no profile for manufacturer {attributes.manufacturer!r}"
+        raise _UnknownVendorError(f"{reason}; name the one whose attributes it has with spec.bios.vendor")
+    return compare(load_profile(vendor), wanted.list_attributes(), attributes)
 
 
-def _stage(node: str, reach: tuple[Bmc, Credentials], items: tuple[Item, ...], place: Path) -> tuple[int, str]:
-    """(how many attributes were staged, what else is to be done before a boot takes them)."""
+def _stage(node: str, reach: tuple[Bmc, Credentials], items: tuple[Item, ...], folder: Path) -> tuple[int, str]:
+    """Stage the attributes that differ; return their number, and a note about what the BMC needs besides a boot."""
     from trackbed.host.bios import record
     from trackbed.host.bios.redfish import stage
 
-    change = {item.attribute: item for item in items if _open(item) and item.attribute}
+    change = {item.attribute: item for item in items if _is_different(item) and item.attribute}
     if not change:
         return 0, ""
-    record.add(place, node, {name: item.have for name, item in change.items()})
+    record.add(folder, node, {name: item.have for name, item in change.items()})
     return len(change), stage(*reach, {name: item.value for name, item in change.items()})
 
 
-def _undo(node: str, reach: tuple[Bmc, Credentials], place: Path) -> dict[str, object]:
+def _undo(node: str, reach: tuple[Bmc, Credentials], folder: Path) -> dict[str, object]:
     from trackbed.host.bios import record
     from trackbed.host.bios.redfish import stage
 
-    before = record.load(place, node)
+    before = record.load(folder, node)
     if not before:
-        return {"status": 1, "error": f"{place} holds no record of {node}; nothing to undo"}
+        return {"status": 1, "error": f"{folder} holds no record of {node}; nothing to undo"}
     note = stage(*reach, before)
-    record.drop(place, node)
-    return {"status": 0, "items": (), "staged": len(before), "reboot": True} | _noted(note)
+    record.drop(folder, node)
+    return {"status": 0, "items": (), "staged": len(before), "reboot": True} | _to_note(note)
 
 
-def _end(found: dict[str, dict[str, object]], form: str) -> NoReturn:
-    if form == "json":
-        emit_json({"nodes": found})
+def _finish(results: dict[str, dict[str, object]], output_format: str) -> NoReturn:
+    if output_format == "json":
+        emit_json({"nodes": results})
     else:
-        for node, one in found.items():
-            _tell(node, one)
-    statuses = {one["status"] for one in found.values()}
+        for node, result in results.items():
+            _print_result(node, result)
+    statuses = {result["status"] for result in results.values()}
     raise SystemExit(3 if 3 in statuses else 1 if 1 in statuses else 0)  # noqa: PLR2004 - the status for unknown
 
 
-def _tell(node: str, one: dict[str, object]) -> None:
-    if "error" in one:
-        click.echo(f"{node}: {one['error']}", err=True)
+def _print_result(node: str, result: dict[str, object]) -> None:
+    if "error" in result:
+        click.echo(f"{node}: {result['error']}", err=True)
         return
-    items: tuple[Item, ...] = one["items"]  # type: ignore[assignment] # _one has just put them there
+    items: tuple[Item, ...] = result["items"]  # type: ignore[assignment] # _run_action has put them there
     for item in items:
-        place = f" ({item.attribute} is {item.have})" if item.attribute else ""
+        folder = f" ({item.attribute} is {item.have})" if item.attribute else ""
         advice = f"; {item.advice}" if item.advice else ""
-        click.echo(f"{node}: {item.setting} {item.want}: {item.state}{place}{advice}")
-    if one["staged"]:
-        click.echo(f"{node}: staged {one['staged']} attributes")
-    if "note" in one:
-        click.echo(f"{node}: {one['note']}")
-    if one["reboot"]:
+        click.echo(f"{node}: {item.setting} {item.want}: {item.state}{folder}{advice}")
+    if result["staged"]:
+        click.echo(f"{node}: staged {result['staged']} attributes")
+    if "note" in result:
+        click.echo(f"{node}: {result['note']}")
+    if result["reboot"]:
         click.echo(f"{node}: reboot it for the staged attributes to take effect")

@@ -12,7 +12,7 @@ import click
 
 from trackbed.cli.cluster_session import ClusterSession, open_cluster
 from trackbed.cli.options import emit_json, fabric_option, output_option, refuse
-from trackbed.cli.render_stack import planned_stack, stack_names
+from trackbed.cli.render_stack import load_stack, stack_names
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -30,24 +30,29 @@ CLUSTER = (
     click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster. Default: as kubectl does."),
     click.option("--context", help="Context of the kubeconfig. Default: its current one."),
 )
-"""How a cluster is reached."""
+"""Options that select a cluster."""
 
 _REACH = (
     click.argument("name", metavar="STACK", shell_complete=stack_names),
     fabric_option,
     *CLUSTER,
-    click.option("--skip", multiple=True, metavar="RELEASE", help="Leave out a chart: it is there. `all`: every one."),
+    click.option(
+        "--skip",
+        multiple=True,
+        metavar="RELEASE",
+        help="Skip a chart that is installed already; `all` skips every chart.",
+    ),
 )
 
 
-def _reach(command: _Command) -> _Command:
+def _add_cluster_options(command: _Command) -> _Command:
     for option in reversed(_REACH):
         command = option(command)
     return command
 
 
 class _Case(NamedTuple):
-    """What one command works on."""
+    """The cluster, options and steps of a command."""
 
     cluster: ClusterSession
     applyset: ApplySet
@@ -57,30 +62,30 @@ class _Case(NamedTuple):
 
 
 @click.command("cluster")
-@_reach
-@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can answer.")
-@click.option("--force", is_flag=True, help="Take over fields that others own.")
+@_add_cluster_options
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
+@click.option("--force", is_flag=True, help="Take over fields that other managers own.")
 @click.option("--wait", "seconds", type=click.IntRange(0, 86400), help="Seconds for each gate. Default: its own time.")
-@click.option("--undo", "back", is_flag=True, help="Go back to before the last run; namespaces and charts stay.")
-@click.option("--remove", is_flag=True, help="Delete all that this stack put there; namespaces and charts stay.")
+@click.option("--undo", is_flag=True, help="Restore the state before the last run; namespaces and charts are kept.")
+@click.option("--remove", is_flag=True, help="Delete the objects of this stack; namespaces and charts are kept.")
 @output_option("text", "json")
 def apply_cluster(
     name: str,
     fabric_file: str,
-    form: str,
+    output_format: str,
     *,
     yes: bool,
     force: bool,
     seconds: int | None,
-    back: bool,
+    undo: bool,
     remove: bool,
     **reach: Any,  # noqa: ANN401 - the options of _REACH
 ) -> None:
-    """Put STACK on a cluster, stage by stage; what it no longer wants is removed, and nothing else.
+    """Apply STACK to a cluster, stage by stage; its obsolete objects are removed, and no others.
 
-    Shows what would change and asks. Each stage ends at its gates; what is waited for, and what keeps it, is told. It
-    can be run again after any failure. Exits with 1 when a stage is stuck. What was there before is kept in the
-    cluster; --undo goes back to it, also from a run that broke off.
+    Shows the changes and asks for confirmation. Each stage ends at its gates; what a gate waits for, and why, is
+    printed. A failed run can be repeated. Exits with 1 when a stage is stuck. The previous state is kept in the
+    cluster; --undo restores it, also after an interrupted run.
 
     \b
     Examples:
@@ -91,19 +96,19 @@ def apply_cluster(
     """
     from trackbed.cluster.rollout import recorded_run
 
-    if back and remove:
-        refuse("--undo goes back to before the last run, --remove deletes everything: say one of them")
+    if undo and remove:
+        refuse("--undo restores the state before the last run, --remove deletes everything: use one of them")
     with _open_case(name, fabric_file, reach, force=force, seconds=seconds) as forward:
-        case = _to_undo(forward) if back else forward._replace(build_steps=tuple) if remove else forward
-        changes = _show_preview(case, form)
-        packed = None if back or remove else _pack_before(case, changes)
+        case = _to_undo(forward) if undo else forward._replace(build_steps=tuple) if remove else forward
+        changes = _show_preview(case, output_format)
+        packed = None if undo or remove else _pack_before(case, changes)
         _confirm(changes, yes=yes)
         if remove:
-            _carry_out(case, form, recorded_run.remove)
-        elif back:
-            _carry_out(case, form, lambda run: recorded_run.roll_back(run, case.build_steps()))
+            _run_stack(case, output_format, recorded_run.remove)
+        elif undo:
+            _run_stack(case, output_format, lambda run: recorded_run.roll_back(run, case.build_steps()))
         else:
-            _carry_out(case, form, lambda run: recorded_run.apply_forward(run, case.build_steps(), packed))
+            _run_stack(case, output_format, lambda run: recorded_run.apply_forward(run, case.build_steps(), packed))
 
 
 def _to_undo(case: _Case) -> _Case:
@@ -113,7 +118,7 @@ def _to_undo(case: _Case) -> _Case:
     record = case.cluster.run(history.read_latest(case.cluster.client, case.applyset))
     if record is None or not record.packed:
         refuse(
-            f"the cluster keeps nothing of what was there before the last run of {case.applyset.name}; "
+            f"the cluster keeps no state from before the last run of {case.applyset.name}; "
             "apply the Fabric that it came from"
         )
     steps = recorded_run.build_undo_steps(record)
@@ -128,15 +133,15 @@ def _preview(case: _Case) -> list[ObjectChange]:
     return [change for change in changes if change.outcome != "same"]
 
 
-def _show_preview(case: _Case, form: str) -> list[ObjectChange]:
+def _show_preview(case: _Case, output_format: str) -> list[ObjectChange]:
     changes = _preview(case)
-    if form == "text":
-        _show(changes)
+    if output_format == "text":
+        _show_changes(changes)
     return changes
 
 
 def _pack_before(case: _Case, changes: Sequence[ObjectChange]) -> str | None:
-    """Return the present state, packed; None where no object would change. Warn where it is too large to be kept."""
+    """Return the present state, packed; None if no object would change. Warn if it is too large to be kept."""
     from trackbed.cluster.rollout import history, recorded_run
     from trackbed.cluster.rollout.preview import BY_HELM
 
@@ -145,36 +150,36 @@ def _pack_before(case: _Case, changes: Sequence[ObjectChange]) -> str | None:
     cluster = case.cluster
     last = cluster.run(history.read_latest(cluster.client, case.applyset))
     if last is not None and last.run == history.BEGUN:
-        _report("the last run broke off; --undo will go back to before that one")
+        _print_progress("the last run was interrupted; --undo will restore the state before it")
         return ""
     packed = cluster.run(recorded_run.pack_before(cluster.client, case.applyset, case.options, case.build_steps()))
     if not history.is_storable(packed):
-        _report(
-            f"what is there now is {len(packed) / 1e6:.1f} MB packed, more than the cluster keeps: --undo will not "
-            "bring it back. Keep the Fabric that it came from, and apply that to go back"
+        _print_progress(
+            f"the present state is {len(packed) / 1e6:.1f} MB packed, more than the cluster keeps: --undo will not "
+            "restore it. Keep the Fabric that it came from, and apply that to go back"
         )
     return packed
 
 
-def _carry_out(case: _Case, form: str, act: Callable[[StackRun], Coroutine[Any, Any, None]]) -> None:
+def _run_stack(case: _Case, output_format: str, act: Callable[[StackRun], Coroutine[Any, Any, None]]) -> None:
     from trackbed.cluster.rollout.helm import HelmError
     from trackbed.cluster.rollout.options import StuckError
     from trackbed.cluster.rollout.stack_run import StackRun
 
-    run = StackRun(case.cluster.client, case.applyset, case.options, _report)
+    run = StackRun(case.cluster.client, case.applyset, case.options, _print_progress)
     try:
         case.cluster.run(act(run))
     except (StuckError, HelmError) as error:
         click.echo(f"trackbed: {error}", err=True)
         raise SystemExit(1) from error
-    _summarize(run.changes, form)
+    _summarize(run.changes, output_format)
 
 
 @click.command("cluster")
-@_reach
+@_add_cluster_options
 @output_option("text", "json")
-def diff_cluster(name: str, fabric_file: str, form: str, **reach: Any) -> None:  # noqa: ANN401 - options of _REACH
-    """Show what `apply cluster` would change; nothing is. Exits with 0 when there is nothing, with 1 when there is.
+def diff_cluster(name: str, fabric_file: str, output_format: str, **reach: Any) -> None:  # noqa: ANN401 - options of _REACH
+    """Show what `apply cluster` would change, without changing it. Exits with 0 without changes, with 1 otherwise.
 
     \b
     Examples:
@@ -183,10 +188,10 @@ def diff_cluster(name: str, fabric_file: str, form: str, **reach: Any) -> None: 
     """
     with _open_case(name, fabric_file, reach) as case:
         changes = _preview(case)
-    if form == "json":
+    if output_format == "json":
         emit_json({"changes": changes})
     else:
-        _show(changes)
+        _show_changes(changes)
     raise SystemExit(1 if changes else 0)
 
 
@@ -199,7 +204,7 @@ def _open_case(
     from trackbed.cluster.rollout.helm import Helm
     from trackbed.cluster.rollout.options import RunOptions
 
-    stack, plan = planned_stack(name, fabric_file)
+    stack, plan = load_stack(name, fabric_file)
     if not stack.has_objects:
         refuse(f"stack {name} puts nothing into a cluster; `trackbed render stack {name}` shows what it needs")
     helm = Helm(reach["kubeconfig"], reach["context"])
@@ -219,13 +224,13 @@ def _build_steps(stack: Stack, plan: Plan, skip: Sequence[str]) -> list[Step]:
                 continue
             if step.version is None or step.source.repository is None:
                 refuse(
-                    f"chart {step.release}: the site chooses its version; install it, then say --skip {step.release}"
+                    f"chart {step.release}: the site chooses its version; install it, then add --skip {step.release}"
                 )
         selected.append(step)
     return selected
 
 
-def _show(changes: Sequence[ObjectChange]) -> None:
+def _show_changes(changes: Sequence[ObjectChange]) -> None:
     for change in changes:
         click.echo(f"{change.outcome:9} {change.what}")
         for line in change.fields:
@@ -238,17 +243,19 @@ def _confirm(changes: Sequence[ObjectChange], *, yes: bool) -> None:
     if not changes or yes:
         return
     if not sys.stdin.isatty():
-        refuse("nobody can be asked here; say --yes to do this, or `trackbed diff cluster` only to look")
-    if not click.confirm("Do this?"):
-        refuse("nothing was done")
+        refuse(
+            "standard input is no terminal to confirm on; add --yes to apply, or use `trackbed diff cluster` to look"
+        )
+    if not click.confirm("Apply these changes?"):
+        refuse("nothing was changed")
 
 
-def _report(line: str) -> None:
+def _print_progress(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _summarize(changes: Sequence[ObjectChange], form: str) -> None:
-    if form == "json":
+def _summarize(changes: Sequence[ObjectChange], output_format: str) -> None:
+    if output_format == "json":
         emit_json({"changes": changes})
         return
     counts = Counter(change.outcome for change in changes)

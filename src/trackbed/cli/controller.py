@@ -1,4 +1,4 @@
-"""`trackbed controller`: carries every Fabric of a cluster out, node by node."""
+"""`trackbed controller`: applies every Fabric of a cluster, node by node."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from trackbed.cluster.daemon.listening import ListenAddress
 
 
-def _known(_: click.Context, __: click.Parameter, told: str | None) -> tuple[str, ...]:
-    """The names, if they are stacks that put objects into a cluster."""
-    from trackbed.cli.render_stack import known_stack
+def _parse_stacks(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """Parse a list of stacks; one that has no objects ends the command."""
+    from trackbed.cli.render_stack import check_stack_name
     from trackbed.cluster.stacks import stack
 
-    names = tuple(known_stack(name) for name in (told or "").split(",") if name)
+    names = tuple(check_stack_name(name) for name in (text or "").split(",") if name)
     for name in names:
         if name == "native":
             refuse("--stacks native: its objects come with the control plane's chart; leave it out")
         if not stack(name).has_objects:
-            refuse(f"--stacks {name}: it puts nothing into a cluster; leave it out")
+            refuse(f"--stacks {name}: it has no objects in a cluster; leave it out")
     return names
 
 
@@ -38,7 +38,7 @@ def _known(_: click.Context, __: click.Parameter, told: str | None) -> tuple[str
 @click.option(
     "--stacks",
     metavar="STACK,...",
-    callback=_known,
+    callback=_parse_stacks,
     help="Stacks that it applies where a Fabric names them in kubernetes.stack; see `trackbed render rights`.",
 )
 @click.option("--name", help="Name of this candidate. Default: the host's, which is a pod's own.")
@@ -51,10 +51,10 @@ def command(
     name: str | None,
     metrics: ListenAddress | None,
 ) -> None:
-    """Carry every Fabric of a cluster out, node by node, as its `rollout` allows; run two, one of them leads.
+    """Apply every Fabric of a cluster, node by node, as its `rollout` allows; of two replicas, one leads.
 
-    Reads Fabrics, Nodes and RailNodes; taints, cordons and drains nodes; the agent of each node does the rest. Ends on
-    SIGTERM, and gives its Lease up so that another one need not wait.
+    Reads Fabrics, Nodes and RailNodes; taints, cordons and drains nodes; the agent of each node prepares it. Ends on
+    SIGTERM, and releases its Lease for the other replica.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`trackbed diff`: how a host differs from the plan."""
+"""`trackbed diff`: differences of a host from the plan."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import click
 
 from trackbed.cli.cluster import diff_cluster
 from trackbed.cli.fleet import reach_options
-from trackbed.cli.machine import booted, machine_options, show
-from trackbed.cli.options import node_of, node_option, output_option, plan_option, read_plan, refuse
+from trackbed.cli.machine import machine_options, show, wait_for_boot
+from trackbed.cli.options import find_node, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,13 +26,13 @@ def command(
     node_name: str | None,
     root: Path,
     netns: Path | None,
-    form: str,
+    output_format: str,
     **reach: Any,  # noqa: ANN401 - the options of reach_options
 ) -> None:
     """Show how this host, or each of many, differs from the plan; nothing is changed.
 
-    Exits with 0 when it does not differ, with 1 when it does, with 3 when --root is an unpacked archive of `trackbed
-    capture` and no --netns says where its network is: the archive does not hold it.
+    Exits with 0 without differences, with 1 otherwise, with 3 when --root is an unpacked archive of `trackbed capture`
+    without --netns: the archive does not contain the network.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def command(
     """
     if click.get_current_context().invoked_subcommand:
         return
-    from trackbed.cli.inventories import machine_below
+    from trackbed.cli.inventories import open_machine
     from trackbed.host.steps import list_settings
     from trackbed.host.transaction.compare import compare
     from trackbed.kernel.netlink.codec import NetlinkError
@@ -50,20 +50,20 @@ def command(
     if reach["nodes"]:
         from trackbed.cli import fleet
 
-        fleet.diff(fabric_file, form, **reach)
+        fleet.diff(fabric_file, output_format, **reach)
     planned = read_plan(fabric_file)
-    node = node_of(planned, node_name)
-    machine = machine_below(root, netns)
+    node = find_node(planned, node_name)
+    machine = open_machine(root, netns)
     if machine.unseen_reason:
         click.echo(f"{node.name} cannot be compared with the plan: {machine.unseen_reason}", err=True)
         raise SystemExit(3)
-    booted(machine)
+    wait_for_boot(machine)
     try:
-        found = compare(machine, list_settings(node))
+        comparison = compare(machine, list_settings(node))
     except (OSError, NetlinkError) as error:
         refuse(f"cannot read the state of this machine: {error}")
-    show(found, form, node.name)
-    raise SystemExit(1 if found.changes else 0)
+    show(comparison, output_format, node.name)
+    raise SystemExit(1 if comparison.changes else 0)
 
 
 command.add_command(diff_cluster)

@@ -1,4 +1,4 @@
-"""`trackbed discover`: what this machine has, and which of its NICs are rails."""
+"""`trackbed discover`: the NICs and GPUs of a machine, and the rails among its NICs."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ COLUMNS = (
     type=click.Path(exists=True, path_type=Path),
     default="/",
     show_default=True,
-    help="Folder that holds the machine's files, or what `trackbed capture` wrote.",
+    help="Folder that holds the machine's files, or an archive of `trackbed capture`.",
 )
-@click.option("--nodes", "--host", metavar="HOSTS", help="Ask these hosts over SSH instead: gpu-0, or gpu-[0-63].")
+@click.option("--nodes", "--host", metavar="HOSTS", help="Query these hosts over SSH instead: gpu-0, or gpu-[0-63].")
 @click.option(
     "--listen",
     type=click.FloatRange(0, 300),
     default=0.0,
     metavar="SECONDS",
-    help="Listen to switches (LLDP) on this machine, as root. They speak every 30 s: take 31.",
+    help="Listen to switches (LLDP) on this machine, as root. They send every 30 s: use 31.",
 )
 @output_option("text", "json")
-def command(root: Path, nodes: str | None, listen: float, form: str) -> None:
+def command(root: Path, nodes: str | None, listen: float, output_format: str) -> None:
     """Read this machine: its NICs, its GPUs, and which NIC is which rail.
 
-    Reads sysfs, the routes, and nvidia-smi where there is one; changes nothing. Other hosts are asked over SSH and need
-    Trackbed installed. Exits with 0 when rails were found, 1 where there are none, 3 when a host did not answer.
+    Reads sysfs, the routes, and nvidia-smi if installed; changes nothing. Other hosts are queried over SSH and need
+    Trackbed installed. Exits with 0 when rails were found, 1 without rails, 3 when a host did not answer.
 
     \b
     Examples:
@@ -61,50 +61,55 @@ def command(root: Path, nodes: str | None, listen: float, form: str) -> None:
       trackbed discover --root gpu-0.tar.gz
       trackbed discover --nodes gpu-[0-63] -o json >gpus.json
     """
-    from trackbed.cli.inventories import asked, heard, read_source
+    from trackbed.cli.inventories import add_neighbours, query_hosts, read_source
     from trackbed.host.discover.rails import choose_rails
 
-    found, silent = ([read_source(root)], False) if nodes is None else asked(nodes)
+    inventories, silent = ([read_source(root)], False) if nodes is None else query_hosts(nodes)
     if listen:
-        found = [heard(one, root, listen) for one in found] if nodes is None else found
-    if form == "json":
-        emit_json(found if nodes is not None else found[0])
+        inventories = (
+            [add_neighbours(inventory, root, listen) for inventory in inventories] if nodes is None else inventories
+        )
+    if output_format == "json":
+        emit_json(inventories if nodes is not None else inventories[0])
     else:
-        for one in found:
-            show(one)
-    raise SystemExit(3 if silent else 0 if all(choose_rails(one).rails for one in found) else 1)
+        for inventory in inventories:
+            show(inventory)
+    raise SystemExit(3 if silent else 0 if all(choose_rails(inventory).rails for inventory in inventories) else 1)
 
 
 def show(inventory: Inventory) -> None:
-    """Print one machine: rails first, then what was set aside."""
-    from trackbed.cli.tables import table
+    """Print a machine: rails first, then the other NICs."""
+    from trackbed.cli.tables import print_table
     from trackbed.host.discover.crosscheck import crosscheck
     from trackbed.host.discover.rails import choose_rails
 
-    found = choose_rails(inventory)
-    name, differs = crosscheck(inventory, found)
+    layout = choose_rails(inventory)
+    name, differs = crosscheck(inventory, layout)
     rows = [
         (
             str(n),
-            _list(rail.gpus),
+            _join_gpus(rail.gpus),
             rail.near.name if rail.near is not None else "-",
-            *_cells(inventory, rail.nic),
+            *_render_cells(inventory, rail.nic),
             "",
         )
-        for n, rail in enumerate(found.rails)
+        for n, rail in enumerate(layout.rails)
     ]
-    rows += [("-", "-", "-", *_cells(inventory, one.nic), f"{one.role.value}: {one.reason}") for one in found.aside]
-    product = " ".join(filter(None, (inventory.vendor, inventory.product))) or "a machine that does not tell its model"
+    rows += [
+        ("-", "-", "-", *_render_cells(inventory, aside.nic), f"{aside.role.value}: {aside.reason}")
+        for aside in layout.aside
+    ]
+    product = " ".join(filter(None, (inventory.vendor, inventory.product))) or "a machine of unknown model"
     click.echo(f"{inventory.host}: {product}, {len(inventory.gpus)} GPUs, {len(inventory.nics)} NIC functions")
     if rows:
-        table(COLUMNS, rows)
+        print_table(COLUMNS, rows)
     if name is not None and not differs:
         click.echo(f"as {name} in the catalogue (`trackbed servers {name}`)")
-    for doubt in (*found.doubts, *differs):
+    for doubt in (*layout.doubts, *differs):
         click.echo(f"note: {doubt}", err=True)
 
 
-def _cells(inventory: Inventory, nic: Nic) -> tuple[str, ...]:
+def _render_cells(inventory: Inventory, nic: Nic) -> tuple[str, ...]:
     speed = nic.speed or nic.max_speed
     return (
         nic.pci,
@@ -119,5 +124,5 @@ def _cells(inventory: Inventory, nic: Nic) -> tuple[str, ...]:
     )
 
 
-def _list(gpus: Iterable[int]) -> str:
+def _join_gpus(gpus: Iterable[int]) -> str:
     return ",".join(map(str, gpus)) or "-"

@@ -1,4 +1,4 @@
-"""`trackbed doctor`: what is broken on this host, why, and what to do."""
+"""`trackbed doctor`: faults of this host, with cause and fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from trackbed.cli.machine import machine_options
-from trackbed.cli.options import node_of, node_option, output_option, plan_option, read_plan, refuse
+from trackbed.cli.options import find_node, node_option, output_option, plan_option, read_plan, refuse
 
 if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import NodePlan
@@ -27,9 +27,9 @@ AGENT = Path("/run/trackbed/agent.sock")
     type=click.FloatRange(0, 300),
     default=2.0,
     show_default=True,
-    help="Seconds to listen for LLDP. Leaves speak every 30 s: with 31 or more, silence is a finding.",
+    help="Seconds to listen for LLDP. Leaves send every 30 s: with 31 or more, silence is a finding.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show what passed, too.")
+@click.option("--all", "everything", is_flag=True, help="Show passed checks, too.")
 @output_option("text", "json")
 def command(
     fabric_file: str,
@@ -39,13 +39,13 @@ def command(
     agent: Path,
     listen: float,
     everything: bool,
-    form: str,
+    output_format: str,
 ) -> None:
-    """Walk the chain and name the first link that is broken.
+    """Check the chain from the PCI device to the pod, and name the first fault.
 
-    Looks at kernel, files, pods and what answers on the rails; changes nothing. Of an unpacked archive of `trackbed
-    capture`, given with --root, it judges files and recorded programs; its network stays unknown. Exits with 0 when
-    sound, 1 when something is broken, 3 when something could not be looked at.
+    Reads kernel, files and pods, and probes the rails; changes nothing. Of an unpacked archive of `trackbed capture`
+    (--root), it judges files and recorded programs; the network is unknown. Exits with 0 when sound, 1 when something
+    is broken, 3 when something could not be checked.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def command(
     from functools import partial
 
     from trackbed.cli.findings import show
-    from trackbed.cli.inventories import machine_below
+    from trackbed.cli.inventories import open_machine
     from trackbed.doctor.diagnosis import diagnose
     from trackbed.doctor.inspection import Subject, inspect_node
     from trackbed.doctor.probes import Timeouts
@@ -64,27 +64,30 @@ def command(
     from trackbed.node.rails.client import read_status
 
     planned = read_plan(fabric_file)
-    machine, node = machine_below(root, netns), node_of(planned, node_name)
+    machine, node = open_machine(root, netns), find_node(planned, node_name)
     if machine.unseen_reason:
-        _archived(machine, node, form, everything=everything)
+        _diagnose_archive(machine, node, output_format, everything=everything)
     subject = Subject(machine, node, partial(read_status, agent))
     try:
         view = inspect_node(subject, planned, Timeouts(lldp=listen))
     except (OSError, NetlinkError) as error:
-        refuse(f"cannot look at this machine: {error}")
+        refuse(f"cannot inspect this machine: {error}")
     diagnosis = diagnose([view])
-    show(diagnosis, form, everything=everything)
+    show(diagnosis, output_format, everything=everything)
     raise SystemExit(diagnosis.status)
 
 
-def _archived(machine: Machine, node: NodePlan, form: str, *, everything: bool) -> NoReturn:
+def _diagnose_archive(machine: Machine, node: NodePlan, output_format: str, *, everything: bool) -> NoReturn:
 
     from trackbed.cli import archived
     from trackbed.cli.findings import show
 
-    found = archived.diagnose(machine, node)
-    show(found if form == "json" else archived.without(found, machine.unseen_reason), form, everything=everything)
-    click.echo(
-        f"not judged: {', '.join(archived.steps(found, machine.unseen_reason))}; {machine.unseen_reason}", err=True
+    diagnosis = archived.diagnose(machine, node)
+    show(
+        diagnosis if output_format == "json" else archived.drop_skipped(diagnosis, machine.unseen_reason),
+        output_format,
+        everything=everything,
     )
-    raise SystemExit(found.status)
+    skipped = ", ".join(archived.list_skipped_steps(diagnosis, machine.unseen_reason))
+    click.echo(f"not judged: {skipped}; {machine.unseen_reason}", err=True)
+    raise SystemExit(diagnosis.status)

@@ -1,4 +1,4 @@
-"""`trackbed explain ADDRESS`: whose is it."""
+"""`trackbed explain ADDRESS`: the owner of an address."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trackbed.cli.options import emit_json, fabric_option, output_option, read_f
 @click.argument("address")
 @fabric_option
 @output_option("text", "json")
-def command(address: str, fabric_file: str, form: str) -> None:
-    """Say whose an address is, or whose it would be.
+def command(address: str, fabric_file: str, output_format: str) -> None:
+    """Explain which node, rail or pod an address belongs to, or would belong to.
 
     Exits with 1 when the address belongs to no rail.
 
@@ -27,11 +27,11 @@ def command(address: str, fabric_file: str, form: str) -> None:
     try:
         version, number = parse_address(address.partition("/")[0])
     except ValueError:
-        refuse(f"{address!r} is no IP address")
+        refuse(f"{address!r} is not an IP address")
     loaded, planned = read_fabric(fabric_file)
-    found = explain(loaded.fabric, planned, version, number)
-    if form == "json":
-        emit_json(found)
+    explanation = explain(loaded.fabric, planned, version, number)
+    if output_format == "json":
+        emit_json(explanation)
     else:
-        click.echo(found.text)
-    raise SystemExit(1 if found.role == "outside" else 0)
+        click.echo(explanation.text)
+    raise SystemExit(1 if explanation.role == "outside" else 0)

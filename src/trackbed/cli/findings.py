@@ -1,4 +1,4 @@
-"""Findings for people: the one to mend first, what follows from it, what nobody could look at."""
+"""Findings as text: the first to fix, its consequences, and checks that could not be made."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 COLOURS = {"fail": "red", "warn": "yellow", "unknown": "cyan", "pass": "green"}
 
 
-def show(diagnosis: Diagnosis, form: str, *, everything: bool = False) -> None:
+def show(diagnosis: Diagnosis, output_format: str, *, everything: bool = False) -> None:
     """Print a diagnosis as text or JSON."""
-    if form == "json":
+    if output_format == "json":
         emit_json({"status": diagnosis.status, "first": diagnosis.first, "findings": diagnosis.findings})
         return
     from trackbed.doctor.grouping import group_findings
@@ -25,36 +25,36 @@ def show(diagnosis: Diagnosis, form: str, *, everything: bool = False) -> None:
     passed = [f for f in diagnosis.findings if f.verdict == "pass"]
     others = [f for f in diagnosis.findings if f.verdict != "pass" and f != diagnosis.first]
     if diagnosis.first is not None:
-        click.secho("Mend this first:", bold=True)
-        _long(group_findings([diagnosis.first])[0])
-    for label, wanted in (("Also:", False), ("Follows from it, or was not judged because of it:", True)):
+        click.secho("Fix this first:", bold=True)
+        _print_details(group_findings([diagnosis.first])[0])
+    for label, wanted in (("Also:", False), ("Consequences, or not judged because of it:", True)):
         chosen = group_findings([f for f in others if (f.because is not None) is wanted])
         if chosen:
             click.secho(label, bold=True)
         for finding in chosen:
-            _short(finding)
+            _print_line(finding)
     for finding in group_findings(passed) if everything else ():
-        _short(finding)
-    _summary(diagnosis, len(passed))
+        _print_line(finding)
+    _print_summary(diagnosis, len(passed))
 
 
-def _badge(verdict: str) -> str:
+def _render_badge(verdict: str) -> str:
     return click.style(f"{verdict:7}", fg=COLOURS[verdict], bold=True)
 
 
-def _long(finding: FindingGroup) -> None:
-    click.echo(f"  {_badge(finding.verdict)} {finding.id}  {finding.where}")
+def _print_details(finding: FindingGroup) -> None:
+    click.echo(f"  {_render_badge(finding.verdict)} {finding.id}  {finding.where}")
     for label, text in (("saw", finding.evidence), ("why", finding.cause), ("fix", finding.fix)):
         if text:
             click.echo(f"          {label}: {text}")
 
 
-def _short(finding: FindingGroup) -> None:
+def _print_line(finding: FindingGroup) -> None:
     evidence = f": {finding.evidence}" if finding.evidence else ""
-    click.echo(f"  {_badge(finding.verdict)} {finding.id}  {finding.where}{evidence}")
+    click.echo(f"  {_render_badge(finding.verdict)} {finding.id}  {finding.where}{evidence}")
 
 
-def _summary(diagnosis: Diagnosis, passed: int) -> None:
+def _print_summary(diagnosis: Diagnosis, passed: int) -> None:
     total = len(diagnosis.findings)
     broken = sum(f.verdict in {"fail", "warn"} for f in diagnosis.findings)
     unknown = total - passed - broken

@@ -1,4 +1,4 @@
-"""`trackbed import`: an existing site's files as a Fabric."""
+"""`trackbed import`: conversion of an existing site's files to a Fabric."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def netplan(directory: Path, target: Path | None, force: bool) -> None:
     """Turn the netplan files in DIRECTORY into a Fabric and its lock.
 
     DIRECTORY holds HOST.yaml for each host, or a directory HOST with that host's files. Rails are found by their
-    ranges; management and storage interfaces are set aside. What does not fit is reported on standard error.
+    ranges; management and storage interfaces are left out. Differences from the plan are reported on standard error.
 
-    Exits with 0 when the plan gives back the files, with 1 when something was found, with 2 when there is no Fabric.
+    Exits with 0 when the plan reproduces the files, with 1 when problems were found, with 2 without a Fabric.
 
     \b
     Examples:
@@ -48,10 +48,10 @@ def netplan(directory: Path, target: Path | None, force: bool) -> None:
     """
     if target is not None and not force:
         _refuse_existing(target)
-    imported, unread = _import(directory)
+    imported, unread = _import_directory(directory)
     texts = {FABRIC_NAME: imported.render_fabric(), LOCK_NAME: imported.render_lock()}
-    for finding in (*unread, *imported.problems):
-        click.echo(finding, err=True)
+    for problem in (*unread, *imported.problems):
+        click.echo(problem, err=True)
     if target is None:
         click.echo("---\n".join(texts.values()), nl=False)
     else:
@@ -61,30 +61,30 @@ def netplan(directory: Path, target: Path | None, force: bool) -> None:
 
 
 def import_folder(directory: Path) -> tuple[bytes, str]:
-    """A folder of netplan files as a Fabric and its lock in one text, and what was found in a few words."""
-    imported, _ = _import(directory)
+    """Import a folder of netplan files; return a text with the Fabric and its lock, and a summary."""
+    imported, _ = _import_directory(directory)
     return f"{imported.render_fabric()}---\n{imported.render_lock()}".encode(), imported.summary
 
 
-def _import(directory: Path) -> tuple[ImportResult, list[Problem]]:
-    from trackbed.cli.netplan_files import TooManyFilesError, collect
+def _import_directory(directory: Path) -> tuple[ImportResult, list[Problem]]:
+    from trackbed.cli.netplan_files import TooManyFilesError, collect_files
     from trackbed.fabric.importers.netplan import import_netplan
     from trackbed.fabric.model.problems import SpecError
 
     try:
-        hosts, unread = collect(directory)
+        hosts, unread = collect_files(directory)
     except (OSError, TooManyFilesError) as error:
         refuse(f"cannot read {directory}: {getattr(error, 'strerror', None) or error}")
     if not hosts and not unread:
         refuse(f"{directory} holds no netplan files: DIR/HOST.yaml for each host, or DIR/HOST/*.yaml")
     try:
-        return import_netplan(hosts, _label(directory)), unread
+        return import_netplan(hosts, _to_label(directory)), unread
     except SpecError as error:
         stop([*unread, *error.problems])
 
 
-def _label(directory: Path) -> str:
-    """The directory's name as the Fabric's: a DNS label."""
+def _to_label(directory: Path) -> str:
+    """Return the directory's name as a DNS label, for the Fabric's name."""
     name = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower())[:63].strip("-")
     return name or "imported"
 

@@ -1,4 +1,4 @@
-"""`trackbed init`: a Fabric of the machines that are there."""
+"""`trackbed init`: a Fabric from discovered machines."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.option("--ipv4", default="10.0.0.0/13", show_default=True, metavar="RANGE", help="Range that the rails share.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where to write.")
 def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None) -> None:
-    """Make a Fabric of this machine, or of what others told of themselves.
+    """Make a Fabric of this machine, or of other machines' inventories.
 
-    A SOURCE is what `trackbed discover -o json` printed, or an archive or folder of `trackbed capture`. Rails come in
-    GPU order; what is no rail stands in comments with the reason. Machines that differ get a group of their own. An
+    A SOURCE is the output of `trackbed discover -o json`, or an archive or folder of `trackbed capture`. Rails are in
+    GPU order; other NICs are listed in comments with the reason. Machines that differ get a group of their own. An
     existing file is never overwritten.
 
     \b
@@ -38,9 +38,11 @@ def command(sources: tuple[Path, ...], name: str, ipv4: str, output: Path | None
     from trackbed.fabric.plan.compute import compute_plan
     from trackbed.host.discover.fabric import Choice, render_fabric
 
-    found: list[Inventory] = [one for source in sources or (Path("/"),) for one in read_sources(source)]
+    inventories: list[Inventory] = [
+        inventory for source in sources or (Path("/"),) for inventory in read_sources(source)
+    ]
     try:
-        text = render_fabric(found, Choice(name, ipv4))
+        text = render_fabric(inventories, Choice(name, ipv4))
     except ValueError as error:
         refuse(str(error))
     try:
@@ -58,6 +60,6 @@ def _write(text: str, output: Path | None) -> None:
         with output.open("x") as stream:
             stream.write(text)
     except FileExistsError:
-        refuse(f"{output} exists and is left as it is; name another file, or remove it")
+        refuse(f"{output} exists and is not overwritten; name another file, or remove it")
     except OSError as error:
         refuse(f"cannot write {output}: {error.strerror}")

@@ -1,4 +1,4 @@
-"""Where commands get inventories from: this machine, another root, an archive, what discover printed elsewhere."""
+"""Inventories for commands: of this machine, another root, an archive, the output of discover, or over SSH."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from trackbed.host.machine import Machine
 
 MAX_BYTES = 64 << 20
-"""Of an inventory as JSON; a machine with a thousand VFs has 1 MB."""
+"""Limit of an inventory as JSON; a machine with a thousand VFs has 1 MB."""
 
 
 def read_source(source: Path) -> Inventory:
-    """The one inventory of a root folder, of an archive, or of what discover printed; ends with status 2 if none."""
-    found = read_sources(source)
-    if len(found) != 1:
-        refuse(f"{source} holds {len(found)} machines, one is read here; `trackbed init` reads them all")
-    return found[0]
+    """Read the only inventory of a root folder, an archive, or discover's output; others end with status 2."""
+    inventories = read_sources(source)
+    if len(inventories) != 1:
+        refuse(f"{source} holds {len(inventories)} machines, but one is expected here; `trackbed init` reads them all")
+    return inventories[0]
 
 
 def read_sources(source: Path) -> list[Inventory]:
-    """The same where discover may have asked many hosts."""
+    """Read the inventories of a root folder, an archive, or discover's output."""
     if source.is_dir():
-        return [inventory_of(source)]
+        return [read_machine(source)]
     if _is_archive(source):
-        return [_of_archive(source)]
-    return _of_json(source)
+        return [_read_archive(source)]
+    return _read_json(source)
 
 
-def asked(nodes: str) -> tuple[list[Inventory], bool]:
-    """(what hosts told over SSH, whether any did not); ends with status 2 on a range that cannot be read."""
+def query_hosts(nodes: str) -> tuple[list[Inventory], bool]:
+    """Query hosts over SSH; return their inventories, and whether any failed. A bad range ends with status 2."""
     from pydantic_core import PydanticCustomError
 
     from trackbed.fabric.model.nodes import HOST_NAME, expand_hosts
@@ -47,17 +47,17 @@ def asked(nodes: str) -> tuple[list[Inventory], bool]:
         hosts = list(expand_hosts(nodes))
     except PydanticCustomError as error:
         refuse(str(error))
-    strange = next((host for host in hosts if not HOST_NAME.fullmatch(host)), None)
-    if strange is not None:
-        refuse(f"{strange!r} is no host name: letters, digits, '-', '_' and '.'")
-    found, silent = query_hosts(hosts)
+    invalid = next((host for host in hosts if not HOST_NAME.fullmatch(host)), None)
+    if invalid is not None:
+        refuse(f"{invalid!r} is not a host name: letters, digits, '-', '_' and '.'")
+    inventories, silent = query_hosts(hosts)
     for host, reason in silent.items():
         click.echo(f"{host}: {reason}", err=True)
-    return found, bool(silent)
+    return inventories, bool(silent)
 
 
-def heard(inventory: Inventory, root: Path, seconds: float) -> Inventory:
-    """This machine's inventory with what its switches said; ends with status 2 where one may not listen."""
+def add_neighbours(inventory: Inventory, root: Path, seconds: float) -> Inventory:
+    """Add the LLDP neighbours of this machine; missing permission to listen ends with status 2."""
     from trackbed.host.discover.neighbours import add_neighbours
     from trackbed.kernel.netlink.codec import NetlinkError
     from trackbed.kernel.wire.errors import ProbeError
@@ -70,17 +70,17 @@ def heard(inventory: Inventory, root: Path, seconds: float) -> Inventory:
         refuse(f"cannot listen to switches: {error}")
 
 
-def inventory_of(root: Path) -> Inventory:
-    """The inventory of the machine whose files lie below a folder."""
+def read_machine(root: Path) -> Inventory:
+    """Read the inventory of the machine below a folder."""
     from trackbed.host.discover.read import read_inventory
     from trackbed.host.discover.wanted import WANTED
     from trackbed.host.snapshot.take import take
 
-    return read_inventory(take(machine_below(root), WANTED))
+    return read_inventory(take(open_machine(root), WANTED))
 
 
-def machine_below(root: Path, netns: Path | None = None) -> Machine:
-    """The machine below a folder, live or captured; ends with status 2 where the folder's record is broken."""
+def open_machine(root: Path, netns: Path | None = None) -> Machine:
+    """Return the machine below a folder, live or captured; an invalid record of the folder ends with status 2."""
     from trackbed.host.snapshot.recorded import open_machine
 
     try:
@@ -96,7 +96,7 @@ def _is_archive(source: Path) -> bool:
         return False
 
 
-def _of_archive(archive: Path) -> Inventory:
+def _read_archive(archive: Path) -> Inventory:
     from trackbed.host.snapshot.archive import unpack
 
     with tempfile.TemporaryDirectory(prefix="trackbed-") as folder:
@@ -104,17 +104,17 @@ def _of_archive(archive: Path) -> Inventory:
             unpack(archive, Path(folder))
         except (OSError, ValueError, EOFError, tarfile.TarError) as error:
             refuse(f"cannot unpack {archive}: {error}")
-        return inventory_of(Path(folder))
+        return read_machine(Path(folder))
 
 
-def _of_json(source: Path) -> list[Inventory]:
+def _read_json(source: Path) -> list[Inventory]:
     import msgspec
 
     from trackbed.host.discover.inventory import Inventory
 
     try:
         with source.open("rb") as stream:
-            found = msgspec.json.decode(stream.read(MAX_BYTES), type=Inventory | list[Inventory])
+            inventories = msgspec.json.decode(stream.read(MAX_BYTES), type=Inventory | list[Inventory])
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         refuse(f"{source} is neither what `trackbed discover -o json` prints nor an archive of a machine: {error}")
-    return found if isinstance(found, list) else [found]
+    return inventories if isinstance(inventories, list) else [inventories]

@@ -1,4 +1,4 @@
-"""`trackbed job`: rails on a user's job, a new job with rails, and how a job differs from the plan."""
+"""`trackbed job`: add rails to a job, write a job with rails, compare a job with the plan."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, meant, output_option, refuse, stop
-from trackbed.cli.render_stack import planned_stack, stack_names
+from trackbed.cli.options import emit_json, fabric_option, output_option, refuse, stop, suggest
+from trackbed.cli.render_stack import load_stack, stack_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,8 @@ def command() -> None:
 
 
 def _stack_option(wrapped: Callable[..., Any]) -> Callable[..., Any]:
-    told = "How pods get NICs; `trackbed stacks -f FILE` lists what fits."
-    return click.option("--stack", "stack_name", required=True, metavar="NAME", shell_complete=stack_names, help=told)(
+    about = "How pods get NICs; `trackbed stacks -f FILE` lists what fits."
+    return click.option("--stack", "stack_name", required=True, metavar="NAME", shell_complete=stack_names, help=about)(
         wrapped
     )
 
@@ -41,9 +41,9 @@ def _stack_option(wrapped: Callable[..., Any]) -> Callable[..., Any]:
 @_stack_option
 @click.option("--in-place", is_flag=True, help="Write the result back to FILE instead of printing it.")
 def patch(file: str, fabric_file: str, stack_name: str, in_place: bool) -> None:
-    """Put rails on every job in FILE; all else in it stays as it is, comments too.
+    """Add rails to every job in FILE; everything else is kept, comments too.
 
-    What you wrote stays even where the plan has it otherwise; each such place is told on standard error.
+    Existing values are kept even where the plan differs; each such value is reported on standard error.
 
     \b
     Examples:
@@ -52,30 +52,30 @@ def patch(file: str, fabric_file: str, stack_name: str, in_place: bool) -> None:
     """
     from trackbed.cluster.jobs.jobs import put_rails
 
-    _, wanted = _wanted(stack_name, fabric_file, file)
-    held = _read(file)
-    for job in _checked(lambda: put_rails(held.documents, wanted)):
+    _, requirements = _load_requirements(stack_name, fabric_file, file)
+    job_file = _read_job_file(file)
+    for job in _convert_errors(lambda: put_rails(job_file.documents, requirements)):
         kept = [note for note in job.notes if note.verdict != "missing"]
         for note in kept:
             click.echo(f"{job.title}: {note}", err=True)
         click.echo(f"{job.title}: {len(job.notes) - len(kept)} added, {len(kept)} kept", err=True)
     if in_place and file != "-":
-        _write(Path(file), held.text())
+        _replace_file(Path(file), job_file.text())
     else:
-        click.echo(held.text(), nl=False)
+        click.echo(job_file.text(), nl=False)
 
 
 class _HelpWithKinds(click.Command):
-    """A command whose help names the kinds of jobs; they are loaded only for it."""
+    """A command whose help lists the kinds of jobs, which are loaded only for it."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help with the kinds in it."""
-        self.help = (self.help or "").format(kinds=", ".join(_kinds()))
+        """Write the help with the kinds filled in."""
+        self.help = (self.help or "").format(kinds=", ".join(_list_kinds()))
         super().format_help_text(ctx, formatter)
 
 
 @command.command("new", cls=_HelpWithKinds)
-@click.argument("kind", shell_complete=lambda *_: _kinds())
+@click.argument("kind", shell_complete=lambda *_: _list_kinds())
 @fabric_option
 @_stack_option
 @click.option("--name", default="all-reduce", show_default=True, help="Name of the job.")
@@ -109,17 +109,17 @@ def new(
     from trackbed.cluster.jobs.kinds.queued import queue_objects
     from trackbed.fabric.yaml_text import render_documents
 
-    _known(kind)
-    planned, wanted = _wanted(stack_name, fabric_file)
-    _sensible(planned, kind, name, image, nodes)
-    shape = kinds.shape(planned, wanted, name, image or "", nodes or len(planned.nodes))
+    _check_kind(kind)
+    planned, requirements = _load_requirements(stack_name, fabric_file)
+    _check_arguments(planned, kind, name, image, nodes)
+    shape = kinds.shape(planned, requirements, name, image or "", nodes or len(planned.nodes))
     if kind == "kueue":
-        objects = queue_objects(planned, wanted, name, shape.gpus, topology)
-        if wanted.access.claims:
-            click.echo("Kueue counts claims only where its configuration has deviceClassMappings for them", err=True)
+        objects = queue_objects(planned, requirements, name, shape.gpus, topology)
+        if requirements.access.claims:
+            click.echo("Kueue counts claims only if its configuration has deviceClassMappings for them", err=True)
     else:
         level = next(iter(topology), None)
-        objects, notes = _checked(lambda: kinds.new(kinds.KINDS[kind], wanted, shape, queue, level))
+        objects, notes = _convert_errors(lambda: kinds.new(kinds.KINDS[kind], requirements, shape, queue, level))
         for note in notes:
             click.echo(note, err=True)
     for text in render_documents(kinds.in_namespace(objects, namespace or planned.kubernetes.namespace)):
@@ -141,9 +141,9 @@ def diff(
     pod: str | None,
     kubeconfig: str | None,
     context: str | None,
-    form: str,
+    output_format: str,
 ) -> None:
-    """Show how the jobs in FILE, or a pod, differ from what the plan gives, and what each difference breaks.
+    """Show how the jobs in FILE, or a pod, differ from the plan, and what each difference breaks.
 
     Exit status: 0 nothing differs, 1 something does, 2 wrong use or input, 3 the cluster does not answer.
 
@@ -156,18 +156,18 @@ def diff(
 
     if bool(file) == bool(pod):
         refuse("name either a FILE or a pod with --pod")
-    _, wanted = _wanted(stack_name, fabric_file, file)
-    documents = [_live(pod, kubeconfig, context)] if pod else _read(file).documents
-    found = _checked(lambda: compare(documents, wanted))
-    if form == "json":
-        emit_json([{"job": job.title, "notes": job.notes} for job in found])
+    _, requirements = _load_requirements(stack_name, fabric_file, file)
+    documents = [_read_live_pod(pod, kubeconfig, context)] if pod else _read_job_file(file).documents
+    jobs = _convert_errors(lambda: compare(documents, requirements))
+    if output_format == "json":
+        emit_json([{"job": job.title, "notes": job.notes} for job in jobs])
     else:
-        _show(found)
-    if any(job.notes for job in found):
+        _show_differences(jobs)
+    if any(job.notes for job in jobs):
         raise SystemExit(1)
 
 
-def _live(pod: str, kubeconfig: str | None, context: str | None) -> dict[str, Any]:
+def _read_live_pod(pod: str, kubeconfig: str | None, context: str | None) -> dict[str, Any]:
     from trackbed.cli.cluster_session import ClusterSession
     from trackbed.cluster.api.errors import KubeError, UnreachableError
 
@@ -182,28 +182,28 @@ def _live(pod: str, kubeconfig: str | None, context: str | None) -> dict[str, An
         refuse(str(error))
 
 
-def _show(found: list[Patched]) -> None:
-    from trackbed.cli.tables import table
+def _show_differences(jobs: list[Patched]) -> None:
+    from trackbed.cli.tables import print_table
 
-    rows = [(job.title, note.verdict, note.what, note.breaks) for job in found for note in job.notes]
+    rows = [(job.title, note.verdict, note.what, note.breaks) for job in jobs for note in job.notes]
     if rows:
-        table(("job", "", "what", "breaks"), rows)
+        print_table(("job", "", "what", "breaks"), rows)
     else:
-        click.echo(f"{', '.join(job.title for job in found)}: as planned")
+        click.echo(f"{', '.join(job.title for job in jobs)}: as planned")
 
 
-def _kinds() -> list[str]:
+def _list_kinds() -> list[str]:
     from trackbed.cluster.jobs.kinds import KINDS
 
     return [*KINDS, "kueue"]
 
 
-def _known(kind: str) -> None:
-    if kind not in _kinds():
-        refuse(f"no kind {kind!r}{meant(kind, _kinds(), 'there are ' + ', '.join(_kinds()))}")
+def _check_kind(kind: str) -> None:
+    if kind not in _list_kinds():
+        refuse(f"no kind {kind!r}{suggest(kind, _list_kinds(), 'there are ' + ', '.join(_list_kinds()))}")
 
 
-def _sensible(planned: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:
+def _check_arguments(planned: Plan, kind: str, name: str, image: str | None, nodes: int | None) -> None:
     from trackbed.cluster.jobs.kinds.kind import NAME
 
     if not NAME.fullmatch(name):
@@ -214,19 +214,19 @@ def _sensible(planned: Plan, kind: str, name: str, image: str | None, nodes: int
         refuse(f"--nodes {nodes}: fabric {planned.common.fabric!r} has {len(planned.nodes)}")
 
 
-def _wanted(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, PodRequirements]:
+def _load_requirements(stack_name: str, fabric_file: str, file: str = "") -> tuple[Plan, PodRequirements]:
     from trackbed.cluster.jobs.requirements import build_requirements
 
     if file == fabric_file == "-":
         refuse("the job and the Fabric cannot both come from standard input; name a file for one of them")
-    stack, planned = planned_stack(stack_name, fabric_file)
-    found = build_requirements(stack, planned)
-    if not found.has_rails:
+    stack, planned = load_stack(stack_name, fabric_file)
+    requirements = build_requirements(stack, planned)
+    if not requirements.has_rails:
         refuse(f"stack {stack_name} gives no rails to pods; `trackbed stacks` lists those that do")
-    return planned, found
+    return planned, requirements
 
 
-def _read(file: str) -> File:
+def _read_job_file(file: str) -> File:
     from trackbed.cluster.jobs.round_trip import MAX_BYTES, File
     from trackbed.fabric.model.problems import SpecError
 
@@ -243,7 +243,7 @@ def _read(file: str) -> File:
         stop(error.problems)
 
 
-def _checked(work: Callable[[], _Result]) -> _Result:
+def _convert_errors(work: Callable[[], _Result]) -> _Result:
     from trackbed.cluster.jobs.template import NotAJobError
 
     try:
@@ -252,15 +252,15 @@ def _checked(work: Callable[[], _Result]) -> _Result:
         refuse(str(error))
 
 
-def _write(path: Path, text: str) -> None:
-    """Replace a file whole or not at all, with the permissions it had."""
+def _replace_file(path: Path, text: str) -> None:
+    """Replace a file atomically, with its permissions."""
     path = path.resolve()
-    fresh = path.with_name(f".{path.name}.new")
+    temporary = path.with_name(f".{path.name}.new")
     try:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.chmod(path.stat().st_mode & 0o7777)
-        fresh.replace(path)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(path.stat().st_mode & 0o7777)
+        temporary.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            fresh.unlink()
+            temporary.unlink()
         refuse(f"cannot write {path}: {error.strerror}")

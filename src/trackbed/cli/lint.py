@@ -1,4 +1,4 @@
-"""`trackbed lint`: mistakes in manifests, before a cluster meets them."""
+"""`trackbed lint`: mistakes in Kubernetes manifests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.options import emit_json, meant, refuse
+from trackbed.cli.options import emit_json, refuse, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,17 +33,17 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 )
 @click.option("--fix", is_flag=True, help="Write the safe fixes and show them as a diff.")
 @click.option("--cluster", is_flag=True, help="Read the objects from a cluster instead.")
-@click.option("--kubeconfig", metavar="FILE", help="With --cluster: which one. Default: as kubectl.")
-@click.option("--explain", metavar="RULE", help="Explain one rule and end.")
-@click.option("--rules", "list_rules", is_flag=True, help="List the rules and end.")
+@click.option("--kubeconfig", metavar="FILE", help="With --cluster: how to reach it. Default: as kubectl.")
+@click.option("--explain", metavar="RULE", help="Explain a rule and exit.")
+@click.option("--rules", "list_rules", is_flag=True, help="List the rules and exit.")
 @click.option(
     "-o",
     "--output",
-    "form",
+    "output_format",
     type=click.Choice(["text", "json", "sarif", "junit"]),
     default="text",
     show_default=True,
-    help="Form of the output.",
+    help="Output format.",
 )
 def command(
     paths: tuple[str, ...],
@@ -54,12 +54,12 @@ def command(
     kubeconfig: str | None,
     explain: str | None,
     list_rules: bool,
-    form: str,
+    output_format: str,
 ) -> None:
     """Find mistakes in Kubernetes manifests of GPU networks.
 
-    What a strict API server would refuse (with --crds), and what no schema can hold: ranges, names that must meet,
-    RDMA modes, NCCL's environment. Files of one call are seen together.
+    Reports what a strict API server would refuse (with --crds), and what no schema can express: ranges, references,
+    RDMA modes, NCCL's environment. All files of a call are checked together.
 
     \b
     Examples:
@@ -75,45 +75,45 @@ def command(
     Exit status: 0 nothing found (or notes only), 1 errors or warnings, 2 wrong use or unreadable input.
     """
     if explain is not None or list_rules:
-        _tell(explain, form)
+        _explain_rules(explain, output_format)
         return
     if bool(paths) == cluster:
         refuse("name files or folders to lint, - for standard input, or --cluster alone")
-    texts = dict(_texts(paths))
-    documents, hits, failed = (_cluster(kubeconfig), [], False) if cluster else _read(texts)
-    findings = _lint(documents, hits, _schemas(crds, form), nodes)
+    texts = dict(_read_texts(paths))
+    documents, breaches, failed = (_read_cluster(kubeconfig), [], False) if cluster else _read_documents(texts)
+    problems = _find_problems(documents, breaches, _load_schemas(crds, output_format), nodes)
     if fix:
-        findings = _fix(texts, findings, crds, nodes)
-    _show(findings, form, texts)
-    raise SystemExit(2 if failed else int(any(one.severity != "note" for one in findings)))
+        problems = _apply_fixes(texts, problems, crds, nodes)
+    _print_problems(problems, output_format, texts)
+    raise SystemExit(2 if failed else int(any(problem.severity != "note" for problem in problems)))
 
 
-def _tell(rule_id: str | None, form: str) -> None:
+def _explain_rules(rule_id: str | None, output_format: str) -> None:
     from trackbed.lint.catalogue import explain_rule, load_rules
 
-    known = load_rules()
-    if rule_id is not None and rule_id not in known:
-        refuse(f"no rule {rule_id!r}{meant(rule_id, known, 'see trackbed lint --rules')}")
-    chosen = [known[rule_id]] if rule_id else list(known.values())
-    if form == "json":
+    rules = load_rules()
+    if rule_id is not None and rule_id not in rules:
+        refuse(f"no rule {rule_id!r}{suggest(rule_id, rules, 'see trackbed lint --rules')}")
+    chosen = [rules[rule_id]] if rule_id else list(rules.values())
+    if output_format == "json":
         emit_json(chosen)
     elif rule_id:
-        click.echo(explain_rule(known[rule_id]))
+        click.echo(explain_rule(rules[rule_id]))
     else:
-        from trackbed.cli.tables import table
+        from trackbed.cli.tables import print_table
 
         rows = [(rule.id, rule.severity, "yes" if rule.safe else "", rule.title) for rule in chosen]
-        table(("rule", "severity", "--fix", "what"), rows)
+        print_table(("rule", "severity", "--fix", "what"), rows)
 
 
-def _texts(paths: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
+def _read_texts(paths: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
     from trackbed.fabric.model.source import MAX_BYTES
 
     for path in paths:
         if path == "-":
             yield "<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1)
             continue
-        for file in _files(Path(path)):
+        for file in _list_files(Path(path)):
             try:
                 with file.open("rb") as stream:
                     yield str(file), stream.read(MAX_BYTES + 1)
@@ -121,39 +121,39 @@ def _texts(paths: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
                 refuse(f"cannot read {file}: {error.strerror}")
 
 
-def _files(path: Path) -> list[Path]:
-    """The file itself, or the manifests of a folder and the folders in it (hidden ones left out)."""
+def _list_files(path: Path) -> list[Path]:
+    """Return a file itself, or the manifests in a folder at any depth, without hidden ones."""
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS and file.is_file())
-    kept = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    files = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS and file.is_file())
+    kept = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
     if not kept:
         refuse(f"{path} holds no file that ends in .yaml, .yml or .json")
     return kept
 
 
-def _read(texts: dict[str, bytes]) -> tuple[list[Document], list[Breach], bool]:
-    """Documents, what was found while reading, and whether a file could not be read; the others are linted."""
+def _read_documents(texts: dict[str, bytes]) -> tuple[list[Document], list[Breach], bool]:
+    """Return the documents, the breaches found while reading, and whether a file could not be read."""
     from trackbed.fabric.model.problems import SpecError
     from trackbed.lint.manifests import read_manifests
 
     documents: list[Document] = []
-    hits: list[Breach] = []
+    breaches: list[Breach] = []
     failed = False
     for file, raw in texts.items():
         try:
-            found, early = read_manifests(raw, file)
+            objects, early = read_manifests(raw, file)
         except SpecError as error:
             failed = True
             for problem in error.problems:
                 click.echo(problem, err=True)
             continue
-        documents += found
-        hits += early
-    return documents, hits, failed
+        documents += objects
+        breaches += early
+    return documents, breaches, failed
 
 
-def _cluster(kubeconfig: str | None) -> list[Document]:
+def _read_cluster(kubeconfig: str | None) -> list[Document]:
     from trackbed.cli.cluster_session import ClusterSession
     from trackbed.cluster.api.errors import KubeError, UnknownKindError
     from trackbed.lint.live import READ, to_documents
@@ -169,74 +169,74 @@ def _cluster(kubeconfig: str | None) -> list[Document]:
     return to_documents(body for bodies in objects.values() for body in bodies)
 
 
-def _schemas(crds: str | None, form: str) -> Schemas | None:
+def _load_schemas(crds: str | None, output_format: str) -> Schemas | None:
     if not crds:
-        if form == "text":
+        if output_format == "text":
             click.echo("note: no CRDs (--crds DIR): fields and types are not checked, rules only", err=True)
         return None
     from trackbed.fabric.model.problems import SpecError
     from trackbed.lint.schemas.crds import index_crds
 
     if not Path(crds).is_dir():
-        refuse(f"--crds {crds} is no folder; name one that holds CustomResourceDefinitions")
+        refuse(f"--crds {crds} is not a folder; name one that holds CustomResourceDefinitions")
     try:
-        return index_crds(_texts((crds,)))
+        return index_crds(_read_texts((crds,)))
     except SpecError as error:
         refuse(str(error))
 
 
-def _lint(
-    documents: list[Document], hits: list[Breach], schemas: Schemas | None, nodes: int | None
+def _find_problems(
+    documents: list[Document], breaches: list[Breach], schemas: Schemas | None, nodes: int | None
 ) -> tuple[LintProblem, ...]:
     from trackbed.fabric.model.problems import SpecError
     from trackbed.lint.corpus import index_documents
     from trackbed.lint.run import lint
 
     try:
-        return lint(index_documents(documents, nodes), schemas, hits)
+        return lint(index_documents(documents, nodes), schemas, breaches)
     except SpecError as error:
         refuse(str(error))
 
 
-def _fix(
-    texts: dict[str, bytes], findings: tuple[LintProblem, ...], crds: str | None, nodes: int | None
+def _apply_fixes(
+    texts: dict[str, bytes], problems: tuple[LintProblem, ...], crds: str | None, nodes: int | None
 ) -> tuple[LintProblem, ...]:
-    """Write the fixes, print them, and lint what is there now."""
+    """Write the safe fixes, print them as a diff, and return the problems that remain."""
     from trackbed.host.atomic import replace
     from trackbed.lint.fix import apply_fixes, render_diff
 
     if not texts or "<stdin>" in texts:
-        refuse("--fix writes files; it cannot mend standard input or a cluster")
-    for file in sorted({one.file for one in findings if one.edit}):
+        refuse("--fix writes files; it cannot change standard input or a cluster")
+    for file in sorted({problem.file for problem in problems if problem.edit}):
         before = texts[file].decode("utf-8")
-        after = apply_fixes(before, [one for one in findings if one.file == file])
+        after = apply_fixes(before, [problem for problem in problems if problem.file == file])
         click.echo(render_diff(file, before, after), nl=False, err=True)
         if after != before:
             try:
-                target = Path(file).resolve()  # a symbolic link stays one
+                target = Path(file).resolve()  # keeps a symbolic link
                 replace(target, after.encode("utf-8"), S_IMODE(target.stat().st_mode))
             except OSError as error:
                 refuse(f"cannot write {file}: {error.strerror}")
             texts[file] = after.encode("utf-8")
-    documents, hits, _ = _read(texts)
-    return _lint(documents, hits, _schemas(crds, "quiet"), nodes)
+    documents, breaches, _ = _read_documents(texts)
+    return _find_problems(documents, breaches, _load_schemas(crds, "quiet"), nodes)
 
 
-def _show(findings: tuple[LintProblem, ...], form: str, files: Iterable[str]) -> None:
-    if form == "json":
-        emit_json(findings)
-    elif form == "sarif":
+def _print_problems(problems: tuple[LintProblem, ...], output_format: str, files: Iterable[str]) -> None:
+    if output_format == "json":
+        emit_json(problems)
+    elif output_format == "sarif":
         from trackbed.lint.output.sarif import build_sarif
 
-        emit_json(build_sarif(findings))
-    elif form == "junit":
+        emit_json(build_sarif(problems))
+    elif output_format == "junit":
         from trackbed.lint.output.junit import render_junit
 
-        click.echo(render_junit(findings, files), nl=False)
+        click.echo(render_junit(problems, files), nl=False)
     else:
         from trackbed.lint.output.text import render_lines
 
-        for line in render_lines(findings, _paint):
+        for line in render_lines(problems, _paint):
             click.echo(line)
 
 

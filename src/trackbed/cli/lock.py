@@ -1,4 +1,4 @@
-"""`trackbed lock`: write down which slot each node has."""
+"""`trackbed lock`: a record of each node's slot."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from trackbed.cli.options import LOCK_NAME, fabric_option, read_fabric, refuse
 @fabric_option
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the lock is not up to date.")
 def command(fabric_file: str, check: bool) -> None:
-    """Write down which slot each node has, so that nobody is ever renumbered.
+    """Record the slot of each node, so that no node is ever renumbered.
 
     The lock (trackbed.lock.yaml beside the Fabric) belongs under version control. A node that leaves the Fabric keeps
-    its slot there; delete its line to give its addresses free.
+    its slot there; delete its line to release its addresses.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def command(fabric_file: str, check: bool) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file in one step, so that a crash leaves the old lock or the new one."""
+    """Replace the lock atomically, so that a crash leaves either version."""
     import os
 
     temporary = path.with_name(f".{path.name}.new")

@@ -1,4 +1,4 @@
-"""What `diff`, `apply` and their kin share: which machine is meant, and how differences are shown."""
+"""Options and output that `diff` and `apply` share: the machine, and its differences from the plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = ("step", "rail", "what", "have", "want")
 
 
 def machine_options(command: _Command) -> _Command:
-    """--root DIR and --netns PATH: the machine to look at, by default this one."""
+    """Add --root DIR and --netns PATH, which select the machine, by default this one."""
     root = click.option(
         "--root",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -33,13 +33,13 @@ def machine_options(command: _Command) -> _Command:
         "--netns",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="PATH",
-        help="Network namespace of the machine, for example /run/netns/gpu-0. Default: the one this runs in.",
+        help="Network namespace of the machine, for example /run/netns/gpu-0. Default: the current one.",
     )
     return root(netns(command))
 
 
-def booted(machine: Machine) -> None:
-    """Let a host finish booting first, and say so."""
+def wait_for_boot(machine: Machine) -> None:
+    """Wait until the host has finished booting, with a message."""
     from trackbed.host import booting
 
     if booting.is_pending(machine):
@@ -47,35 +47,35 @@ def booted(machine: Machine) -> None:
         booting.wait(machine)
 
 
-def show(found: Comparison, form: str, node_name: str) -> None:
-    """Print a comparison: what differs as a table, what cannot be judged below it."""
-    if form == "json":
-        emit_json(document(found, node_name))
+def show(comparison: Comparison, output_format: str, node_name: str) -> None:
+    """Print a comparison: differences as a table, then what was skipped."""
+    if output_format == "json":
+        emit_json(build_document(comparison, node_name))
         return
-    from trackbed.cli.tables import table
+    from trackbed.cli.tables import print_table
 
-    if found.changes:
-        rows = [(c.step, "-" if c.rail is None else str(c.rail), c.subject, c.have, c.want) for c in found.changes]
-        table(COLUMNS, rows, f"{node_name}: {len(rows)} differences")
+    if comparison.changes:
+        rows = [(c.step, "-" if c.rail is None else str(c.rail), c.subject, c.have, c.want) for c in comparison.changes]
+        print_table(COLUMNS, rows, f"{node_name}: {len(rows)} differences")
     else:
         click.echo(f"{node_name} is as planned")
-    for advice in dict.fromkeys(change.advice for change in found.changes if change.advice):
+    for advice in dict.fromkeys(change.advice for change in comparison.changes if change.advice):
         click.echo(f"note: {advice}", err=True)
-    tell_reboot(found)
-    for reason in dict.fromkeys(skipped.reason for skipped in found.skipped):
-        what = ", ".join(skipped.subject for skipped in found.skipped if skipped.reason == reason)
-        click.echo(f"skipped, {reason}: {what}", err=True)
+    print_reboot_note(comparison)
+    for reason in dict.fromkeys(skipped.reason for skipped in comparison.skipped):
+        settings = ", ".join(skipped.subject for skipped in comparison.skipped if skipped.reason == reason)
+        click.echo(f"skipped, {reason}: {settings}", err=True)
 
 
-def tell_reboot(found: Comparison) -> None:
-    """Say which steps wait for the next boot, if any do."""
-    waiting = list(dict.fromkeys(change.step for change in found.changes if change.reboot))
+def print_reboot_note(comparison: Comparison) -> None:
+    """Print which steps take effect at the next boot, if any."""
+    waiting = list(dict.fromkeys(change.step for change in comparison.changes if change.reboot))
     if waiting:
         click.echo(f"reboot this host: everything is set for it, and {', '.join(waiting)} takes effect then", err=True)
 
 
-def document(found: Comparison, node_name: str) -> dict[str, object]:
-    """The comparison of one node as a document for machines."""
+def build_document(comparison: Comparison, node_name: str) -> dict[str, object]:
+    """Return the comparison of a node as a JSON document."""
     from trackbed.host import change
 
-    return {"node": node_name} | change.to_document(found)
+    return {"node": node_name} | change.to_document(comparison)

@@ -13,34 +13,36 @@ import click
 
 from trackbed import __version__
 
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for some is a twelfth of reading a Fabric
+os.environ.setdefault(
+    "PYDANTIC_DISABLE_PLUGINS", "__all__"
+)  # searching for plugins is a twelfth of the time to read a Fabric
 
 COMMANDS = {
     "discover": ("discover", "Read this machine: NICs, GPUs, and which NIC is which rail."),
-    "init": ("init", "Make a Fabric of the machines that are there."),
-    "servers": ("servers", "List servers whose ports are known before one is there."),
-    "capture": ("capture", "Write what this machine says of itself into an archive."),
+    "init": ("init", "Make a Fabric of discovered machines."),
+    "servers": ("servers", "List servers whose ports are known in advance."),
+    "capture": ("capture", "Write an archive that describes this machine."),
     "import": ("import_", "Turn an existing site's files into a Fabric."),
-    "plan": ("plan", "Show every address and name that follows from a Fabric."),
-    "lock": ("lock", "Write down which slot each node has, so that nobody is renumbered."),
-    "explain": ("explain", "Say whose an address is, or whose it would be."),
+    "plan": ("plan", "Show every address and name that is derived from a Fabric."),
+    "lock": ("lock", "Record the slot of each node, so that no node is renumbered."),
+    "explain": ("explain", "Explain which node, rail or pod an address belongs to."),
     "render": ("render", "Write configuration for hosts, clusters and switches."),
     "stacks": ("stacks", "List the ways of giving NICs to pods."),
-    "job": ("job", "Put rails on a job, write one, compare one with the plan."),
+    "job": ("job", "Add rails to a job, write one, compare one with the plan."),
     "lint": ("lint", "Find what is wrong in Kubernetes manifests."),
     "diff": ("diff", "Show how this host differs from the plan."),
-    "apply": ("apply", "Make this host as planned; undo it again."),
+    "apply": ("apply", "Apply the plan to this host, or undo it."),
     "status": ("status", "Show what is on a cluster, how its gates stand, and its nodes' rails."),
     "bios": ("bios", "Compare and stage attributes of the firmware setup, over BMCs."),
-    "doctor": ("doctor", "Walk the chain and name the first link that is broken."),
+    "doctor": ("doctor", "Check the chain to the pod, and name the first fault."),
     "agent": ("agent", "Run the node agent that gives pods their rails."),
-    "controller": ("controller", "Carry every Fabric of a cluster out, node by node."),
-    "webhook": ("webhook", "Run the admission webhook that puts rails on pods."),
-    "uninstall": ("uninstall", "Take away what controller and webhook left in a cluster."),
+    "controller": ("controller", "Apply every Fabric of a cluster, node by node."),
+    "webhook": ("webhook", "Run the admission webhook that adds rails to pods."),
+    "uninstall": ("uninstall", "Remove the objects of controller and webhook from a cluster."),
     "lab": ("lab", "Stand up a whole fabric in network namespaces."),
     "faults": ("faults", "List the faults that doctor knows."),
 }
-"""Command -> (module in trackbed.cli, one line of help). The attribute `command` of the module is the command."""
+"""Command -> (module in trackbed.cli, line of help). The module's attribute `command` is the click command."""
 
 
 class _Lazy(click.Group):
@@ -65,14 +67,14 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            from trackbed.cli.options import meant
+            from trackbed.cli.options import suggest
 
-            ctx.fail(f"no such command {args[0]!r}{meant(args[0], COMMANDS)}")
+            ctx.fail(f"no such command {args[0]!r}{suggest(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 
 def _load_lab() -> click.Command:
-    """Return the commands of the distribution trackbed-lab. Raises UsageError (exit 2) where it is not installed."""
+    """Return the commands of the distribution trackbed-lab. Raises UsageError (exit 2) if it is not installed."""
     try:
         command: click.Command = import_module("trackbed_lab.cli").command
     except ModuleNotFoundError as error:
@@ -90,7 +92,7 @@ Examples:
   trackbed import netplan ./netplan | trackbed plan -f -
   trackbed plan -f fabric.yaml --node gpu-0
   trackbed diff -f fabric.yaml                  what would change on this host
-  trackbed doctor -f fabric.yaml                what is broken on this host, and how to mend it
+  trackbed doctor -f fabric.yaml                what is broken on this host, and how to fix it
 
 \b
 Exit status: 0 good, 1 found something, 2 wrong use or input, 3 unknown.
@@ -108,7 +110,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; errors of ours print without a traceback."""
+    """Run the command line; expected errors are printed without a traceback."""
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Abort:

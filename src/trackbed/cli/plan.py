@@ -1,4 +1,4 @@
-"""`trackbed plan`: everything that follows from a Fabric."""
+"""`trackbed plan`: the addresses and names that are derived from a Fabric."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ COLUMNS = ("node", "unit", "rail", "netdev", "port", "ipv4", "gateway", "pods", 
 @click.option("--node", "node_names", metavar="NODES", help="Only these nodes; ranges as in gpu-[0-3].")
 @click.option("--rail", type=click.IntRange(min=0), help="Only this rail.")
 @output_option("table", "json", "csv", "yaml")
-def command(fabric_file: str, node_names: str | None, rail: int | None, form: str) -> None:
-    """Show every address and name that follows from a Fabric.
+def command(fabric_file: str, node_names: str | None, rail: int | None, output_format: str) -> None:
+    """Show every address and name that is derived from a Fabric.
 
     \b
     Examples:
@@ -38,19 +38,19 @@ def command(fabric_file: str, node_names: str | None, rail: int | None, form: st
     loaded, planned = read_fabric(fabric_file)
     if rail is not None and rail >= len(planned.common.rails):
         refuse(f"the fabric has rails 0 to {len(planned.common.rails) - 1}, none is {rail}")
-    nodes = _chosen(planned, node_names)
-    _unlocked(loaded, planned, fabric_file)
-    if form == "json":
+    nodes = _select_nodes(planned, node_names)
+    _warn_of_missing_slots(loaded, planned, fabric_file)
+    if output_format == "json":
         emit_json(msgspec.Raw(write_plan(planned, nodes, rail)))
-    elif form == "yaml":
-        _yaml(write_plan(planned, nodes, rail))
-    elif form == "csv":
-        _csv(_rows(nodes, rail))
+    elif output_format == "yaml":
+        _print_yaml(write_plan(planned, nodes, rail))
+    elif output_format == "csv":
+        _print_csv(_render_rows(nodes, rail))
     else:
-        _table(planned.common, _rows(nodes, rail))
+        _print_plan(planned.common, _render_rows(nodes, rail))
 
 
-def _chosen(planned: Plan, node_names: str | None) -> list[NodePlan]:
+def _select_nodes(planned: Plan, node_names: str | None) -> list[NodePlan]:
     if node_names is None:
         return list(planned.nodes)
     from pydantic_core import PydanticCustomError
@@ -61,14 +61,14 @@ def _chosen(planned: Plan, node_names: str | None) -> list[NodePlan]:
         wanted = set(expand_hosts(node_names))
     except PydanticCustomError as error:
         refuse(error.message())
-    found = [node for node in planned.nodes if node.name in wanted]
-    missing = wanted - {node.name for node in found}
+    nodes = [node for node in planned.nodes if node.name in wanted]
+    missing = wanted - {node.name for node in nodes}
     if missing:
         refuse(f"the fabric has no node {min(missing)!r}")
-    return found
+    return nodes
 
 
-def _unlocked(loaded: LoadedFabric, planned: Plan, fabric_file: str) -> None:
+def _warn_of_missing_slots(loaded: LoadedFabric, planned: Plan, fabric_file: str) -> None:
     known = loaded.lock.nodes if loaded.lock else {}
     count = sum(node.name not in known for node in planned.nodes)
     if count:
@@ -76,7 +76,7 @@ def _unlocked(loaded: LoadedFabric, planned: Plan, fabric_file: str) -> None:
         click.echo(f"note: {count} nodes have no slot in a lock yet; {advice} keeps their addresses for good", err=True)
 
 
-def _cells(node: NodePlan, port: PortPlan) -> tuple[str, ...]:
+def _render_cells(node: NodePlan, port: PortPlan) -> tuple[str, ...]:
     from trackbed.fabric.model.ranges import format_address
 
     v4 = port.v4
@@ -96,30 +96,30 @@ def _cells(node: NodePlan, port: PortPlan) -> tuple[str, ...]:
     )
 
 
-def _rows(nodes: list[NodePlan], rail: int | None) -> list[tuple[str, ...]]:
-    return [_cells(node, port) for node in nodes for port in node.ports if rail is None or port.rail == rail]
+def _render_rows(nodes: list[NodePlan], rail: int | None) -> list[tuple[str, ...]]:
+    return [_render_cells(node, port) for node in nodes for port in node.ports if rail is None or port.rail == rail]
 
 
-def _table(common: CommonPlan, rows: list[tuple[str, ...]]) -> None:
-    from trackbed.cli.tables import table
+def _print_plan(common: CommonPlan, rows: list[tuple[str, ...]]) -> None:
+    from trackbed.cli.tables import print_table
 
     kept = [i for i, name in enumerate(COLUMNS) if name in {"node", "rail", "netdev"} or any(r[i] != "-" for r in rows)]
     title = (
         f"{common.fabric}: {common.nodes} nodes, {len(common.rails)} rails, {common.scheme}, "
         f"MTU {common.mtu_bytes}, cross-rail {common.cross_rail}"
     )
-    table([COLUMNS[i] for i in kept], [[row[i] for i in kept] for row in rows], title)
+    print_table([COLUMNS[i] for i in kept], [[row[i] for i in kept] for row in rows], title)
 
 
-def _csv(rows: list[tuple[str, ...]]) -> None:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+def _print_csv(rows: list[tuple[str, ...]]) -> None:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows([cell if cell != "-" else "" for cell in row] for row in rows)
-    click.echo(out.getvalue(), nl=False)
+    click.echo(buffer.getvalue(), nl=False)
 
 
-def _yaml(document: bytes) -> None:
+def _print_yaml(document: bytes) -> None:
     import msgspec
     import yaml
 

@@ -1,11 +1,11 @@
-"""`trackbed render`: what a host, its agent, a cluster and a switch are configured with, as files."""
+"""`trackbed render`: configuration files of hosts, agents, clusters and switches."""
 
 from __future__ import annotations
 
 import click
 
 from trackbed.cli import render_host, render_stack, render_switch
-from trackbed.cli.options import fabric_option, node_of, node_option, read_fabric
+from trackbed.cli.options import fabric_option, find_node, node_option, read_fabric
 
 
 @click.group("render")
@@ -32,4 +32,4 @@ def node_plan(fabric_file: str, node_name: str | None) -> None:
     from trackbed.fabric.plan.wire import write_node
 
     _, planned = read_fabric(fabric_file)
-    click.echo(write_node(node_of(planned, node_name)).decode())
+    click.echo(write_node(find_node(planned, node_name)).decode())

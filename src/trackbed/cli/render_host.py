@@ -1,4 +1,4 @@
-"""`trackbed render host`: what hosts hold at their next boot, as network files or for the tools that build hosts."""
+"""`trackbed render host`: the files of hosts for their next boot, plain or for provisioning tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from trackbed.cli.options import fabric_option, folder_option, node_of, read_fabric, refuse
+from trackbed.cli.options import fabric_option, find_node, folder_option, read_fabric, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,28 +29,28 @@ CPUS = ("intel", "amd", "arm")
 @click.option("--node", "node_name", metavar="NAME|all", help="Node of the plan, or all. Default: this host's name.")
 @click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(NETWORKS + TOOLS),
     default="netplan",
     show_default=True,
-    help="What reads the files.",
+    help="Reader of the files.",
 )
 @click.option(
     "--network",
     type=click.Choice(NETWORKS),
     default="netplan",
     show_default=True,
-    help="What configures the network of the hosts, for the formats of tools.",
+    help="Network configuration of the hosts, for the formats of tools.",
 )
-@click.option("--cpu", type=click.Choice(CPUS), help="Whose CPU the hosts have; only a tar cannot find out itself.")
+@click.option("--cpu", type=click.Choice(CPUS), help="Vendor of the hosts' CPUs; only a tar needs it.")
 @folder_option
 def host(
-    fabric_file: str, node_name: str | None, form: str, network: Format, cpu: str | None, folder: Path | None
+    fabric_file: str, node_name: str | None, output_format: str, network: Format, cpu: str | None, folder: Path | None
 ) -> None:
     """Write the files of hosts; `trackbed apply` writes the same.
 
-    netplan, networkd and networkmanager are the network's files alone. The other formats hand over every file for the
-    next boot, and the kernel arguments, to a tool that builds hosts.
+    netplan, networkd and networkmanager are the network's files alone. The other formats pass every file for the next
+    boot, and the kernel arguments, to a provisioning tool.
 
     \b
     Examples:
@@ -62,72 +62,73 @@ def host(
       trackbed render host -f fabric.yaml --node gpu-0 --format tar --cpu amd | ssh gpu-0 tar -C / -xf -
     """
     _, planned = read_fabric(fabric_file)
-    nodes = planned.nodes if node_name == "all" else (node_of(planned, node_name),)
-    found = _rendered(nodes, form, network, cpu, everything=node_name == "all")
+    nodes = planned.nodes if node_name == "all" else (find_node(planned, node_name),)
+    files = _render_files(nodes, output_format, network, cpu, everything=node_name == "all")
     if folder is None:
-        _show(found, single=len(nodes) == 1)
+        _print_files(files, single=len(nodes) == 1)
     else:
-        click.echo(f"wrote {_write(folder, found)} files below {folder}")
+        click.echo(f"wrote {_write_files(folder, files)} files below {folder}")
 
 
-def _rendered(nodes: Sequence[NodePlan], form: str, network: Format, cpu: str | None, *, everything: bool) -> Files:
-    """Path and content of every file; of many nodes, each below its name."""
-    if form == "maas":
+def _render_files(
+    nodes: Sequence[NodePlan], output_format: str, network: Format, cpu: str | None, *, everything: bool
+) -> Files:
+    """Return path and content of every file; files of many nodes are below the node's name."""
+    if output_format == "maas":
         from trackbed.host.export import maas
 
         return maas.render(nodes).items()
-    if form == "ansible":
+    if output_format == "ansible":
         from trackbed.host.export import ansible
 
         return ansible.render(nodes, network)
-    if form == "tar":
-        return _archives(nodes, network, cpu)
-    if form in {"cloud-init", "autoinstall"}:
-        return _seeds(nodes, form, network)
-    return _networks(nodes, form, below_name=everything)
+    if output_format == "tar":
+        return _render_archives(nodes, network, cpu)
+    if output_format in {"cloud-init", "autoinstall"}:
+        return _render_seeds(nodes, output_format, network)
+    return _render_networks(nodes, output_format, below_name=everything)
 
 
-def _networks(nodes: Iterable[NodePlan], form: str, *, below_name: bool) -> Files:
+def _render_networks(nodes: Iterable[NodePlan], output_format: str, *, below_name: bool) -> Files:
     from trackbed.host.render import FORMATS
 
-    render = next(found for name, found in FORMATS.items() if name == form)
+    render = next(renderer for name, renderer in FORMATS.items() if name == output_format)
     for node in nodes:
         for path, content in render(node).items():
             yield f"{node.name}{path}" if below_name else path, content
 
 
-def _seeds(nodes: Iterable[NodePlan], form: str, network: Format) -> Files:
+def _render_seeds(nodes: Iterable[NodePlan], output_format: str, network: Format) -> Files:
     from trackbed.host.export import autoinstall, cloud_init
 
-    render = cloud_init.render_user_data if form == "cloud-init" else autoinstall.render_user_data
+    render = cloud_init.render_user_data if output_format == "cloud-init" else autoinstall.render_user_data
     for node in nodes:
         yield f"{node.name}/user-data", render(node, network)
         yield f"{node.name}/meta-data", cloud_init.render_meta_data(node)
 
 
-def _archives(nodes: Iterable[NodePlan], network: Format, cpu: str | None) -> Iterator[tuple[str, bytes]]:
+def _render_archives(nodes: Iterable[NodePlan], network: Format, cpu: str | None) -> Iterator[tuple[str, bytes]]:
     from trackbed.host.export.archive import build_archive
     from trackbed.host.export.arguments import CPUS as VENDORS
     from trackbed.host.export.arguments import find_arguments
 
-    asks = False
+    has_arguments = False
     for node in nodes:
-        wanted = find_arguments(node)
-        asks |= wanted is not None
-        if wanted and wanted.iommu and cpu is None:
-            refuse(
-                f"node {node.name} wants the IOMMU on, and its switch depends on the CPU; say --cpu {'|'.join(CPUS)}"
-            )
+        kernel_arguments = find_arguments(node)
+        has_arguments |= kernel_arguments is not None
+        if kernel_arguments and kernel_arguments.iommu and cpu is None:
+            cpus = "|".join(CPUS)
+            refuse(f"node {node.name} wants the IOMMU on, whose argument depends on the CPU; add --cpu {cpus}")
         yield f"{node.name}.tar", build_archive(node, network, VENDORS[cpu] if cpu else None)
-    if asks:
-        click.echo("the kernel arguments lie in GRUB's drop-in; they count once update-grub has run", err=True)
+    if has_arguments:
+        click.echo("the kernel arguments are in a GRUB drop-in; they take effect after update-grub", err=True)
 
 
-def _show(found: Files, *, single: bool) -> None:
-    """Print texts under their names; a tar, and a user-data of one node, as they are."""
-    listed = list(found)
+def _print_files(files: Files, *, single: bool) -> None:
+    """Print texts with their names as headings; a tar, or the user-data of a single node, is printed alone."""
+    listed = list(files)
     if len(listed) == 1 and isinstance(listed[0][1], bytes):
-        _show_bytes(listed[0][1])
+        _print_archive(listed[0][1])
         return
     texts = [(path, content) for path, content in listed if isinstance(content, str)]
     if len(texts) != len(listed):
@@ -138,41 +139,41 @@ def _show(found: Files, *, single: bool) -> None:
     click.echo("\n".join(f"# --- {path}\n{content}" for path, content in texts), nl=False)
 
 
-def _show_bytes(raw: bytes) -> None:
+def _print_archive(raw: bytes) -> None:
     if sys.stdout.isatty():
         refuse("a tar does not belong on a terminal; pipe it, or write it below a folder with -o DIR")
     click.echo(raw, nl=False)
 
 
-def _write(folder: Path, found: Files) -> int:
+def _write_files(folder: Path, files: Files) -> int:
     count = 0
-    made: set[Path] = set()
+    folders: set[Path] = set()
     try:
-        for path, content in found:
-            place = folder / path.lstrip("/")
-            if place.parent not in made:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                made.add(place.parent)
-            _replace(place, path, content)
+        for path, content in files:
+            path_below = folder / path.lstrip("/")
+            if path_below.parent not in folders:
+                path_below.parent.mkdir(parents=True, exist_ok=True)
+                folders.add(path_below.parent)
+            _replace_file(path_below, path, content)
             count += 1
     except OSError as error:
-        _cannot(folder, error)
+        _refuse_write(folder, error)
     return count
 
 
-def _replace(place: Path, path: str, content: str | bytes) -> None:
-    """Write a file whole or not at all, with the permissions that its readers want."""
-    fresh = place.with_name(f".{place.name}.new")
+def _replace_file(target: Path, path: str, content: str | bytes) -> None:
+    """Write a file atomically, with the permissions that its reader needs."""
+    temporary = target.with_name(f".{target.name}.new")
     try:
-        fresh.write_bytes(content.encode() if isinstance(content, str) else content)
-        fresh.chmod(_mode(path))
-        fresh.replace(place)
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.chmod(_find_mode(path))
+        temporary.replace(target)
     finally:
         with contextlib.suppress(FileNotFoundError):
-            fresh.unlink()
+            temporary.unlink()
 
 
-def _mode(path: str) -> int:
+def _find_mode(path: str) -> int:
     from trackbed.host.export.commission import NAME
     from trackbed.host.formats import choose_mode
 
@@ -181,5 +182,5 @@ def _mode(path: str) -> int:
     return choose_mode("/" + path.partition("/")[2]) if "/etc/" in path else 0o644
 
 
-def _cannot(folder: Path, error: OSError) -> NoReturn:
+def _refuse_write(folder: Path, error: OSError) -> NoReturn:
     refuse(f"cannot write {error.filename or folder}: {error.strerror}")

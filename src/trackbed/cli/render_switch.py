@@ -1,4 +1,4 @@
-"""`trackbed render switch`: the leaf switches' part of the configuration, and whether a switch has it already."""
+"""`trackbed render switch`: the configuration of leaf switches, and its comparison with a switch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trackbed.cli.options import emit_json, fabric_option, folder_option, meant, read_fabric, refuse, stop
+from trackbed.cli.options import emit_json, fabric_option, folder_option, read_fabric, refuse, stop, suggest
 from trackbed.switches.dialects import DIALECTS, detect_dialect, load_dialect
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from trackbed.switches.wiring import Wiring
 
 USUAL_PORTS = 128
-"""Front-panel ports that are taken to exist where --ports says nothing: those of a switch with 64 cages, broken out."""
+"""Front-panel ports without --ports: those of a switch with 64 cages, each split in two."""
 
 
 @click.command("switch")
 @fabric_option
-@click.option("--format", "form", type=click.Choice(sorted(DIALECTS)), help="Which system the switches run.")
-@click.option("--leaf", "leaf_name", metavar="NAME", help="One leaf only.")
+@click.option("--format", "dialect_name", type=click.Choice(sorted(DIALECTS)), help="Operating system of the switches.")
+@click.option("--leaf", "leaf_name", metavar="NAME", help="Only this leaf.")
 @folder_option
 @click.option(
     "--check",
@@ -46,17 +46,17 @@ USUAL_PORTS = 128
 @click.option("--no-gateways", is_flag=True, help="Where rails are bridged: their gateways are not on the leaves.")
 def switch(
     fabric_file: str,
-    form: str | None,
+    dialect_name: str | None,
     leaf_name: str | None,
     folder: Path | None,
     files: tuple[Path, ...],
     as_json: bool,
     **numbers: Any,  # noqa: ANN401 - click passes each option of the wiring as its own type
 ) -> None:
-    """Write what leaf switches need: addresses or VLANs, BGP, MTU, and QoS that agrees with the hosts.
+    """Write the configuration of leaf switches: addresses or VLANs, BGP, MTU, and QoS that matches the hosts.
 
-    The host at place n of its unit is on port n of its leaf. With --check nothing is written: exit status 1 where
-    switch and hosts disagree.
+    Host n of a unit is on port n of its leaf. With --check nothing is written; the exit status is 1 when switch and
+    hosts disagree.
 
     \b
     Examples:
@@ -66,29 +66,29 @@ def switch(
       trackbed render switch --check leaf-u0-r0.nv
     """
     if files:
-        if form or folder:
+        if dialect_name or folder:
             refuse("--check reads the format from the file and writes nothing; leave --format and -o out")
-        raise SystemExit(_check(fabric_file, files, leaf_name, as_json=as_json, numbers=numbers))
-    if form is None or as_json:
-        refuse("--json belongs to --check" if form else f"--format is missing: {' or '.join(sorted(DIALECTS))}")
+        raise SystemExit(_compare_switches(fabric_file, files, leaf_name, as_json=as_json, numbers=numbers))
+    if dialect_name is None or as_json:
+        refuse("--json belongs to --check" if dialect_name else f"--format is missing: {' or '.join(sorted(DIALECTS))}")
     loaded, planned = read_fabric(fabric_file)
-    dialect = load_dialect(form)
-    wiring = _wiring(dialect, numbers)
-    found = _all_leaves(loaded, planned, wiring)
-    _say_notes(planned, wiring)
-    chosen = [_leaf(found, leaf_name, planned.common.fabric)] if leaf_name else list(found.values())
+    dialect = load_dialect(dialect_name)
+    wiring = _build_wiring(dialect, numbers)
+    leaves = _derive_leaves(loaded, planned, wiring)
+    _print_notes(planned, wiring)
+    chosen = [_find_leaf(leaves, leaf_name, planned.common.fabric)] if leaf_name else list(leaves.values())
     if folder is not None:
-        _write(folder, dialect, chosen)
+        _write_files(folder, dialect, chosen)
         return
     if len(chosen) > 1 and not dialect.holds_many:
-        form_name = dialect.suffix[1:].upper()
-        refuse(f"{len(chosen)} leaves, and {form_name} holds one; name one with --leaf, or write them with -o DIR")
+        format_name = dialect.suffix[1:].upper()
+        refuse(f"{len(chosen)} leaves, and {format_name} holds one; name one with --leaf, or write them with -o DIR")
     for leaf in chosen:
         click.echo(dialect.render(leaf), nl=False)
 
 
-def _all_leaves(loaded: LoadedFabric, planned: Plan, wiring: Wiring) -> dict[str, Leaf]:
-    """Leaves by name; the command ends with status 2 if the plan cannot be had with this wiring."""
+def _derive_leaves(loaded: LoadedFabric, planned: Plan, wiring: Wiring) -> dict[str, Leaf]:
+    """Return the leaves by name; a plan that does not fit the wiring ends the command with status 2."""
     from trackbed.switches.leaf import check_leaves, derive_leaves
 
     if problems := check_leaves(planned, wiring):
@@ -96,58 +96,58 @@ def _all_leaves(loaded: LoadedFabric, planned: Plan, wiring: Wiring) -> dict[str
     return {leaf.name: leaf for leaf in derive_leaves(planned, wiring)}
 
 
-def _wiring(dialect: Dialect, numbers: dict[str, Any]) -> Wiring:
+def _build_wiring(dialect: Dialect, numbers: dict[str, Any]) -> Wiring:
     from trackbed.switches.wiring import FIRST_ASN, Wiring
 
     first_asn, first_vlan = numbers["first_asn"], numbers["first_vlan"]
     return Wiring(
-        ports=_names("--ports", numbers["ports"]) or dialect.list_ports(USUAL_PORTS),
-        uplinks=_names("--uplinks", numbers["uplinks"]),
-        uplinks4=_range(numbers["uplink_range"]),
+        ports=_expand_ports("--ports", numbers["ports"]) or dialect.list_ports(USUAL_PORTS),
+        uplinks=_expand_ports("--uplinks", numbers["uplinks"]),
+        uplinks4=_parse_range(numbers["uplink_range"]),
         first_asn=FIRST_ASN if first_asn is None else first_asn,
         first_vlan=100 if first_vlan is None else first_vlan,
         gateways=not numbers["no_gateways"],
     )
 
 
-def _names(option: str, written: str | None) -> tuple[str, ...]:
+def _expand_ports(option: str, text: str | None) -> tuple[str, ...]:
     from pydantic_core import PydanticCustomError
 
     from trackbed.fabric.model.nodes import expand_hosts
 
-    if written is None:
+    if text is None:
         return ()
     try:
-        return tuple(expand_hosts(written))
+        return tuple(expand_hosts(text))
     except PydanticCustomError as error:
         refuse(f"{option}: {error.message().replace('host', 'port').replace('gpu-[0-63]', 'swp[1-32]')}")
 
 
-def _range(written: str | None) -> Range | None:
+def _parse_range(text: str | None) -> Range | None:
     from trackbed.fabric.model.ranges import parse_range
 
-    if written is None:
+    if text is None:
         return None
     try:
-        return parse_range(written)
+        return parse_range(text)
     except ValueError as error:
-        refuse(f"--uplink-range: {written!r} is no range ({error}); write for example 10.254.0.0/20")
+        refuse(f"--uplink-range: {text!r} is not a range ({error}); write for example 10.254.0.0/20")
 
 
-def _say_notes(planned: Plan, wiring: Wiring) -> None:
+def _print_notes(planned: Plan, wiring: Wiring) -> None:
     from trackbed.switches.leaf import iter_warnings
 
     for note in iter_warnings(planned, wiring):
         click.echo(f"note: {note}", err=True)
 
 
-def _leaf(all_leaves: dict[str, Leaf], name: str, fabric: str) -> Leaf:
+def _find_leaf(all_leaves: dict[str, Leaf], name: str, fabric: str) -> Leaf:
     if name not in all_leaves:
-        refuse(f"fabric {fabric!r} has no leaf {name!r}{meant(name, all_leaves)}")
+        refuse(f"fabric {fabric!r} has no leaf {name!r}{suggest(name, all_leaves)}")
     return all_leaves[name]
 
 
-def _write(folder: Path, dialect: Dialect, chosen: Iterable[Leaf]) -> None:
+def _write_files(folder: Path, dialect: Dialect, chosen: Iterable[Leaf]) -> None:
     from trackbed.host.machine import Machine
     from trackbed.host.transaction.files import write
 
@@ -162,7 +162,7 @@ def _write(folder: Path, dialect: Dialect, chosen: Iterable[Leaf]) -> None:
     click.echo(f"wrote {count} files to {folder}")
 
 
-def _check(
+def _compare_switches(
     fabric_file: str, files: tuple[Path, ...], leaf_name: str | None, *, as_json: bool, numbers: dict[str, Any]
 ) -> int:
     from trackbed.switches.dialect import find_mismatches
@@ -170,25 +170,27 @@ def _check(
     if leaf_name and len(files) > 1:
         refuse("--leaf names one leaf, and several files are given")
     loaded, planned = read_fabric(fabric_file)
-    known: dict[str, dict[str, Leaf]] = {}
-    found = []
+    leaves_by_dialect: dict[str, dict[str, Leaf]] = {}
+    mismatches = []
     for file in files:
-        dialect, tree = _parsed(file)
-        if dialect.name not in known:
-            known[dialect.name] = _all_leaves(loaded, planned, _wiring(dialect, numbers))
+        dialect, tree = _parse_file(file)
+        if dialect.name not in leaves_by_dialect:
+            leaves_by_dialect[dialect.name] = _derive_leaves(loaded, planned, _build_wiring(dialect, numbers))
         name = leaf_name or dialect.read_hostname(tree) or file.stem
-        found += find_mismatches(_leaf(known[dialect.name], name, planned.common.fabric), dialect, tree)
+        mismatches += find_mismatches(
+            _find_leaf(leaves_by_dialect[dialect.name], name, planned.common.fabric), dialect, tree
+        )
     if as_json:
-        emit_json(found)
-        return int(bool(found))
-    for one in found:
-        click.echo(one)
-    count = f"{len(found)} disagreement{'s' if len(found) != 1 else ''}" if found else "no disagreement"
-    click.echo(f"{count} between hosts and {len(files)} switch{'es' if len(files) != 1 else ''}", err=bool(found))
-    return int(bool(found))
+        emit_json(mismatches)
+        return int(bool(mismatches))
+    for mismatch in mismatches:
+        click.echo(mismatch)
+    count = f"{len(mismatches)} disagreement{'s' if len(mismatches) != 1 else ''}" if mismatches else "no disagreement"
+    click.echo(f"{count} between hosts and {len(files)} switch{'es' if len(files) != 1 else ''}", err=bool(mismatches))
+    return int(bool(mismatches))
 
 
-def _parsed(file: Path) -> tuple[Dialect, Any]:
+def _parse_file(file: Path) -> tuple[Dialect, Any]:
     from trackbed.fabric.model.source import MAX_BYTES
     from trackbed.switches.port_config import UnreadableError
 
@@ -198,9 +200,9 @@ def _parsed(file: Path) -> tuple[Dialect, Any]:
     except OSError as error:
         refuse(f"cannot read {file}: {error.strerror}")
     if len(raw) > MAX_BYTES:
-        refuse(f"{file} is larger than {MAX_BYTES >> 20} MB, the most that is read")
+        refuse(f"{file} is larger than {MAX_BYTES >> 20} MB, the limit")
     dialect = detect_dialect(raw)
     try:
         return dialect, dialect.parse(raw)
     except UnreadableError as error:
-        refuse(f"{file} is no configuration of a switch: {error}")
+        refuse(f"{file} is not a configuration of a switch: {error}")

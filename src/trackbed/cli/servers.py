@@ -1,4 +1,4 @@
-"""`trackbed servers`: the catalogue of servers whose ports are known before one is there."""
+"""`trackbed servers`: the catalogue of servers whose ports are known in advance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trackbed.cli.options import emit_json, meant, output_option, refuse
+from trackbed.cli.options import emit_json, output_option, refuse, suggest
 
 if TYPE_CHECKING:
     from trackbed.fabric.model.servers import CatalogueServer
@@ -17,11 +17,11 @@ COLUMNS = ("server", "model", "GPUs", "NIC", "rails", "ports")
 @click.command("servers")
 @click.argument("name", required=False)
 @output_option("text", "json")
-def command(name: str | None, form: str) -> None:
+def command(name: str | None, output_format: str) -> None:
     """List the servers that a Fabric may name, or show one.
 
-    A node group with `server: NAME` takes its ports, their NIC and the number of GPUs from here; what the group says
-    itself goes first. Servers without ports need them written down.
+    A node group with `server: NAME` inherits its ports, their NIC and the number of GPUs; values of the group itself
+    take precedence. For servers without ports, the group has to list them.
 
     \b
     Examples:
@@ -31,46 +31,48 @@ def command(name: str | None, form: str) -> None:
     """
     from trackbed.fabric.model.servers import load_servers
 
-    known = load_servers()
-    if name is not None and name not in known:
-        refuse(f"the catalogue has no server {name!r}{meant(name, known, '`trackbed servers` lists all')}")
-    if form == "json":
-        emit_json(known if name is None else {name: known[name]})
+    catalogue = load_servers()
+    if name is not None and name not in catalogue:
+        refuse(f"the catalogue has no server {name!r}{suggest(name, catalogue, '`trackbed servers` lists all')}")
+    if output_format == "json":
+        emit_json(catalogue if name is None else {name: catalogue[name]})
     elif name is None:
-        _listed(known)
+        _print_list(catalogue)
     else:
-        _one(name, known[name])
+        _print_server(name, catalogue[name])
 
 
-def _listed(known: dict[str, CatalogueServer]) -> None:
-    from trackbed.cli.tables import table
+def _print_list(catalogue: dict[str, CatalogueServer]) -> None:
+    from trackbed.cli.tables import print_table
 
     rows = [
         (
             name,
-            one.model,
-            str(one.gpus.count),
-            _nic(one),
-            str(len(one.ports)) if one.ports else "-",
-            "known" if one.ports else "write them",
+            server.model,
+            str(server.gpus.count),
+            _render_nic(server),
+            str(len(server.ports)) if server.ports else "-",
+            "known" if server.ports else "write them",
         )
-        for name, one in known.items()
+        for name, server in catalogue.items()
     ]
-    table(COLUMNS, rows)
+    print_table(COLUMNS, rows)
 
 
-def _one(name: str, server: CatalogueServer) -> None:
-    from trackbed.cli.tables import table
+def _print_server(name: str, server: CatalogueServer) -> None:
+    from trackbed.cli.tables import print_table
 
-    click.echo(f"{name}: {server.model}, {server.gpus.count} GPUs ({server.gpus.model}), rails of {_nic(server)}")
+    click.echo(
+        f"{name}: {server.model}, {server.gpus.count} GPUs ({server.gpus.model}), rails of {_render_nic(server)}"
+    )
     rows = [(str(rail), pci, "") for rail, pci in enumerate(server.ports or ())]
     rows += [("-", aside.pci or "-", f"{aside.nic or ''}: {aside.role}".lstrip(": ")) for aside in server.aside]
     if rows:
-        table(("rail", "pci", "no rail, because"), rows)
+        print_table(("rail", "pci", "no rail, because"), rows)
     if server.ports is None:
-        click.echo("nobody has published the PCI addresses of its rails; `trackbed init` on one finds them")
+        click.echo("the PCI addresses of its rails are not published; `trackbed init` on such a server finds them")
     click.echo(f"{server.certainty}; source: {server.source}")
 
 
-def _nic(server: CatalogueServer) -> str:
+def _render_nic(server: CatalogueServer) -> str:
     return f"{server.nic.model} {server.nic.gbps:g}G" if server.nic.gbps else server.nic.model

@@ -1,4 +1,4 @@
-"""`trackbed status`: what of ours is on a cluster, and how it stands."""
+"""`trackbed status`: the stacks, Fabrics and nodes of a cluster, and their state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from trackbed.cli.cluster import CLUSTER
 from trackbed.cli.cluster_session import open_cluster
 from trackbed.cli.options import emit_json, output_option, read_fabric
-from trackbed.cli.tables import table
+from trackbed.cli.tables import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trackbed.fabric.plan.plan import Plan
 
 _ROWS = 40
-"""Nodes that are listed for people: first those with which something is the matter."""
+"""Nodes that are listed; nodes with problems come first."""
 _FABRIC_COLUMNS = ("FABRIC", "NODES", "SOUND", "CHANGING", "WAITING", "FAILED", "ABSENT", "OFFERED", "STATE", "WHY")
 _NOTHING = "no stack of Trackbed is on this cluster: `trackbed apply cluster STACK -f fabric.yaml` puts one there"
 _RUNS = {"begun": "broke off", "done": "done", "undone": "undone", "": "-"}
@@ -33,11 +33,11 @@ _RUNS = {"begun": "broke off", "done": "done", "undone": "undone", "": "-"}
 @CLUSTER[0]
 @CLUSTER[1]
 @output_option("table", "json")
-def command(fabric_file: str | None, kubeconfig: str | None, context: str | None, form: str) -> None:
+def command(fabric_file: str | None, kubeconfig: str | None, context: str | None, output_format: str) -> None:
     """Show which stacks are on a cluster, how their gates stand, and what rails its nodes offer; nothing is changed.
 
-    Where `trackbed controller` carries Fabrics out: how each of them stands, and which nodes are not sound and why.
-    Exits with 0 when all holds, 1 when something does not, 3 when the server does not answer.
+    With `trackbed controller`, also the state of each Fabric, and the nodes that are not sound, with the reason. Exits
+    with 0 when everything holds, 1 when something does not, 3 when the server does not answer.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def command(fabric_file: str | None, kubeconfig: str | None, context: str | None
     plan = read_fabric(fabric_file)[1] if fabric_file else None
     with open_cluster(kubeconfig, context) as cluster:
         state = cluster.run(_read(cluster.client, plan))
-    if form == "json":
+    if output_format == "json":
         emit_json({"holds": state.holds, **state._asdict()})
     else:
         _show_fabrics(state.fabrics, state.unsound)
@@ -59,7 +59,7 @@ def command(fabric_file: str | None, kubeconfig: str | None, context: str | None
 
 
 class _ClusterState(NamedTuple):
-    """What is on a cluster."""
+    """The state of a cluster."""
 
     stacks: tuple[Installation, ...]
     nodes: tuple[NodeSummary, ...]
@@ -68,7 +68,7 @@ class _ClusterState(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether there is anything, and nothing is wrong with it."""
+        """Whether the cluster has a stack or Fabric, and all of them and the nodes are sound."""
         is_wrong = any(node.wrong for node in self.nodes) or any(fabric.wrong for fabric in self.fabrics)
         return bool(self.stacks or self.fabrics) and all(map(_is_sound, self.stacks)) and not is_wrong
 
@@ -117,37 +117,49 @@ def _is_sound(installation: Installation) -> bool:
 
 def _show_fabrics(fabrics: Sequence[FabricSummary], unsound: Sequence[UnsoundNode]) -> None:
     if fabrics:
-        table(_FABRIC_COLUMNS, [_fabric(one) for one in fabrics])
+        print_table(_FABRIC_COLUMNS, [_render_fabric(summary) for summary in fabrics])
     if unsound:
         click.echo()
-        rows = [(one.name, one.fabric, one.stage or "-", one.since or "-", one.why) for one in unsound[:_ROWS]]
-        table(("NODE", "FABRIC", "STAGE", "SINCE", "WHY"), rows)
+        rows = [
+            (summary.name, summary.fabric, summary.stage or "-", summary.since or "-", summary.why)
+            for summary in unsound[:_ROWS]
+        ]
+        print_table(("NODE", "FABRIC", "STAGE", "SINCE", "WHY"), rows)
         if len(unsound) > _ROWS:
             click.echo(f"and {len(unsound) - _ROWS} more; -o json has all")
 
 
-def _fabric(one: FabricSummary) -> tuple[str, ...]:
-    counts = map(str, (one.nodes, one.sound, one.changing, one.waiting, one.failed, one.absent))
-    offered = "-" if one.offered is None else str(one.offered)
-    return (one.name, *counts, offered, one.state or "-", one.why or ("" if one.state else "no controller has seen it"))
+def _render_fabric(fabric: FabricSummary) -> tuple[str, ...]:
+    counts = map(str, (fabric.nodes, fabric.sound, fabric.changing, fabric.waiting, fabric.failed, fabric.absent))
+    offered = "-" if fabric.offered is None else str(fabric.offered)
+    return (
+        fabric.name,
+        *counts,
+        offered,
+        fabric.state or "-",
+        fabric.why or ("" if fabric.state else "no controller has seen it"),
+    )
 
 
-def _show(found: Sequence[Installation], nodes: Sequence[NodeSummary], otherwise: str) -> None:
-    if found:
+def _show(stacks: Sequence[Installation], nodes: Sequence[NodeSummary], otherwise: str) -> None:
+    if stacks:
         columns = ("STACK", "NAMESPACE", "OBJECTS", "GENERATION", "LAST RUN")
         rows = [
-            (one.name, one.namespace, str(one.members), str(one.generation or "-"), _RUNS[one.run]) for one in found
+            (stack.name, stack.namespace, str(stack.members), str(stack.generation or "-"), _RUNS[stack.run])
+            for stack in stacks
         ]
-        table(columns, rows)
-    for one in found:
+        print_table(columns, rows)
+    for stack in stacks:
         click.echo()
-        table(("WAITS FOR", one.name.upper()), [(gate.what, "holds" if gate.holds else "stuck") for gate in one.gates])
-    _nodes(nodes)
-    for line in dict.fromkeys(_next(found, nodes, otherwise)):
+        print_table(
+            ("WAITS FOR", stack.name.upper()), [(gate.what, "holds" if gate.holds else "stuck") for gate in stack.gates]
+        )
+    _show_nodes(nodes)
+    for line in dict.fromkeys(_list_next_steps(stacks, nodes, otherwise)):
         click.echo(line)
 
 
-def _nodes(nodes: Sequence[NodeSummary]) -> None:
+def _show_nodes(nodes: Sequence[NodeSummary]) -> None:
     wrong = [node for node in nodes if node.wrong]
     click.echo(f"\n{len(nodes) - len(wrong)} of {len(nodes)} nodes are as they should be")
     listed = [*wrong, *(node for node in nodes if not node.wrong)][:_ROWS]
@@ -162,20 +174,20 @@ def _nodes(nodes: Sequence[NodeSummary]) -> None:
         for node in listed
     ]
     if rows:
-        table(("NODE", "FABRIC", "RAILS", "IN USE", "STATE"), rows)
+        print_table(("NODE", "FABRIC", "RAILS", "IN USE", "STATE"), rows)
     if len(nodes) > _ROWS:
         click.echo(f"and {len(nodes) - _ROWS} more; -o json has all")
 
 
-def _next(found: Sequence[Installation], nodes: Sequence[NodeSummary], otherwise: str) -> Iterator[str]:
-    """What is missing, and what to do next; `otherwise` where there is no stack."""
-    if not found and otherwise:
+def _list_next_steps(stacks: Sequence[Installation], nodes: Sequence[NodeSummary], otherwise: str) -> Iterator[str]:
+    """Yield what is missing and what to do next; `otherwise` without a stack."""
+    if not stacks and otherwise:
         yield otherwise
-    for one in found:
-        if one.run == "begun":
-            yield f"{one.name}: its last run broke off: run `trackbed apply cluster` again, or with --undo"
-        for gate in one.gates:
-            yield from (f"{one.name}: {line}" for line in gate.missing)
-            yield from (f"{one.name}: what to do: {gate.remedy}",) if gate.remedy else ()
+    for stack in stacks:
+        if stack.run == "begun":
+            yield f"{stack.name}: its last run was interrupted: run `trackbed apply cluster` again, or with --undo"
+        for gate in stack.gates:
+            yield from (f"{stack.name}: {line}" for line in gate.missing)
+            yield from (f"{stack.name}: what to do: {gate.remedy}",) if gate.remedy else ()
     if any("offers no" in why for node in nodes for why in node.wrong):
         yield "`trackbed doctor` on a node says why it does not offer a rail"

@@ -1,4 +1,4 @@
-"""Tables for people: rich on a terminal, aligned plain text elsewhere (and where there are many rows)."""
+"""Tables: rich on a terminal, aligned plain text elsewhere and for many rows."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_RICH_ROWS = 300
-"""rich takes 0.35 ms a row; longer tables are printed plainly."""
+"""Limit of rows for rich, which takes 0.35 ms a row."""
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Print rows under columns."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """Print a table."""
     if sys.stdout.isatty() and len(rows) <= MAX_RICH_ROWS:
-        _rich(columns, rows, title)
+        _print_rich(columns, rows, title)
     else:
-        _plain(columns, rows)
+        _print_plain(columns, rows)
 
 
-def _rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=title or None, box=None, header_style="bold", title_justify="left", pad_edge=False)
+    rich_table = Table(title=title or None, box=None, header_style="bold", title_justify="left", pad_edge=False)
     for column in columns:
-        drawn.add_column(column)
+        rich_table.add_column(column)
     for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    Console().print(drawn)
+        rich_table.add_row(*(Text(cell) for cell in row))
+    Console().print(rich_table)
 
 
-def _plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

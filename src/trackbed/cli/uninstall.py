@@ -1,4 +1,4 @@
-"""`trackbed uninstall`: takes away what controller and webhook left in a cluster."""
+"""`trackbed uninstall`: removes the objects of controller and webhook from a cluster."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from trackbed.cli.options import refuse
 
 
 @click.command("uninstall")
-@click.option("--namespace", default="trackbed-system", show_default=True, help="Where controller and webhook were.")
-@click.option("--keep-fabrics", is_flag=True, help="Leave Fabrics, their locks and their kinds.")
-@click.option(
-    "--keep-locks", is_flag=True, help="Leave the locks: the same Fabric then gives the same addresses again."
-)
+@click.option("--namespace", default="trackbed-system", show_default=True, help="Namespace of controller and webhook.")
+@click.option("--keep-fabrics", is_flag=True, help="Keep Fabrics, their locks and their CRDs.")
+@click.option("--keep-locks", is_flag=True, help="Keep the locks: the same Fabric then yields the same addresses.")
 @click.option(
     "--agents", is_flag=True, help="Have the agents leave their nodes, while they are installed, and do nothing else."
 )
@@ -28,14 +26,14 @@ def command(
     keep_locks: bool,
     agents: bool,
 ) -> None:
-    """Take away what controller and webhook made in a cluster, once both are gone; `helm uninstall` runs it by itself.
+    """Remove the objects of controller and webhook from a cluster after both have ended; `helm uninstall` runs it.
 
-    Without agents, nodes that still call them can start no pod: before their DaemonSet goes --agents has each take
-    itself out of its node's CNI chain.
+    A node whose CNI chain calls an agent that is gone cannot start pods: run --agents before the DaemonSet is deleted,
+    so that each agent removes itself from its node's chain.
 
-    Deletes the webhook configurations, Fabrics and RailNodes, takes taint and cordon from nodes that were being
-    prepared, and deletes what the programs kept. Hosts keep their settings: `trackbed apply --undo` on a host puts
-    them back. Exits with 2 while the programs are installed, and with 3 when the cluster did not answer or refused.
+    Deletes the webhook configurations, Fabrics, RailNodes and the programs' own objects, and removes taint and cordon
+    from nodes under preparation. Hosts keep their settings: `trackbed apply --undo` on a host restores them. Exits
+    with 2 while the programs are installed, and with 3 when the cluster did not answer or refused.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`trackbed webhook`: what gives pods of a cluster their rails, and refuses what cannot work."""
+"""`trackbed webhook`: admission webhooks that add rails to pods and reject invalid objects."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 
 @click.command("webhook")
-@listen_option("--listen", "Where to serve; without HOST at all addresses.", ":8443")
-@click.option("--namespace", default="trackbed-system", show_default=True, help="Our own; its pods are never reviewed.")
-@click.option("--service", default="trackbed-webhook", show_default=True, help="Service by which we are called.")
+@listen_option("--listen", "Listening address; without HOST, all addresses.", ":8443")
 @click.option(
-    "--url", metavar="URL", help="https://HOST:PORT by which we are called instead, from outside the cluster."
+    "--namespace",
+    default="trackbed-system",
+    show_default=True,
+    help="Namespace of the webhook; its pods are never reviewed.",
 )
+@click.option("--service", default="trackbed-webhook", show_default=True, help="Service of the webhook.")
+@click.option("--url", metavar="URL", help="https://HOST:PORT of the webhook instead, from outside the cluster.")
 @click.option(
     "--certificates",
     type=click.Path(file_okay=False, path_type=Path),
@@ -41,11 +44,11 @@ def command(
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    """Serve the API server's admission reviews until SIGTERM, and have it send them.
+    """Register the admission webhooks, and serve reviews until SIGTERM.
 
-    Pods that ask by annotation trackbed.dev/rails, or whose namespace does, get the rails of their Fabric; Fabrics,
-    RailNodes and pods that cannot work are refused with the reason. Without an answer only namespaces that asked for
-    rails wait. Exits with 3 when the cluster cannot be reached.
+    Pods with the annotation trackbed.dev/rails, their own or their namespace's, get the rails of their Fabric; invalid
+    Fabrics, RailNodes and pods are refused with the reason. While it is down, only namespaces with the annotation are
+    blocked. Exits with 3 when the cluster cannot be reached.
 
     \b
     Examples:
@@ -79,5 +82,5 @@ def command(
         raise SystemExit(3) from error
 
 
-def _print_address(at: ListenAddress, port: int) -> None:
-    click.echo(f"serving reviews at {at._replace(port=port)}")
+def _print_address(address: ListenAddress, port: int) -> None:
+    click.echo(f"serving reviews at {address._replace(port=port)}")

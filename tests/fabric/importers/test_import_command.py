@@ -128,7 +128,7 @@ def test_links_pipes_and_devices_hold_nothing_up(site: Path) -> None:
         f"{site / 'self.yaml'}:1:1: warning: cannot read this file: Too many levels of symbolic links" in result.stderr
     )
     for name in ("zero.yaml", "pipe.yaml"):
-        assert f"{site / name}:1:1: warning: cannot read this file: it is no regular file" in result.stderr
+        assert f"{site / name}:1:1: warning: cannot read this file: it is not a regular file" in result.stderr
     assert "4 hosts, 8 rails, 32 ports; the plan reproduces every address" in result.stderr
 
 

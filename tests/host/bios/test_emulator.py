@@ -137,7 +137,7 @@ def test_the_question_stays_out_of_the_document(emulator: Place) -> None:
 def test_without_a_yes_nothing_is_asked_of_a_bmc(tmp_path: Path, typed: str) -> None:
     done = bios(Place(tmp_path, 1), "apply", typed=typed)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "nothing was done" in done.stderr
+    assert "nothing was changed" in done.stderr
 
 
 def test_a_wrong_password_and_a_foreign_certificate_are_told_apart(emulator: Place) -> None:

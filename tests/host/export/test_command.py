@@ -75,7 +75,7 @@ def test_one_tar_is_printed_and_says_what_is_left_to_do(fabric: Path) -> None:
     done = run(fabric, "--node", "gpu-1", "--format", "tar", "--cpu", "arm")
     with tarfile.open(fileobj=io.BytesIO(done.stdout_bytes)) as tar:
         assert "etc/default/grub.d/90-trackbed.cfg" in tar.getnames()
-    assert "they count once update-grub has run" in done.stderr
+    assert "they take effect after update-grub" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_one_tar_is_printed_and_says_what_is_left_to_do(fabric: Path) -> None:
     [
         (
             ["--node", "gpu-1", "--format", "tar"],
-            "trackbed: node gpu-1 wants the IOMMU on, and its switch depends on the CPU; say --cpu intel|amd|arm\n",
+            "trackbed: node gpu-1 wants the IOMMU on, whose argument depends on the CPU; add --cpu intel|amd|arm\n",
         ),
         (
             ["--node", "all", "--format", "tar", "--cpu", "amd"],

@@ -64,19 +64,19 @@ def _run_action(lab: Lab, fault_id: str, node_name: str | None, rail: int | None
 @click.command("doctor")
 @name_option
 @output_option("text", "json")
-def doctor(name: str, form: str) -> None:
+def doctor(name: str, output_format: str) -> None:
     """Diagnose all nodes of the lab. Exit 0 sound, 1 broken, 3 unknown.
 
     \b
     Example:
       trackbed lab doctor
     """
-    raise SystemExit(run_in_lab(name, lambda lab: _diagnose(lab, form)))
+    raise SystemExit(run_in_lab(name, lambda lab: _diagnose(lab, output_format)))
 
 
-def _diagnose(lab: Lab, form: str) -> int:
+def _diagnose(lab: Lab, output_format: str) -> int:
     from trackbed.cli.findings import show
 
     diagnosis = lab.diagnose()
-    show(diagnosis, form)
+    show(diagnosis, output_format)
     return diagnosis.status

@@ -27,7 +27,7 @@ def status(name: str) -> None:
 
 
 def _show_status(lab: Lab) -> int:
-    from trackbed.cli.tables import table
+    from trackbed.cli.tables import print_table
 
     rows = []
     for node in lab.plan.nodes:
@@ -35,7 +35,7 @@ def _show_status(lab: Lab) -> int:
         rows.append(
             (node.name, str(node.unit), str(len(node.ports)), " ".join(lab.list_pods(node.name)) or "-", str(attached))
         )
-    table(("node", "unit", "ports", "pods", "rails attached"), rows, f"fabric {lab.plan.common.fabric}")
+    print_table(("node", "unit", "ports", "pods", "rails attached"), rows, f"fabric {lab.plan.common.fabric}")
     return 0
 
 

@@ -135,7 +135,7 @@ def status(folder: Path) -> None:
     Example:
       trackbed lab kubernetes status
     """
-    from trackbed.cli.tables import table
+    from trackbed.cli.tables import print_table
     from trackbed_lab.kubernetes.control_plane import ControlPlaneError, load_processes
 
     try:
@@ -144,7 +144,7 @@ def status(folder: Path) -> None:
         refuse(str(error))
     if not processes:
         exit_unknown(f"no control plane in {folder}; trackbed lab kubernetes up starts one")
-    table(("process", "pid", "", "log"), [_build_row(process) for process in processes])
+    print_table(("process", "pid", "", "log"), [_build_row(process) for process in processes])
     raise SystemExit(0 if all(process.is_alive for process in processes) else 1)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up, with all that was installed.")
 @output_option("text", "json")
-def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool, form: str) -> None:
+def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool, output_format: str) -> None:
     """Take a cluster of servers in factory state to a job with rails: helm install, kubectl apply, one annotation.
 
     The controller drains, changes and reboots the nodes by itself. Without -f: two servers with 8 rails. The first time
@@ -55,7 +55,7 @@ def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool,
     start = time.monotonic()
     lab_cluster = start_cluster(folder, derive_shape(plan, memory), join=True)
     try:
-        vm_run = begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, build_reporter(form))
+        vm_run = begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, build_reporter(output_format))
         with connect(str(lab_cluster.kubeconfig)) as client, TemporaryDirectory(prefix="trackbed-") as name:
             chart_run.run_phases(
                 vm_run, client, fabric, _build_tools(lab_cluster, chart.absolute(), Path(name)), keep=keep
@@ -63,7 +63,7 @@ def roll(source: str | None, folder: Path, chart: Path, memory: int, keep: bool,
     finally:
         if not keep:
             cluster.stop_cluster(folder)
-    exit_with_phases(vm_run.phases, time.monotonic() - start, form)
+    exit_with_phases(vm_run.phases, time.monotonic() - start, output_format)
 
 
 def _build_tools(lab_cluster: Cluster, chart: Path, folder: Path) -> Tools:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--memory", default=3072, show_default=True, metavar="MIB", help="Memory of each node.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up: trackbed lab kubernetes exec, logs, down.")
 @output_option("text", "json")
-def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) -> None:
+def run(source: str | None, folder: Path, memory: int, keep: bool, output_format: str) -> None:
     """Take servers from factory state to a job whose pods ask for all rails: apply, reboot, doctor, stack, traffic.
 
     Without -f: two servers with 8 rails. The first time Kubernetes is built, which takes some minutes. Exits with 0
@@ -47,12 +47,12 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
     lab_cluster = start_cluster(folder, derive_shape(plan, memory), join=False)
     try:
         phases = _run_phases(
-            begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, build_reporter(form)), lab_cluster
+            begin_run(lab_cluster, (fabric, plan), time.monotonic() - start, build_reporter(output_format)), lab_cluster
         )
     finally:
         if not keep:
             cluster.stop_cluster(folder)
-    exit_with_phases(phases, time.monotonic() - start, form)
+    exit_with_phases(phases, time.monotonic() - start, output_format)
 
 
 def start_cluster(folder: Path, shape: LabShape, *, join: bool) -> Cluster:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="The HTML page.",
 )
 @output_option("text", "json")
-def run(source: str | None, fault_id: str | None, report: Path, form: str) -> None:
+def run(source: str | None, fault_id: str | None, report: Path, output_format: str) -> None:
     """Set up, configure, attach, prove, break, diagnose, heal, report, remove.
 
     Exits with 0 when all went as planned, with 1 when not, with 3 when the lab could not be made.
@@ -57,15 +57,15 @@ def run(source: str | None, fault_id: str | None, report: Path, form: str) -> No
     start = time.monotonic()
     fabric, phases = read_fabric_source(source)
     folder = LabFolder(f"{RUN_PREFIX}{os.getpid()}")
-    report_phase = build_reporter(form)
+    report_phase = build_reporter(output_format)
     for phase in phases:
         report_phase(phase)
     status = run_in_sandbox(
-        folder, lambda: _write_report(_run(folder, fabric, fault_id, phases, report_phase), report, form)
+        folder, lambda: _write_report(_run(folder, fabric, fault_id, phases, report_phase), report, output_format)
     )
     end = time.monotonic()
     folder.release()
-    if form == "text" and status in {0, 1}:
+    if output_format == "text" and status in {0, 1}:
         click.echo(f"report: {report.absolute()}")
         click.secho(
             f"{'as planned' if status == 0 else 'NOT as planned'}, {end - start:.1f} s, nothing left behind",
@@ -89,12 +89,12 @@ def _run(
     return exit_on_errors(lambda: run_phases(lab, fabric, fault_id or DEFAULT_FAULT, phases, report_phase))
 
 
-def _write_report(result: RunResult, report: Path, form: str) -> int:
+def _write_report(result: RunResult, report: Path, output_format: str) -> int:
     """Write the report; return the exit status of the command."""
     from trackbed.cli.options import emit_json
     from trackbed_lab.report.html import render_html
 
     report.write_text(render_html(result), encoding="utf-8")
-    if form == "json":
+    if output_format == "json":
         emit_json(result)
     return 0 if result.ok else 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from trackbed.cli.options import meant, refuse
+from trackbed.cli.options import refuse, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def check_fault_id(fault_id: str) -> None:
     from trackbed_lab.faults import FAULTS
 
     if fault_id not in FAULTS:
-        refuse(f"no fault {fault_id!r}{meant(fault_id, FAULTS, 'see trackbed faults')}")
+        refuse(f"no fault {fault_id!r}{suggest(fault_id, FAULTS, 'see trackbed faults')}")
 
 
 def run_in_sandbox(lab: LabFolder, work: Callable[[], int]) -> int:
@@ -174,7 +174,7 @@ def read_log_end(lab: LabFolder) -> str:
     return " / ".join(text.splitlines()[-3:]) or "its log is empty"
 
 
-def build_reporter(form: str) -> Callable[[Phase], None]:
+def build_reporter(output_format: str) -> Callable[[Phase], None]:
     """Return a function that prints each phase as it ends; with JSON output it prints nothing."""
 
     def report(phase: Phase) -> None:
@@ -182,4 +182,4 @@ def build_reporter(form: str) -> Callable[[Phase], None]:
         click.echo(f"{mark} {phase.name:16} {phase.seconds:6.2f} s  {phase.summary}")
         sys.stdout.flush()
 
-    return (lambda _: None) if form == "json" else report
+    return (lambda _: None) if output_format == "json" else report

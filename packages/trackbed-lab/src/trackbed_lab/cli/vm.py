@@ -166,7 +166,7 @@ def status(folder: Path) -> None:
     Example:
       trackbed lab vm status
     """
-    from trackbed.cli.tables import table
+    from trackbed.cli.tables import print_table
 
     vm_lab = load_lab(folder)
     names = [server.channel.name for server in vm_lab.servers]
@@ -174,7 +174,7 @@ def status(folder: Path) -> None:
     rows = [(name, state.phase, str(state.boots), state.arguments, state.why or "-") for name, state in states.items()]
     shape = vm_lab.shape
     title = f"Linux {vm_lab.kernel}, {shape.accelerator}, {shape.rails} rails, {shape.memory} MiB each"
-    table(("server", "", "boots", "kernel arguments", "why"), rows, title)
+    print_table(("server", "", "boots", "kernel arguments", "why"), rows, title)
     if not vm_lab.switch.is_alive:
         click.echo(f"the switch has ended: {vm_lab.switch.read_log_end()}", err=True)
     raise SystemExit(0 if vm_lab.switch.is_alive and all(state.phase == "runs" for state in states.values()) else 1)
@@ -202,7 +202,7 @@ def down(folder: Path) -> None:
 @servers_option
 @memory_option
 @output_option("table", "json")
-def doctor(servers: int, memory: int, form: str) -> None:
+def doctor(servers: int, memory: int, output_format: str) -> None:
     """Say whether this machine can have emulated servers, and what to do about what is missing. Exit 0 or 1.
 
     \b
@@ -212,18 +212,18 @@ def doctor(servers: int, memory: int, form: str) -> None:
     from trackbed_lab.vm.doctor import check_machine
 
     requirements = check_machine(servers * memory)
-    if form == "json":
+    if output_format == "json":
         from trackbed.cli.options import emit_json
 
         emit_json(requirements)
     else:
-        from trackbed.cli.tables import table
+        from trackbed.cli.tables import print_table
 
         rows = [
             (item.name, "ok" if item.ok else "MISSING", item.evidence, "" if item.ok else item.todo)
             for item in requirements
         ]
-        table(("part", "", "seen", "what to do"), rows)
+        print_table(("part", "", "seen", "what to do"), rows)
     raise SystemExit(0 if all(item.ok for item in requirements) else 1)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from trackbed.cli.options import meant, read_with_lock, refuse
+from trackbed.cli.options import read_with_lock, refuse, suggest
 from trackbed_lab.cli.vm import exit_unknown, folder_option, load_lab
 
 _FABRIC = "fabric.yaml"
@@ -59,7 +59,7 @@ def _run_action(action: str, folder: Path, source: str | None, name: str, fault_
 
     ids = [fault.id for fault in FAULTS]
     if fault_id not in ids:
-        refuse(f"no fault {fault_id!r} for servers{meant(fault_id, ids, 'see docs/reference/faults.md')}")
+        refuse(f"no fault {fault_id!r} for servers{suggest(fault_id, ids, 'see docs/reference/faults.md')}")
     vm_lab = load_lab(folder)
     try:
         server = vm_lab.find_server(name)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @memory_option
 @click.option("--keep", is_flag=True, help="Leave the servers up: trackbed lab vm exec, down.")
 @output_option("text", "json")
-def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) -> None:
+def run(source: str | None, folder: Path, memory: int, keep: bool, output_format: str) -> None:
     """Take new servers from factory state to RDMA between pods: apply, a real reboot, apply again, doctor, traffic.
 
     Without -f: two servers with 8 rails. Exits with 0 when all went as planned, with 1 when not, with 3 when there can
@@ -50,18 +50,18 @@ def run(source: str | None, folder: Path, memory: int, keep: bool, form: str) ->
             f"{shape.servers} servers of {shape.rails} igb NICs, Linux {vm_lab.kernel}, {vm_lab.shape.accelerator}"
         )
         phases = run_phases(
-            vm_lab, plan, fabric, Phase("servers", time.monotonic() - start, summary), build_reporter(form)
+            vm_lab, plan, fabric, Phase("servers", time.monotonic() - start, summary), build_reporter(output_format)
         )
     finally:
         if not keep:
             lab.stop_lab(folder.absolute())
-    exit_with_phases(phases, time.monotonic() - start, form)
+    exit_with_phases(phases, time.monotonic() - start, output_format)
 
 
-def exit_with_phases(phases: Sequence[Phase], seconds: float, form: str) -> NoReturn:
+def exit_with_phases(phases: Sequence[Phase], seconds: float, output_format: str) -> NoReturn:
     """Print the outcome of a run, and exit with 0 if all went as planned, else with 1."""
     ok = all(phase.ok for phase in phases)
-    if form == "json":
+    if output_format == "json":
         emit_json(phases)
     else:
         outcome = "as planned" if ok else "NOT as planned"
