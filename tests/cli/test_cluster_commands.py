@@ -126,7 +126,7 @@ def test_the_last_run_is_undone_after_it_was_shown_and_asked_for(api_server: Pat
     shown = native("--undo")
     assert shown.exit_code == 2
     assert "changed   ValidatingAdmissionPolicy trackbed-rails\n" in shown.stdout
-    assert "say --yes to do this" in shown.stderr
+    assert "add --yes to apply" in shown.stderr
     assert native("--undo", "--yes", "--wait", "0").exit_code == 0
     assert run("diff", "native", fabric=fabric, kubeconfig=api_server).exit_code == 0
     again = native("--undo", "--yes", "--wait", "0")
