@@ -13,9 +13,8 @@ import click
 
 from trackbed import __version__
 
-os.environ.setdefault(
-    "PYDANTIC_DISABLE_PLUGINS", "__all__"
-)  # searching for plugins is a twelfth of the time to read a Fabric
+# Plugin discovery takes some 8 % of the time to load a Fabric.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 COMMANDS = {
     "discover": ("discover", "Read this machine: NICs, GPUs, and which NIC is which rail."),

@@ -27,7 +27,7 @@ class Corpus:
         return tuple(doc for kind in kinds for doc in self.kinds.get(kind, ()))
 
     def find_networks(self, pod: PodTemplate) -> list[Network]:
-        """Return the networks of the input that the pod requests, each once."""
+        """Return the distinct networks in the input that the pod requests."""
         names = dict.fromkeys((request.namespace or pod.namespace, request.name) for request in pod.networks)
         return [self.networks_by_name[name] for name in names if name in self.networks_by_name]
 

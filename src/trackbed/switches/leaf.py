@@ -166,7 +166,7 @@ def _derive_leaf(plan: Plan, wiring: Wiring, name: str, hosts: list[_Host], serv
     number, rails = _number_leaf(plan, hosts), tuple(sorted({port.rail for _, port in hosts}))
     is_routed = plan.common.scheme in ROUTED
     ports = tuple(
-        LeafPort(wiring.ports[position], node.name, port.rail, *_derive_port(port, wiring, is_routed=is_routed))
+        LeafPort(wiring.ports[position], node.name, port.rail, *_choose_addressing(port, wiring, is_routed=is_routed))
         for position, (node, port) in zip(_list_positions(hosts), hosts, strict=True)
     )
     first = {port.rail: port for _, port in reversed(hosts)}
@@ -188,7 +188,7 @@ def _derive_leaf(plan: Plan, wiring: Wiring, name: str, hosts: list[_Host], serv
     )
 
 
-def _derive_port(port: PortPlan, wiring: Wiring, *, is_routed: bool) -> tuple[tuple[str, ...], int]:
+def _choose_addressing(port: PortPlan, wiring: Wiring, *, is_routed: bool) -> tuple[tuple[str, ...], int]:
     """Return the addresses and the VLAN of the leaf's port."""
     if is_routed:
         return tuple(_format_gateway(address) for address in port.addresses), 0

@@ -28,7 +28,7 @@ from trackbed.cluster.api.response import Object
 from trackbed.cluster.controller import stack_pass
 from trackbed.cluster.controller.objects import FABRICS, FabricObject
 from trackbed.cluster.controller.run import Controller
-from trackbed.cluster.controller.stack_pass import PassOutcome, StackOrder, run_pass
+from trackbed.cluster.controller.stack_pass import PassOutcome, StackRequest, run_pass
 from trackbed.cluster.controller.stacks import Stacks
 from trackbed.cluster.stacks.objects import manifest
 from trackbed.cluster.stacks.rights import role
@@ -194,12 +194,12 @@ def test_a_paused_fabric_has_its_stack_left_alone(client: BlockingClient, api_se
     scene(api_server, act)
 
 
-def _wanted() -> StackOrder:
+def _wanted() -> StackRequest:
     spec = {"nodes": [{"hosts": "n0"}], "rails": 2, "kubernetes": {"namespace": SPACE}}
     addressing = {"scheme": "shared-subnet", "ipv4": "10.0.0.0/8"}
     head = {"apiVersion": "trackbed.dev/v1alpha1", "kind": "Fabric", "metadata": {"name": "rights"}}
     planned = compute_plan(build_fabric({**head, "spec": {**spec, "rails": "2", "addressing": addressing}}), {})
-    return StackOrder("", "played", planned, rolled_back=False, paused=False)
+    return StackRequest("", "played", planned, rolled_back=False, paused=False)
 
 
 def test_the_rights_that_are_told_are_those_that_a_pass_needs(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.host.discover import machines
 from trackbed.host.discover.inventory import Inventory
-from trackbed.host.discover.nearness import Near
+from trackbed.host.discover.nearness import Proximity
 from trackbed.host.discover.rails import Role, choose_rails
 from trackbed.host.discover.read import read_inventory
 from trackbed.host.discover.wanted import KFD
@@ -82,7 +82,7 @@ def dgx_h100() -> Snapshot:
 def test_cards_of_the_rails_own_model_beside_no_gpu_are_for_storage() -> None:
     chosen = choose_rails(read_inventory(dgx_h100()))
     assert [rail.nic.pci for rail in chosen.rails] == [f"0000:{bus}:00.0" for bus in DGX_H100_PORTS]
-    assert {rail.near for rail in chosen.rails} == {Near.PIX}
+    assert {rail.near for rail in chosen.rails} == {Proximity.PIX}
     assert {one.nic.pci: one.role.value for one in chosen.aside} == {
         "0000:0b:00.0": "management",
         "0000:29:00.0": "storage",

@@ -42,7 +42,7 @@ PF = config(
 
 def test_a_root_port_s_capabilities_are_found() -> None:
     assert pci.list_capabilities(BRIDGE) == {0x10: 0x54, 0x05: 0x48, 0x0D: 0x40}
-    assert pci.list_extended(BRIDGE) == {AER: 0x100, pci.ACS: 0x148}
+    assert pci.find_extended_capabilities(BRIDGE) == {AER: 0x100, pci.ACS: 0x148}
 
 
 def test_acs_control_says_what_is_redirected() -> None:
@@ -79,7 +79,7 @@ def test_ats_is_on_or_off_or_not_there() -> None:
 def test_who_is_not_root_sees_no_capabilities() -> None:
     assert not pci.is_readable(BRIDGE[:64])
     assert pci.list_capabilities(BRIDGE[:64]) == {}
-    assert pci.list_extended(BRIDGE[:64]) == {}
+    assert pci.find_extended_capabilities(BRIDGE[:64]) == {}
 
 
 def test_a_function_that_is_gone_has_no_capabilities() -> None:
@@ -92,5 +92,5 @@ def test_a_function_that_is_gone_has_no_capabilities() -> None:
 def test_lists_that_lead_in_a_circle_or_out_of_the_space_end() -> None:
     circle = config((0x00, PORT), (0x34, "40"), (0x40, "0540"), (0x100, "01000110"))
     assert pci.list_capabilities(circle) == {0x05: 0x40}
-    assert pci.list_extended(circle) == {AER: 0x100}
+    assert pci.find_extended_capabilities(circle) == {AER: 0x100}
     assert pci.read_acs(config((0x00, PORT), (0x100, "0100c1ff"), (0xFFC, "0d000100"))) is None

@@ -134,8 +134,8 @@ def test_a_vf_without_record_goes_home_under_a_name_that_is_not_its_ports(tmp_pa
     device.joinpath("net").rmdir()
     device.rmdir()
     device.symlink_to(tmp_path / "0000:11:10.2")
-    assert leftovers.choose_host_name(plan, plan.ports[2], "0000:11:10.2", tmp_path) == "rail2v1"
-    assert leftovers.choose_host_name(plan, plan.ports[2], "0000:11:00.0", tmp_path) == "rail2"
+    assert leftovers.choose_host_netdev_name(plan, plan.ports[2], "0000:11:10.2", tmp_path) == "rail2v1"
+    assert leftovers.choose_host_netdev_name(plan, plan.ports[2], "0000:11:00.0", tmp_path) == "rail2"
 
 
 def test_a_vf_that_is_not_there_is_told_with_its_rail(move: Move) -> None:

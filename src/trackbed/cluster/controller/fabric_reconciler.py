@@ -24,7 +24,7 @@ from trackbed.cluster.controller.pace import IDLE_SECONDS, RETRY_SECONDS, STALE_
 from trackbed.cluster.controller.reporter import FabricPass, Reporter
 from trackbed.cluster.controller.revisions import Revisions
 from trackbed.cluster.controller.slices import Slices, build_rules, build_slices, load_model
-from trackbed.cluster.controller.stack_pass import StackOrder
+from trackbed.cluster.controller.stack_pass import StackRequest
 from trackbed.cluster.controller.stage import Standing
 from trackbed.fabric.model.fabric import Fabric as Model
 from trackbed.fabric.model.problems import SpecError
@@ -50,13 +50,13 @@ class FabricReconciler:
         self._uncertain: dict[str, float] = {}
         self._reporter = Reporter(client, railnodes, self._revisions)
 
-    def build_stack_order(self, fabric: FabricObject) -> StackOrder | None:
+    def build_stack_order(self, fabric: FabricObject) -> StackRequest | None:
         """Return the order for the Fabric's stack; None before the first plan."""
         if self._cache is None:
             return None
         key, model, slices = self._cache
         paused = model.spec.rollout.paused or fabric.metadata.annotations.paused is not None
-        return StackOrder(key, model.spec.kubernetes.stack, slices.plan, fabric.rolled_back, paused)
+        return StackRequest(key, model.spec.kubernetes.stack, slices.plan, fabric.rolled_back, paused)
 
     async def reconcile(self, fabric: FabricObject, maintenance: Mapping[str, str], log: Log) -> float:
         """Make the next moves; return the seconds until the next pass if nothing changes before.

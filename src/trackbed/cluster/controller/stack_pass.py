@@ -41,7 +41,7 @@ _REST_FACTOR = 4
 """Shortest ratio of the pause after a pass to its duration."""
 
 
-class StackOrder(NamedTuple):
+class StackRequest(NamedTuple):
     """The stack that a Fabric names, and its plan."""
 
     key: object
@@ -54,9 +54,9 @@ class StackOrder(NamedTuple):
 
 
 class PassOutcome(NamedTuple):
-    """The outcome of a pass: reason, message, seconds until the next pass, and the gate that closed this one.
+    """The outcome of a pass.
 
-    0 seconds stand for RETRY_SECONDS.
+    `shut_gate` is the gate that ended the pass, if any. `retry_seconds` of 0 means the default, RETRY_SECONDS.
     """
 
     reason: str
@@ -65,7 +65,7 @@ class PassOutcome(NamedTuple):
     shut_gate: Until | None = None
 
 
-async def run_pass(config: SingleConfig, order: StackOrder, previous: PassOutcome | None) -> PassOutcome:
+async def run_pass(config: SingleConfig, order: StackRequest, previous: PassOutcome | None) -> PassOutcome:
     """Run a pass; `previous` is the outcome of the last pass for the same plan. It may be cancelled."""
     is_applied = previous is not None and previous.reason == APPLIED
     pause = PACE_SECONDS if previous and not previous.shut_gate else 0.0
@@ -87,7 +87,7 @@ async def run_pass(config: SingleConfig, order: StackOrder, previous: PassOutcom
     )
 
 
-def _prepare(order: StackOrder) -> tuple[str, tuple[Step, ...]]:
+def _prepare(order: StackRequest) -> tuple[str, tuple[Step, ...]]:
     """Return the reason why a stack cannot carry the plan, or empty text and the steps."""
     unit = stack(order.name)
     for problem in refusals(unit, order.plan):
@@ -95,7 +95,7 @@ def _prepare(order: StackOrder) -> tuple[str, tuple[Step, ...]]:
     return "", steps(unit, order.plan)
 
 
-async def _apply(client: DynamicClient, order: StackOrder, *, is_applied: bool) -> PassOutcome:
+async def _apply(client: DynamicClient, order: StackRequest, *, is_applied: bool) -> PassOutcome:
     refusal, all_steps = await asyncio.to_thread(_prepare, order)  # takes seconds for a large fabric
     if refusal:
         return PassOutcome("Unfit", f"stack {order.name} cannot carry this Fabric: {refusal}")

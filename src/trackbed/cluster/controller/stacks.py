@@ -21,7 +21,7 @@ from trackbed.cluster.api.client import Client
 from trackbed.cluster.api.times import format_now
 from trackbed.cluster.controller.events import record_event
 from trackbed.cluster.controller.objects import FABRICS, FabricObject
-from trackbed.cluster.controller.stack_pass import APPLIED, PassOutcome, StackOrder, run_pass
+from trackbed.cluster.controller.stack_pass import APPLIED, PassOutcome, StackRequest, run_pass
 from trackbed.cluster.resources.conditions import Condition, find, put
 from trackbed.cluster.resources.railnode import API_VERSION
 from trackbed.cluster.stacks.stack import Until
@@ -67,7 +67,7 @@ class Stacks:
         if (state := self._states.pop(name, None)) and state.task:
             state.task.cancel()
 
-    async def reconcile(self, fabric: FabricObject, order: StackOrder | None) -> float:
+    async def reconcile(self, fabric: FabricObject, order: StackRequest | None) -> float:
         """Start a pass if one is due, and update the condition; return the seconds to wait. Raises KubeError."""
         name = fabric.metadata.name
         if order is None:
@@ -91,7 +91,7 @@ class Stacks:
             return _IDLE_SECONDS
         return max(0.0, min(state.due - time.monotonic(), _IDLE_SECONDS))
 
-    def _advance(self, state: _StackState, fabric: FabricObject, order: StackOrder) -> bool:
+    def _advance(self, state: _StackState, fabric: FabricObject, order: StackRequest) -> bool:
         """Record a pass that has ended, cancel one for another plan, start one that is due; only one pass runs.
 
         Return whether a pass is held until the Fabric changes.
@@ -160,14 +160,14 @@ def _record_outcome(state: _StackState, task: asyncio.Task[PassOutcome]) -> None
     state.task = None
 
 
-def _restore_applied(fabric: FabricObject, order: StackOrder) -> PassOutcome | None:
+def _restore_applied(fabric: FabricObject, order: StackRequest) -> PassOutcome | None:
     """Return the outcome that an earlier leader recorded for the same plan; its gates need no second check."""
     condition = find(fabric.status.conditions, STACK_APPLIED)
     is_current = condition.observed_generation == fabric.metadata.generation and not order.rolled_back
     return PassOutcome(APPLIED, condition.message) if is_current and condition.reason == APPLIED else None
 
 
-def _build_condition(state: _StackState, order: StackOrder) -> Condition:
+def _build_condition(state: _StackState, order: StackRequest) -> Condition:
     if state.last is None or state.key != order.key:
         if order.paused:
             return Condition(STACK_APPLIED, "False", "Paused", "the Fabric is paused; its stack is not touched")

@@ -98,8 +98,10 @@ def _is_same_address(address: Address, family: int, planned: AddressPlan) -> boo
 
 def check_sysctls(view: NodeView, port: PortPlan) -> Iterator[Finding]:
     """Check the port's ARP sysctls, and that it takes no default route from router advertisements."""
-    ignore = _get_effective(view, f"net/ipv4/conf/{port.netdev}/arp_ignore", "net/ipv4/conf/all/arp_ignore")
-    announce = _get_effective(view, f"net/ipv4/conf/{port.netdev}/arp_announce", "net/ipv4/conf/all/arp_announce")
+    ignore = _get_effective_sysctl(view, f"net/ipv4/conf/{port.netdev}/arp_ignore", "net/ipv4/conf/all/arp_ignore")
+    announce = _get_effective_sysctl(
+        view, f"net/ipv4/conf/{port.netdev}/arp_announce", "net/ipv4/conf/all/arp_announce"
+    )
     ok = None if ignore is None or announce is None else ignore >= 1 and announce == 2  # noqa: PLR2004 - the setting
     yield judge("addr-arp-flux", view.node, port, ok=ok, evidence=f"arp_ignore {ignore}, arp_announce {announce}")
     accepts = view.sysctls.get(f"net/ipv6/conf/{port.netdev}/accept_ra")
@@ -115,7 +117,7 @@ def check_sysctls(view: NodeView, port: PortPlan) -> Iterator[Finding]:
         yield judge("addr-router-advertisement-default", view.node, port, ok=ok, evidence=evidence)
 
 
-def _get_effective(view: NodeView, *keys: str) -> int | None:
+def _get_effective_sysctl(view: NodeView, *keys: str) -> int | None:
     """Return the effective value of a sysctl: the largest of `keys` (ip-sysctl of the kernel documentation)."""
     values = [view.sysctls.get(key) for key in keys]
     return None if values[0] is None else max(int(value) for value in values if value is not None)

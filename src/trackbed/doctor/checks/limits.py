@@ -101,7 +101,7 @@ def check_memlock(view: NodeView, host: Snapshot, starters: list[ProcessLimits])
 
 
 def _read_memlock(host: Snapshot) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return (domain, soft or hard) -> (file, value) for all users and for root; the last line wins (pam_limits(8))."""
+    """Map (domain, type) of all users and of root to (file, value); the last matching line wins (pam_limits(8))."""
     limits: dict[tuple[str, str], tuple[str, str]] = {}
     for path in _glob_all(host, _LIMITS):
         for line in (host.read_text(path) or "").splitlines():

@@ -28,7 +28,7 @@ class _AddressDocument(NamedTuple):
 
 
 class _PortDocument(NamedTuple):
-    """A port."""
+    """The JSON form of a port plan."""
 
     rail: int
     netdev: str

@@ -11,8 +11,8 @@ _ONE_SWITCH = 4
 """From one device up to a switch and down to another: each has its own port of the switch."""
 
 
-class Near(IntEnum):
-    """Nearness; smaller is nearer."""
+class Proximity(IntEnum):
+    """How close two PCI devices are; a lower value is closer (as `nvidia-smi topo -m` names them)."""
 
     PIX = 0
     """Behind one PCIe switch."""
@@ -28,14 +28,14 @@ class Near(IntEnum):
     @property
     def switched(self) -> bool:
         """Whether traffic between the two stays in switches."""
-        return self <= Near.PXB
+        return self <= Proximity.PXB
 
 
-def find_nearness(inventory: Inventory, gpu: Gpu, nic: Nic) -> Near:
+def find_nearness(inventory: Inventory, gpu: Gpu, nic: Nic) -> Proximity:
     """Return the nearness by the PCIe tree, or by nvidia-smi where that is nearer (a VM hides the tree)."""
     by_path = _compare_paths(gpu, nic)
     reported = inventory.matrix.get(gpu.pci, {}).get(nic.pci)
-    return min(by_path, Near[reported]) if reported is not None and reported in Near.__members__ else by_path
+    return min(by_path, Proximity[reported]) if reported is not None and reported in Proximity.__members__ else by_path
 
 
 def count_hops(gpu: Gpu, nic: Nic) -> int:
@@ -44,13 +44,13 @@ def count_hops(gpu: Gpu, nic: Nic) -> int:
     return len(gpu.path) + len(nic.path) - 2 * shared
 
 
-def _compare_paths(gpu: Gpu, nic: Nic) -> Near:
+def _compare_paths(gpu: Gpu, nic: Nic) -> Proximity:
     shared = _count_shared(gpu, nic)
     if shared > 1:
-        return Near.PIX if count_hops(gpu, nic) <= _ONE_SWITCH else Near.PXB
+        return Proximity.PIX if count_hops(gpu, nic) <= _ONE_SWITCH else Proximity.PXB
     if shared:
-        return Near.PHB
-    return Near.NODE if gpu.numa is not None and gpu.numa == nic.numa else Near.SYS
+        return Proximity.PHB
+    return Proximity.NODE if gpu.numa is not None and gpu.numa == nic.numa else Proximity.SYS
 
 
 def _count_shared(gpu: Gpu, nic: Nic) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trackbed.host.discover.inventory import Gpu, Inventory, Nic
-from trackbed.host.discover.nearness import Near, count_hops, find_nearness
+from trackbed.host.discover.nearness import Proximity, count_hops, find_nearness
 from trackbed.host.discover.read import load_models
 
 MANAGEMENT_MBPS = 25_000
@@ -37,7 +37,7 @@ class Rail:
     nic: Nic
     gpus: tuple[int, ...]
     """Indexes of the GPUs it serves."""
-    near: Near | None
+    near: Proximity | None
     """How near the farthest of them is; None without GPUs."""
 
 
@@ -196,7 +196,7 @@ def _list_doubts(inventory: Inventory, rails: Sequence[Rail], served: int) -> It
     order = [gpu for rail in rails for gpu in rail.gpus]
     if order != sorted(order):
         yield "GPUs of one rail do not follow each other: the Fabric numbers them in order of rails"
-    far = [str(rail) for rail, rail_here in enumerate(rails) if rail_here.near is Near.SYS]
+    far = [str(rail) for rail, rail_here in enumerate(rails) if rail_here.near is Proximity.SYS]
     if far:
         yield (
             f"nothing tells that the NICs of rail {', '.join(far)} stand beside a GPU (other socket, or a VM that "

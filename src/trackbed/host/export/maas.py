@@ -33,7 +33,7 @@ _NONE = f"""\
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag of MAAS: `definition` is XPath 1.0 over lshw's XML."""
+    """A MAAS tag. `definition` is an XPath 1.0 expression over lshw's XML."""
 
     name: str
     comment: str

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.plan import AddressPlan
 from trackbed.host.change import NOTHING, Change, Skipped, fulfil, remove
-from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
+from trackbed.host.kinds.entries import KernelTable, encode_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
@@ -91,7 +91,7 @@ def keep(view: View) -> Kept:
     wants = [want for want in view.list_wants(Want) if want.netdev in view.ports]
     planned = {f"{view.ports[want.netdev].index} {want.address}": None for want in wants}
     present = [a for a in view.state.addresses if a.index in view.indexes or a.protocol == PROTOCOL]
-    return planned | {_to_key(address): keep_body(address) for address in present}
+    return planned | {_to_key(address): encode_body(address) for address in present}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterable[str]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import AttributeWrite, Change, Skipped, fulfil
-from trackbed.host.kinds.kind import Kept, Kind, follows_names
+from trackbed.host.kinds.kind import Kept, Kind, has_rename
 from trackbed.host.kinds.sysfs import find_rdma_device, keep_files, parse_value, restore_files
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Absent, Unreadable
@@ -28,7 +28,7 @@ class Want(NamedTuple):
 
 
 def compare(setting: Setting, want: Want, view: View) -> Change | Skipped | None:
-    """Return the change of an attribute that has another value."""
+    """Compare an attribute with its planned value; return the change, or None where they match."""
     machine, path = view.machine, _find_file(want, view)
     subject = path or str(want)
     have = Absent() if machine.shared_reason or not path else machine.read(path)
@@ -67,5 +67,5 @@ KIND = Kind(
     keep=keep,
     restore=restore_files,
     render_boot_line=render_boot_line,
-    must_wait=follows_names,
+    must_wait=has_rename,
 )

@@ -43,14 +43,14 @@ class Loader(NamedTuple):
     places: tuple[str, ...]
 
     @property
-    def reads_files(self) -> bool:
+    def is_configured_by_files(self) -> bool:
         """Whether our file alone holds the arguments, and the command only makes the loader read it."""
         return self.add == self.remove
 
     @property
     def behind(self) -> bool:
         """Whether the loader has not read the current content of our file, for example after a power cut."""
-        return self.reads_files and self.staged is not None and not set(self.ours) <= set(self.staged)
+        return self.is_configured_by_files and self.staged is not None and not set(self.ours) <= set(self.staged)
 
     def render(self, words: Sequence[str]) -> str | None:
         """Return the content of our file with these arguments; None without arguments, for no file."""
@@ -61,7 +61,7 @@ class Loader(NamedTuple):
 
     def build_runs(self, words: Sequence[str]) -> tuple[Run, ...]:
         """Return the commands that make the loader pass these arguments, each with its undo command."""
-        if self.reads_files:
+        if self.is_configured_by_files:
             return (Run(self.add, self.add),)
         gone = tuple(word for word in self.ours if word not in words)
         fresh = tuple(word for word in words if word not in (self.staged or ()))

@@ -32,8 +32,8 @@ class KernelTable(Generic[E]):
     """Builds the message that puts an entry back; a second pass is for entries that need others of the table."""
 
 
-def keep_body(entry: Address | Route | PolicyRule) -> str:
-    """Return an entry as a record keeps it."""
+def encode_body(entry: Address | Route | PolicyRule) -> str:
+    """Return the netlink body of an entry in base64, as it is stored in an undo record."""
     return b64encode(entry.body).decode()
 
 

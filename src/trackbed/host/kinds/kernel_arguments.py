@@ -80,7 +80,7 @@ def _stage(
 ) -> Change | None:
     ours, have, want = texts
     do = _plan_operations(loader, machine, ours)
-    if not loader.reads_files and _has_several_sizes(loader, ours):
+    if not loader.is_configured_by_files and _has_several_sizes(loader, ours):
         advice = f"{loader.name} cannot tell several hugepages= apart; put them into its configuration: {want}"
         return advise(setting, WHAT, have, want, advice)
     if not do:
@@ -98,7 +98,7 @@ def _plan_operations(loader: Loader, machine: Machine, ours: tuple[str, ...]) ->
     """Return the write of our file and the run of the loader's program; the write alone where that suffices."""
     runs = loader.build_runs(ours)
     able = all(machine.has_program(run.argv[0]) for run in runs)
-    if not able and not loader.reads_files:
+    if not able and not loader.is_configured_by_files:
         return ()
     write = () if loader.ours == ours else (FileWrite(loader.file, loader.render(ours)),)
     return (*write, *runs) if able else write

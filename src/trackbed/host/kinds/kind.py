@@ -50,6 +50,9 @@ class Kind(Generic[W]):
     """Whether what is kept are names, below which other kinds are set."""
 
 
-def follows_names(_: Setting, changes: Sequence[Change]) -> bool:
-    """Return whether a port or RDMA device is renamed; settings below its name wait for the next round."""
+def has_rename(_: Setting, changes: Sequence[Change]) -> bool:
+    """Return whether the changes rename a port or RDMA device.
+
+    A setting whose path contains such a name waits for the next round.
+    """
     return any(change.step in {"names", "rdma"} for change in changes)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from trackbed.fabric.plan.plan import NodePlan
 from trackbed.host.change import NOTHING, AttributeWrite, Change, Skipped, fulfil
-from trackbed.host.kinds.kind import Kept, Kind, follows_names
+from trackbed.host.kinds.kind import Kept, Kind, has_rename
 from trackbed.host.kinds.sysfs import find_rdma_device
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine, Unreadable
@@ -118,5 +118,5 @@ KIND = Kind(
     keep=keep,
     restore=restore,
     render_boot_line=render_boot_line,
-    must_wait=follows_names,
+    must_wait=has_rename,
 )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from trackbed.fabric.model.ranges import format_address
 from trackbed.fabric.plan.routes import MAIN_TABLE, PlannedRoute, PlannedRule
 from trackbed.host.change import NOTHING, Change, advise, fulfil, remove
-from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
+from trackbed.host.kinds.entries import KernelTable, encode_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
@@ -78,7 +78,7 @@ def compare(setting: Setting, want: Want, view: View) -> Change | None:
         return None
     every = [_plan(other, view) for other in _list_wants(view)]
     rivals = [route for route in rivals if not any(_is_equal(route, other) for other in every)]
-    subject, want_text = f"route to {want.route.to} in {_name_table(want.route.table)}", _to_text(planned, view)
+    subject, want_text = f"route to {want.route.to} in {_format_table_name(want.route.table)}", _to_text(planned, view)
     in_the_way = [route for route in rivals if route.metric == _DEFAULT_METRIC[planned.family]]
     if foreign := next((route for route in in_the_way if not _is_replaceable(route, view)), None):
         have = _to_text(foreign, view)
@@ -100,7 +100,9 @@ def find_stale(view: View) -> Iterator[Change]:
         if not _is_ours(route, view) or _get_key(route) in keys or any(_is_equal(route, planned) for planned in every):
             continue
         version = 4 if route.family == socket.AF_INET else 6
-        subject = f"old route to {format_address(version, route.dst)}/{route.prefix} in {_name_table(route.table)}"
+        subject = (
+            f"old route to {format_address(version, route.dst)}/{route.prefix} in {_format_table_name(route.table)}"
+        )
         yield remove("routing", view.find_rail(route.oif), subject, _to_text(route, view), (delete_route(route),))
 
 
@@ -112,7 +114,7 @@ def keep(view: View) -> Kept:
         for route in view.state.routes
         if route.table in tables or route.protocol == PROTOCOL or not indexes.isdisjoint((route.oif, *route.hops))
     ]
-    return {"routes": [keep_body(route) for route in mine]}
+    return {"routes": [encode_body(route) for route in mine]}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:
@@ -172,7 +174,7 @@ def _is_replaceable(route: Route, view: View) -> bool:
     return _is_ours(route, view) or route.oif in view.indexes
 
 
-def _name_table(table: int) -> str:
+def _format_table_name(table: int) -> str:
     return "table main" if table == MAIN_TABLE else f"table {table}"
 
 

@@ -14,7 +14,7 @@ from trackbed.fabric.model.ranges import V4, Range, format_address
 from trackbed.fabric.plan.routes import MAIN_TABLE
 from trackbed.fabric.plan.routes import PlannedRule as Want
 from trackbed.host.change import NOTHING, Change, fulfil, remove
-from trackbed.host.kinds.entries import KernelTable, keep_body, restore_entries
+from trackbed.host.kinds.entries import KernelTable, encode_body, restore_entries
 from trackbed.host.kinds.kind import Kept, Kind
 from trackbed.host.kinds.view import View
 from trackbed.host.machine import Machine
@@ -74,7 +74,7 @@ def keep(view: View) -> Kept:
     """Return the rules of planned priorities, and all of Trackbed's."""
     priorities = {want.priority for want in view.list_wants(Want)}
     mine = [rule for rule in view.state.rules if rule.priority in priorities or rule.protocol == PROTOCOL]
-    return {"rules": [keep_body(rule) for rule in mine]}
+    return {"rules": [encode_body(rule) for rule in mine]}
 
 
 def restore(machine: Machine, kept: Kept) -> Iterator[str]:

@@ -21,7 +21,10 @@ def find_device(view: View, netdev: str, pci: str | None) -> str:
 
 
 def find_rdma_device(view: View, netdev: str) -> str:
-    """Return the name of a port's RDMA device; empty if it has none or several, or devices are another machine's."""
+    """Return the name of a port's RDMA device.
+
+    The name is empty if the port has no such device or several, or if the view's /sys is that of another machine.
+    """
     return view.read_once(_read_rdma_devices).get(netdev, "")
 
 

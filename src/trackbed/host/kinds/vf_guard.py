@@ -84,7 +84,7 @@ def _read_vfs(view: View) -> dict[tuple[int, int], Vf]:
 
 
 def _list_vfs(sock: Socket, name: str) -> dict[int, Vf]:
-    """List a port's VFs by number; none where the kernel knows of none."""
+    """Return a port's VFs by number; empty if the kernel reports none."""
     try:
         return {vf.index: vf for vf in vfs.get_vfs(sock, name).vfs}
     except RequestError:

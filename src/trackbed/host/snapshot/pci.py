@@ -57,7 +57,7 @@ def list_capabilities(config: bytes) -> dict[int, int]:
     return offsets
 
 
-def list_extended(config: bytes) -> dict[int, int]:
+def find_extended_capabilities(config: bytes) -> dict[int, int]:
     """Return id -> offset of each extended capability (the first of an id)."""
     offsets: dict[int, int] = {}
     offset, visited = LEGACY_BYTES if is_readable(config) else 0, set[int]()
@@ -94,13 +94,13 @@ def read_express(config: bytes) -> Express | None:
 
 def read_acs(config: bytes) -> int | None:
     """Return the ACS control register; None where the function has no ACS."""
-    offset = list_extended(config).get(ACS)
+    offset = find_extended_capabilities(config).get(ACS)
     return _read_number(config, offset + 6, 2) if offset is not None and offset + 8 <= len(config) else None
 
 
 def read_ats(config: bytes) -> bool | None:
     """Return whether ATS is enabled; None where the function has no ATS."""
-    offset = list_extended(config).get(ATS)
+    offset = find_extended_capabilities(config).get(ATS)
     return (
         bool(_read_number(config, offset + 6, 2) & 0x8000) if offset is not None and offset + 8 <= len(config) else None
     )

@@ -117,7 +117,10 @@ class _Look(NamedTuple):
         return drop_files(judge(view)) if self.until_reboot else judge(view)
 
     def repeat(self, before: Comparison) -> Comparison:
-        """Compare the machine again, except for kinds that take seconds to read and that no apply changes."""
+        """Read and compare the machine again.
+
+        Keep the earlier results of settings that take seconds to read and that apply never modifies.
+        """
         changes = [change for change in before.changes if change.setting and _is_read_once(change.setting)]
         skipped = [skip for skip in before.skipped if _is_read_once(skip.setting)]
         settings = [setting for setting in self.settings if not _is_read_once(setting)]

@@ -37,19 +37,19 @@ def find_pools(corpus: Corpus) -> list[Pool]:
     pools = []
     for doc in corpus.select(*SPIDER, "IPPool", "CIDRPool"):
         path: Path = ("spec", "cidr" if doc.kind == "CIDRPool" else "subnet")
-        if _is_supported(doc) and (whole := read_cidr(doc.get(*path))):
+        if _is_known_pool(doc) and (whole := read_cidr(doc.get(*path))):
             pools.append(Pool(doc, whole, path))
     return pools
 
 
-def _is_supported(doc: Document) -> bool:
+def _is_known_pool(doc: Document) -> bool:
     return doc.kind in SPIDER or doc.group == "nv-ipam.nvidia.com"  # whereabouts keeps its state in IPPools too
 
 
 def check_syntax(corpus: Corpus) -> Iterator[Breach]:
     """Find texts that are not ranges or addresses, and ranges with host bits."""
     for doc in corpus.select(*SPIDER, "IPPool", "CIDRPool"):
-        if not _is_supported(doc):
+        if not _is_known_pool(doc):
             continue
         for path in _list_range_paths(doc):
             text = doc.get(*path)

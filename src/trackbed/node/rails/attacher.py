@@ -185,7 +185,7 @@ class Attacher:
         self._store.release(attachment.key)
 
     def remove_unknown(self, netns: str) -> None:
-        """Remove the interfaces of a former attachment from a pod that has none on record."""
+        """Remove interfaces that an attachment without a record left in a pod."""
         try:
             with open_sandbox(netns) as sandbox:
                 self._remove_leftovers(sandbox)

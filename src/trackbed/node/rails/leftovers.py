@@ -45,16 +45,16 @@ def _return_ports(node: NodePlan, listing: tuple[links.Link, ...], host_netns: i
     for port in node.ports:
         link = by_index.get(pod.get_index(port.rail))
         if link is not None:
-            name = choose_host_name(node, port, link.parent_device)
+            name = choose_host_netdev_name(node, port, link.parent_device)
             _log.warning("rail %d: %s returns without its settings; `trackbed apply` sets it up", port.rail, name)
             message = links.set_link(link.index, name=name, netns_fd=host_netns)
             yield NetlinkStep(port.rail, f"move {name} back", message)
 
 
-def choose_host_name(node: NodePlan, port: PortPlan, device: str | None, sysfs: Path = hardware.SYSFS) -> str:
-    """Return the host name of the device at a PCI address: the port's name, or for a VF the name systemd gives it.
+def choose_host_netdev_name(node: NodePlan, port: PortPlan, device: str | None, sysfs: Path = hardware.SYSFS) -> str:
+    """Return the name that the device at a PCI address should have in the host's namespace.
 
-    The VF's former name is unknown without a record.
+    A port gets its planned name. A VF gets systemd's name, since only a record has its original one.
     """
     for vf in range(node.common.vfs):
         if hardware.locate_vf(port.netdev, vf, sysfs).resolve().name == device:

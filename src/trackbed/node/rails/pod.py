@@ -65,7 +65,7 @@ def bring_up(attachment: Attachment, common: CommonPlan) -> Iterator[NetlinkStep
         accepted = errno.EEXIST if route.table == MAIN_TABLE else 0
         message = routes.add_route(_to_route(rail, route))
         yield NetlinkStep(rail, f"add route {route.to} to table {route.table}", message, accepted)
-    for rail, planned in _list_rules(attachment, common):
+    for rail, planned in _iter_rules(attachment, common):
         # The rule may exist: all attachments share the fence, and a crash may leave the other rules.
         message = rules.add_rule(_to_policy_rule(planned))
         yield NetlinkStep(rail, f"add rule {planned.priority}", message, errno.EEXIST)
@@ -76,7 +76,7 @@ def take_down(attachment: Attachment, common: CommonPlan, *, alone: bool) -> Ite
 
     The fence is kept unless the attachment is `alone` in the pod.
     """
-    for rail, planned in _list_rules(attachment, common):
+    for rail, planned in _iter_rules(attachment, common):
         if planned.source or alone:
             message = rules.delete_rule(_to_policy_rule(planned))
             yield NetlinkStep(rail, f"delete rule {planned.priority}", message, errno.ENOENT)
@@ -142,7 +142,7 @@ def _compare_routes(attachment: Attachment, common: CommonPlan, sock: Socket) ->
 
 def _compare_rules(attachment: Attachment, common: CommonPlan, sock: Socket) -> Iterator[str]:
     have = {(r.family, r.priority, r.table, r.src, r.src_prefix, r.dst, r.dst_prefix) for r in rules.list_rules(sock)}
-    for rail, planned in _list_rules(attachment, common):
+    for rail, planned in _iter_rules(attachment, common):
         want = _to_policy_rule(planned)
         key = (want.family, want.priority, want.table, want.src, want.src_prefix, want.dst, want.dst_prefix)
         if key not in have:
@@ -174,7 +174,7 @@ def _choose_conf(attachment: Attachment, port: PodPort) -> dict[str, int]:
     return _CONF | ({"arp_filter": 1} if subnets & others else {})
 
 
-def _list_rules(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRule]]:
+def _iter_rules(attachment: Attachment, common: CommonPlan) -> Iterator[tuple[int, PlannedRule]]:
     """Yield the rules of each address, and one fence for each IP version."""
     fenced: set[int] = set()
     for port in attachment.ports:

@@ -55,7 +55,7 @@ def list_differences(outcome: Outcome) -> tuple[Difference, ...]:
 
 
 def is_firmware_pending(outcome: Outcome, before: bool) -> bool:  # noqa: FBT001 - a fact among facts
-    """Return whether the NICs' firmware differs, or `before` where the outcome has no list of changes."""
+    """Return whether the NICs' firmware differs; if the outcome lists no changes, return `before`."""
     changes = outcome.answer.get("changes")
     return before if changes is None else any(change["step"] == FIRMWARE for change in changes)
 

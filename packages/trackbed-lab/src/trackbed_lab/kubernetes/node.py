@@ -34,7 +34,7 @@ _KUBECONFIG, _CONFIG = "etc/kubernetes/kubelet.kubeconfig", "etc/kubernetes/kube
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One node: the `number`th of `count`; `programs` is a folder of this machine, which nodes share."""
+    """One node. `number` is its position among `count`; `programs` is a folder of this machine that all nodes share."""
 
     name: str
     number: int

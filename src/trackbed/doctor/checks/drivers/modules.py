@@ -1,4 +1,4 @@
-"""Kernel modules of the ports: bound, present for the running kernel, of one tree, accepted by Secure Boot."""
+"""Kernel modules of the ports: bound, built for the running kernel, from one driver tree, accepted by Secure Boot."""
 
 import re
 from collections import Counter

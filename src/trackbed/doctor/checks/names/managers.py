@@ -67,10 +67,7 @@ def _disables_network(text: str) -> bool:
 
 
 def check_network_manager(view: NodeView, host: Snapshot) -> Iterator[Finding]:
-    """Check that NetworkManager manages neither VFs nor ports.
-
-    It may manage ports where Trackbed itself rendered their connections for it.
-    """
+    """Check that NetworkManager manages no VFs, and no ports except those whose connections Trackbed rendered."""
     output = host.get_output(*_NM)
     if output is None:
         return  # NetworkManager is not installed, or not running: nmcli then exits with 8

@@ -74,7 +74,7 @@ def _has_conflict(view: NodeView, port: PortPlan, holder: Link | None, owner: Li
 
 
 def check_card(view: NodeView, port: PortPlan, link: Link | None) -> Iterator[Finding]:
-    """Check that the card was not swapped, by its permanent MAC address; a veth of the lab has none."""
+    """Check by its permanent MAC address that the card was not swapped; skip ports without one (veth)."""
     if link is None or not port.mac or not link.permanent_mac:
         return
     evidence = f"{link.name} has permanent MAC {link.permanent_mac}, planned {port.mac}"

@@ -119,7 +119,7 @@ def group_members(members: Sequence[Member]) -> Groups:
     narrow = any(member.address.prefix >= BITS[member.address.version] - 1 for member in members)
     plain = all(member.key == member.address.subnet for member in members)
     if members and separate and (len(hosts) > 1 or narrow) and plain:
-        return _group_by_key(_widen_keys(members))
+        return _group_by_key(_group_by_widest_prefix(members))
     return groups
 
 
@@ -130,7 +130,7 @@ def _group_by_key(members: Iterable[Member]) -> Groups:
     return dict(groups)
 
 
-def _widen_keys(members: Sequence[Member]) -> Sequence[Member]:
+def _group_by_widest_prefix(members: Sequence[Member]) -> Sequence[Member]:
     """Return members with the widest keys that separate the ports of a host and leave one range for each port."""
     version, longest = members[0].address.version, min(member.address.prefix for member in members)
     ports = max(Counter(member.host for member in members).values())

@@ -56,7 +56,7 @@ class StaticAddress(NamedTuple):
 
 
 class StaticRoute(NamedTuple):
-    """A static route; `via` 0 means on the link, `main` that it is in the main table."""
+    """A static route. `via` is the gateway, 0 for an on-link route; `main` tells whether it is in the main table."""
 
     to: Range
     via: int

@@ -146,9 +146,9 @@ def _list_reserved_blocks(rail_range: Range, gateway: int | None, block: int) ->
 
 
 def _add_ranges(site: NetplanSite, document: Document, known_version: int | None = None) -> Document:
-    """Add the ranges of the rails: one supernet if it is equivalent, else rail by rail.
+    """Add the ranges of the rails: one supernet if it gives the same addresses, else one range per rail.
 
-    The layout already implies the ranges of `known_version`.
+    Skip IP version `known_version`: its ranges follow from the layout.
     """
     addressing = dict(document["addressing"])
     rails: list[Document] = [dict(rail) for rail in document.get("rails") or [{}] * site.rail_count]

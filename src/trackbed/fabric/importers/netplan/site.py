@@ -67,7 +67,7 @@ class SiteFinder:
             interface for interfaces in self._hosts.values() for interface in self._iter_static_interfaces(interfaces)
         ]
         for version in (V4, V6):
-            rails = _find_rails(candidates, version)
+            rails = _find_rail_ranges(candidates, version)
             if rails:
                 used = {_find_rail(interface, sorted(rails)) for interface in candidates}
                 return self._build_site(
@@ -189,7 +189,7 @@ class SiteFinder:
         self.problems.append(HostProblem(code, message, interface.host, place, severity))
 
 
-def _find_rails(candidates: list[Interface], version: int) -> set[Range]:
+def _find_rail_ranges(candidates: list[Interface], version: int) -> set[Range]:
     """Return the ranges that are rails."""
     groups = drop_strays(group_members(select_rail_members(build_members(candidates, version))))
     return groups.keys() - find_odd_ranges(groups)

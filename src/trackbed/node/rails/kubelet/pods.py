@@ -39,13 +39,13 @@ class PodResources:
             CniError: the kubelet does not answer, or it allocated two devices of one rail.
         """
         try:
-            return select_rail_devices(self._read_granted(namespace, name))
+            return select_rail_devices(self._read_granted_devices(namespace, name))
         except (grpc.RpcError, WireError) as error:
             reason = error.details() if isinstance(error, grpc.RpcError) else error
             message = f"the kubelet does not say which rails pod {namespace}/{name} has: {reason}"
             raise CniError(Code.TRY_AGAIN, message, f"it was asked at {self._socket}") from error
 
-    def _read_granted(self, namespace: str, name: str) -> tuple[GrantedDevices, ...]:
+    def _read_granted_devices(self, namespace: str, name: str) -> tuple[GrantedDevices, ...]:
         try:
             request = messages.build_get_request(namespace, name)
             return messages.parse_get_response(self._get(request, timeout=_SECONDS))
