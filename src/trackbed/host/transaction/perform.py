@@ -36,6 +36,8 @@ def perform(machine: Machine, change: Change, operation: object) -> None:
         case RdmaSet(message):
             if why := talk.send_message(machine, message):
                 raise OperationError(f"{change.subject}: setting {change.want} was refused: {why}")
+        case _:
+            raise TypeError(f"{type(operation).__name__} is no operation that has a case here")
 
 
 def run(machine: Machine, argv: tuple[str, ...]) -> None:
